@@ -25,7 +25,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
+from crp_integrations.receipt.window_values import Asked, Call, Decided, WindowValues
 from crp_integrations.relay.close import close
 from crp_integrations.relay.close_records import draft_maker, settings_in_force
 from crp_integrations.relay.evidence import readable
@@ -122,7 +122,7 @@ def observe_answer(
             report = cast("Report", error.report)
     calls = (Call("answer", model, tuple(messages)),) if messages else ()
     reason = halt.reason if halt else str((judgement and judgement.halt) or "")
-    record = Told(
+    record = WindowValues(
         asked=Asked(query=question, grounding=dossier.grounding, shaped=False),
         report=report,
         settings=settings_in_force(world),

@@ -182,22 +182,22 @@ class ContextAssembler:
     def _fitted(
         self,
         budget: int,
-        given: dict[str, FilledSection],
+        sections: dict[str, FilledSection],
         selected: PackSelection,
         session: str,
         now: datetime,
     ) -> _FittedSections:
         """Sections that fit: as they are, with less knowledge, or the minimal policy-safe pack."""
         if not selected.minimal:
-            room = budget - sum(section.tokens for section in given.values())
+            room = budget - sum(section.tokens for section in sections.values())
             while room >= 0:
-                fitted, over = self._within(budget, room, given, selected, session, now)
+                fitted, over = self._within(budget, room, sections, selected, session, now)
                 if over <= 0:
                     return fitted
                 # Counts of parts need not add up to the count of the whole.
                 room -= over
         for names in (("user", "task", "policy"), ("user", "policy")):
-            least = {name: _firm_part(given[name]) for name in names}
+            least = {name: _firm_part(sections[name]) for name in names}
             fitted, over = self._within(budget, 0, least, selected, session, now)
             if over <= 0:
                 why = "no fact is safe" if selected.minimal else "the budget has no room for more"
@@ -207,7 +207,7 @@ class ContextAssembler:
                     fitted,
                     minimal=True,
                     warnings=(note,),
-                    dropped=_minimal_drops(given, selected, shown),
+                    dropped=_minimal_drops(sections, selected, shown),
                 )
         raise RequestError(
             f"message and policies need {fitted.envelope.token_count} tokens, and the budget has "
@@ -218,7 +218,7 @@ class ContextAssembler:
         self,
         budget: int,
         room: int,
-        given: dict[str, FilledSection],
+        sections: dict[str, FilledSection],
         selected: PackSelection,
         session: str,
         now: datetime,
@@ -237,7 +237,7 @@ class ContextAssembler:
             share = _item_tokens(memory) + left
             memory = self._packed(stored, share, session, now)
         remembered = memory.facts if memory else ()
-        before = [given[name] for name in ("user", "task", "tools") if name in given]
+        before = [sections[name] for name in ("user", "task", "tools") if name in sections]
         place = 1 + sum(len(section.facts) for section in before)
         notes, warnings = warn_of_items(
             [*knowledge.facts, *remembered],
@@ -246,7 +246,7 @@ class ContextAssembler:
             settings,
             self._parts.counter,
         )
-        policy = given["policy"]
+        policy = sections["policy"]
         runs = [
             *(
                 SectionRun(section.name, section.facts, max(section.budget, section.tokens))
@@ -265,7 +265,10 @@ class ContextAssembler:
         envelope = build_sections(
             knowledge,
             runs,
-            dropped=(*dropped, *(drop for section in given.values() for drop in section.dropped)),
+            dropped=(
+                *dropped,
+                *(drop for section in sections.values() for drop in section.dropped),
+            ),
             available=shown + len(dropped),
             budget_tokens=budget,
             counter=self._parts.counter,
@@ -276,7 +279,7 @@ class ContextAssembler:
                 word="overflow",
                 reason=f"section {section.name} is {section.over} tokens over its share",
             )
-            for section in given.values()
+            for section in sections.values()
             if section.over
         )
         fitted = _FittedSections(envelope, tuple(envelope.dropped), (*warnings, *overs))
@@ -356,13 +359,13 @@ def _firm_part(section: FilledSection) -> FilledSection:
 
 
 def _minimal_drops(
-    given: dict[str, FilledSection], selected: PackSelection, shown: Set[str]
+    sections: dict[str, FilledSection], selected: PackSelection, shown: Set[str]
 ) -> tuple[Drop, ...]:
     """What the minimal pack leaves out; what was refused before keeps its reason."""
-    refused = [drop for section in given.values() for drop in section.dropped]
+    refused = [drop for section in sections.values() for drop in section.dropped]
     left = [
         (fact.fact_id, fact.token_count)
-        for section in given.values()
+        for section in sections.values()
         for fact in section.facts
         if fact.fact_id not in shown
     ]

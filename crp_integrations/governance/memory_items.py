@@ -284,31 +284,31 @@ def _describe_fault(fault: ErrorDetails) -> str:
     return f"{place}: {words.replace('Input should be', 'wanted').replace('valid ', '')}"
 
 
-def as_fact(one: MemoryItem) -> Fact:
+def as_fact(memory: MemoryItem) -> Fact:
     """The fact that an item is stored as.
 
     Spec: Summit §Storage Interfaces
     """
-    stored = one.model_dump(
+    stored = memory.model_dump(
         mode="json",
         exclude={"ttl", "decay_fn", "content", "valid_from", "valid_to", "security_label"},
     )
-    stored["checksum"] = sha256(one.text)
-    stored["json"] = not isinstance(one.content, str)
-    stored["label_order"] = list(one.security_label)
+    stored["checksum"] = sha256(memory.text)
+    stored["json"] = not isinstance(memory.content, str)
+    stored["label_order"] = list(memory.security_label)
     metadata: dict[str, JsonValue] = {MEMORY_KEY: stored}
-    if one.decay_fn is not None:
-        metadata[DECAY_KEY] = one.decay_fn
+    if memory.decay_fn is not None:
+        metadata[DECAY_KEY] = memory.decay_fn
     return Fact(
-        content=one.text,
-        fact_id=one.fact_id,
-        source_id=source_id(one.provenance.source_uri),
+        content=memory.text,
+        fact_id=memory.fact_id,
+        source_id=source_id(memory.provenance.source_uri),
         kind=SourceKind.INTERNAL,
-        ttl=one.ttl,
-        labels=one.security_label,
-        valid_from=one.valid_from,
-        valid_to=one.valid_to,
-        supersedes=None if one.supersedes is None else fact_of(one.supersedes),
+        ttl=memory.ttl,
+        labels=memory.security_label,
+        valid_from=memory.valid_from,
+        valid_to=memory.valid_to,
+        supersedes=None if memory.supersedes is None else fact_of(memory.supersedes),
         metadata=metadata,
     )
 
@@ -381,7 +381,7 @@ def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem,
 
     An item gives way to one that supersedes it wherever that one holds or was ever meant to: from
     its `valid_from` on. So an answer is right even where a writer was stopped between the new item
-    and the end of the old one.
+    and the end of the old memory.
 
     Spec: Summit §Failure Modes & Mitigations
     """

@@ -387,14 +387,14 @@ def collect_evidence(
             own, seen[id_] = known[id_].labels, sightings.of(known[id_])
             found_by = {
                 "retriever": next((hit.retriever for hit in seen[id_]), "vector"),
-                "filters": context.labels.told,
+                "filters": context.labels.written,
                 "reranker": reranker,
             }
         elif id_ in chosen:
             own = chosen[id_].tool.labels
             found_by = {
                 "retriever": "tool-rag",
-                "filters": context.tool_tags.told,
+                "filters": context.tool_tags.written,
                 "reranker": TOOL_RAG,
             }
         else:

@@ -223,7 +223,7 @@ class ToolSelector:
             vectors |= zip(new, self._embedder.embed_passages(new), strict=True)
             with self._lock:
                 self._known.update((text, vectors[text]) for text in new)
-                while len(self._known) > self._settings.kept:
+                while len(self._known) > self._settings.most_kept:
                     self._known.popitem(last=False)
         return np.stack([vectors[text] for text in texts])
 

@@ -153,7 +153,7 @@ class LabelFilter(Part):
         return bool(self.require or self.without)
 
     @property
-    def told(self) -> dict[str, str]:
+    def written(self) -> dict[str, str]:
         """The filter as evidence tells it; empty for none."""
         filters = (("require", self.require), ("without", self.without))
         return {name: " ".join(labels) for name, labels in filters if labels}
@@ -284,14 +284,14 @@ class PolicyGuard:
     def _said(
         self,
         number: str,
-        told: Mapping[str, Any],
+        value: Mapping[str, Any],
         *,
         lasting: bool,
         shown: bool = True,
     ) -> Decision:
         """The engine's answer as a decision."""
-        allowed, reason = told.get("allow"), told.get("reason", "")
-        redact, own = told.get("redact", []), told.get("decision_id", "")
+        allowed, reason = value.get("allow"), value.get("reason", "")
+        redact, own = value.get("redact", []), value.get("decision_id", "")
         if (
             not isinstance(allowed, bool)
             or not _writable(reason)

@@ -255,19 +255,19 @@ class Written(Mapping[str, Any]):
         self.data = data
 
     @cached_property
-    def told(self) -> dict[str, Any]:
+    def members(self) -> dict[str, Any]:
         """The object, read on first use."""
-        members: dict[str, Any] = orjson.loads(self.data)
-        return members
+        content: dict[str, Any] = orjson.loads(self.data)
+        return content
 
     def __getitem__(self, name: str) -> Any:
-        return self.told[name]
+        return self.members[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.told)
+        return iter(self.members)
 
     def __len__(self) -> int:
-        return len(self.told)
+        return len(self.members)
 
 
 def part(value: Any) -> Any:

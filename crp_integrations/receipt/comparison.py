@@ -106,18 +106,20 @@ class _Side:
             self.shown = [self._ids[fact["at"]] for fact in envelope["facts"]]
         elif examined is not None:
             self.shown = [passage["id"] for passage in examined["passages"] or ()]
-        candidates = zip(self._ids, content["candidates"], strict=True)
         self.parts: dict[str, Any] = {
-            "candidates": {id_: self._part(CandidateTold, told) for id_, told in candidates},
+            "candidates": {
+                candidate["id"]: self._part(CandidateTold, candidate)
+                for candidate in content["candidates"]
+            },
             **{name: self._value(Content.model_fields[name], content[name]) for name in _PARTS},
         }
         if envelope is not None and (content["fit"] or {}).get("salted"):
             # A secret of the session is in the ETag.
             self.parts["envelope"]["etag"] = ""
 
-    def _part(self, kind: type[Part], told: Mapping[str, Any]) -> dict[str, Any]:
+    def _part(self, kind: type[Part], recorded: Mapping[str, Any]) -> dict[str, Any]:
         fields, apart = kind.model_fields, _APART.get(kind, ())
-        return {n: self._value(fields[n], inner) for n, inner in told.items() if n not in apart}
+        return {n: self._value(fields[n], inner) for n, inner in recorded.items() if n not in apart}
 
     def _value(self, field: FieldInfo, value: Any) -> Any:
         if value is None:

@@ -44,7 +44,7 @@ from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.window_values import (
     Asked,
     Decided,
-    Told,
+    WindowValues,
     disclosed_part,
     examined_told,
 )
@@ -60,7 +60,7 @@ def _written(policy: Policy) -> tuple[str, str]:
     return text, sha256(text)
 
 
-def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
+def policy_told(decided: Decided, window: WindowValues) -> dict[str, Any]:
     """The policies in force, and what they said."""
     text, digest = _written(decided.policy)
     return declared(
@@ -71,7 +71,7 @@ def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
         report_only=None if decided.report_only is None else render_policy(decided.report_only),
         judgement=None if decided.judgement is None else outline.plain(decided.judgement),
         reported=None if decided.reported is None else outline.plain(decided.reported),
-        catalogue=told.report.classification.engine,
+        catalogue=window.report.classification.engine,
         terms=None if decided.terms is None else declared(TermsTold, decided.terms),
     )
 
@@ -81,45 +81,47 @@ ALL_PAIRS: Final = 300
 NAME: Final = "crp-integrations"
 
 
-def draft(told: Told, version: str) -> Draft:
+def draft(window: WindowValues, version: str) -> Draft:
     """The receipt of a window, before it is signed.
 
     Spec: CRP-SPEC-005 §15.4
     """
     texts = TextLeaves()
-    labels = _labels(told.fit)
-    candidates = part(_candidates(told.fit, labels, texts))
+    labels = _labels(window.fit)
+    candidates = part(_candidates(window.fit, labels, texts))
     # Parts of passages that no envelope lists.
     shown: list[tuple[Part, ...]] = []
     packed: tuple[Part, ...] = ()
     envelope = None
-    if told.envelope is not None and told.fit is not None:
-        facts = told.fit.candidates.facts
+    if window.envelope is not None and window.fit is not None:
+        facts = window.fit.candidates.facts
         places = {fact.fact_id: n for n, fact in enumerate(facts)}
-        envelope = part(outline.envelope(told.envelope, places, labels))
-        context = packed = texts.rendered(told.envelope)
+        envelope = part(outline.envelope(window.envelope, places, labels))
+        context = packed = texts.rendered(window.envelope)
     else:
-        if told.examined is not None:
-            shown = _seen(told.examined.dossier, texts)
-            packed = rendered(shown[: len(told.examined.dossier.numbered_passages)])
+        if window.examined is not None:
+            shown = _seen(window.examined.dossier, texts)
+            packed = rendered(shown[: len(window.examined.dossier.numbered_passages)])
         context = rendered(shown)
     texts.of = tuple(sorted(quoted(context)))
-    text = told.envelope.text if told.envelope else texts.composed(context)
+    text = window.envelope.text if window.envelope else texts.composed(context)
     texts.add("context", text, of=texts.of, parts=context)
-    question = texts.add("request", told.asked.query)
-    request = request_told(told.asked, texts, question, told)
-    calls = calls_told(told, texts, question, packed)
-    texts.add("answer", told.text, of=texts.of, follows=True)
-    examined = examined_told(told, told.examined, texts, question, shown) if told.examined else None
-    needs = told.examined.dossier.sub_queries if told.examined else ()
-    seal = texts.add("seal", texts_as_json(dict(told.state)), of=range(len(texts.leaves)))
-    fit = told.fit
+    question = texts.add("request", window.asked.query)
+    request = request_told(window.asked, texts, question, window)
+    calls = calls_told(window, texts, question, packed)
+    texts.add("answer", window.text, of=texts.of, follows=True)
+    examined = (
+        examined_told(window, window.examined, texts, question, shown) if window.examined else None
+    )
+    needs = window.examined.dossier.sub_queries if window.examined else ()
+    seal = texts.add("seal", texts_as_json(dict(window.state)), of=range(len(texts.leaves)))
+    fit = window.fit
     parts = {
         "candidates": candidates,
         "envelope": envelope,
         "examined": part(examined),
-        "report": part(outline.report(told.report, needs)),
-        "settings": disclosed_part(told.settings),
+        "report": part(outline.report(window.report, needs)),
+        "settings": disclosed_part(window.settings),
     }
     rest = {
         "schema": SCHEMA,
@@ -128,15 +130,15 @@ def draft(told: Told, version: str) -> Draft:
         "request": request,
         "model": declared(
             ModelsRecord,
-            told,
-            asked=fit.model if fit else next((call.model for call in told.calls), ""),
-            answered=told.answered_by,
+            window,
+            asked=fit.model if fit else next((call.model for call in window.calls), ""),
+            answered=window.answered_by,
             tokenizer=declared(Tokenizer, fit, identity=fit.tokenizer) if fit else None,
         ),
         "selected": None if fit is None else _selected(fit),
         "fit": None if fit is None else _fit(fit),
         "calls": calls,
-        "policy": policy_told(told.decided, told),
+        "policy": policy_told(window.decided, window),
         "seal": seal,
     }
     return Draft(together(parts, rest), tuple(texts.leaves))
@@ -241,11 +243,13 @@ def _fit(fit: EnvelopeInputs) -> dict[str, Any]:
     )
 
 
-def request_told(asked: Asked, texts: TextLeaves, question: int, told: Told) -> dict[str, Any]:
+def request_told(
+    asked: Asked, texts: TextLeaves, question: int, window: WindowValues
+) -> dict[str, Any]:
     """The request; its texts get leaves."""
     needs: tuple[str, ...] = ()
-    if told.envelope is not None and told.envelope.sub_queries != (asked.query,):
-        needs = told.envelope.sub_queries
+    if window.envelope is not None and window.envelope.sub_queries != (asked.query,):
+        needs = window.envelope.sub_queries
     tools = [dict(tool) for tool in asked.tools]
     return declared(
         AskedFor,
@@ -298,19 +302,19 @@ def _message(
 
 
 def calls_told(
-    told: Told, texts: TextLeaves, question: int, parts: Sequence[Part]
+    window: WindowValues, texts: TextLeaves, question: int, parts: Sequence[Part]
 ) -> list[dict[str, Any]]:
     """The calls of the answer; messages that a later call repeats are recorded once."""
     calls = []
     first: tuple[Message, ...] = ()
     earlier: dict[Message, int] = {}
-    for place, message in enumerate(told.asked.history, start=1):
+    for place, message in enumerate(window.asked.history, start=1):
         earlier.setdefault(message, place)
-    for number, call in enumerate(told.calls):
+    for number, call in enumerate(window.calls):
         follows = number > 0 and call.messages[: len(first)] == first
         own = call.messages[len(first) :] if follows else call.messages
         sent = [
-            _sent(message, texts, f"call/{number + 1}/{at}", told, earlier, question, parts)
+            _sent(message, texts, f"call/{number + 1}/{at}", window, earlier, question, parts)
             for at, message in enumerate(own, start=1)
         ]
         calls.append(
@@ -329,18 +333,18 @@ def _sent(
     message: Message,
     texts: TextLeaves,
     name: str,
-    told: Told,
+    window: WindowValues,
     earlier: Mapping[Message, int],
     question: int,
     parts: Sequence[Part],
 ) -> dict[str, Any]:
     """A message as it was sent; the question and the context have leaves of their own."""
-    if message.role == "user" and message.content == told.asked.query:
+    if message.role == "user" and message.content == window.asked.query:
         return _message(message, texts, name, leaf=question)
     if place := earlier.get(message):
         return _message(message, texts, name, leaf=texts.number(f"history/{place}"))
-    if message.role == "system" and told.asked.shaped:
-        return _message(message, texts, name, _system(told.asked, texts, parts))
+    if message.role == "system" and window.asked.shaped:
+        return _message(message, texts, name, _system(window.asked, texts, parts))
     rendered_text = texts.composed(parts)
     if not rendered_text or rendered_text not in message.content:
         return _message(message, texts, name)

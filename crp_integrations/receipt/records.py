@@ -121,7 +121,7 @@ class Receipt:
     def content(self) -> Mapping[str, Any]:
         """What was asked, selected, sent, found and decided."""
         content = self.statement.content
-        return content.told if isinstance(content, Written) else content
+        return content.members if isinstance(content, Written) else content
 
     @property
     def chain(self) -> Chain:
@@ -171,7 +171,7 @@ def id_of(log_hash: bytes) -> str:
     return ID_PREFIX + log_hash.hex()[:ID_DIGITS]
 
 
-def given(receipt: Receipt, name: str = "receipt") -> Receipt:
+def require_receipt(receipt: Receipt, name: str = "receipt") -> Receipt:
     """A receipt that a caller gave."""
     return of_kind(
         receipt, Receipt, name, "a Receipt, such as read(Path('answer.json').read_bytes())"
@@ -184,7 +184,7 @@ def write(receipt: Receipt) -> bytes:
     Raises:
         RequestError: it is no receipt.
     """
-    given(receipt)
+    require_receipt(receipt)
     return (
         dumps(
             {

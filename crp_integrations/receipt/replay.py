@@ -139,11 +139,13 @@ def _decision(
     )
 
 
-def terms_of(told: PolicyTold) -> AnswerTerms:
+def terms_of(recorded: PolicyTold) -> AnswerTerms:
     """What an answer was held against besides the policies; defaults where it is not recorded."""
-    if told.terms is None:
+    if recorded.terms is None:
         return AnswerTerms()
-    return AnswerTerms(**{**dict(told.terms), "review_below": budget_of(told.terms.review_below)})
+    return AnswerTerms(
+        **{**dict(recorded.terms), "review_below": budget_of(recorded.terms.review_below)}
+    )
 
 
 def capped(tier: QualityTier, report: Report, settings: DpeSettings) -> QualityTier:

@@ -51,10 +51,10 @@ class ReplayedContext:
     """A receipt's envelope, made again when it is first asked for.
 
     Attributes:
-        told: the recorded envelope as it is signed.
+        recorded: the envelope as it is signed.
     """
 
-    told: Mapping[str, Any]
+    recorded: Mapping[str, Any]
     content: Content
     texts: Texts
     tools: ReplayTools
@@ -186,7 +186,7 @@ def selection(made: ReplayedContext) -> Outcome:
     envelope = made.envelope
     candidates, hidden = made.seam
     places = {fact.fact_id: place for place, fact in enumerate(candidates.facts)}
-    recorded = dict(made.told)
+    recorded = dict(made.recorded)
     numbers = {
         candidate.community
         for candidate in made.content.candidates

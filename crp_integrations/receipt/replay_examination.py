@@ -67,7 +67,7 @@ class Verdict:
     tools: ReplayTools
 
     @property
-    def told(self) -> Examined:
+    def examined(self) -> Examined:
         """What was examined beside what."""
         if self.content.examined is None:
             raise NotRun("nothing was examined")
@@ -76,7 +76,7 @@ class Verdict:
     @cached_property
     def examination(self) -> Examination:
         """The same with its texts."""
-        return examination_of(self.content, self.told, self.texts)
+        return examination_of(self.content, self.examined, self.texts)
 
     @cached_property
     def screened(self) -> Report | Difference:
@@ -98,7 +98,7 @@ class Verdict:
             return made
         settings = settings_of(self.content, self.tools)
         try:
-            flagged = with_judge(made, self.examination, self.told.flags, settings)
+            flagged = with_judge(made, self.examination, self.examined.flags, settings)
         except ConfigError as error:
             raise ReceiptBroken("content.examined.judged.language", str(error)) from None
         return _named(_classified(flagged, self.content), self.receipt, self.content)
@@ -160,7 +160,7 @@ def judged(verdict: Verdict) -> Outcome:
 
     Spec: CRP-SPEC-005 §6.2 (decision D13)
     """
-    if verdict.told.judged is None:
+    if verdict.examined.judged is None:
         raise NotRun("no judge was configured")
     if isinstance(verdict.screened, Difference):
         raise NotRun("the claims cannot be made again")

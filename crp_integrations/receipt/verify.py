@@ -23,7 +23,7 @@ from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.leaves import LONGEST_TOGETHER, composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
-from crp_integrations.receipt.records import LeftOut, Receipt, given, read
+from crp_integrations.receipt.records import LeftOut, Receipt, read, require_receipt
 from crp_integrations.receipt.signed_statement import KEY_BYTES, SUBJECTS, keyid_of
 from crp_integrations.records import Part, Record
 
@@ -96,7 +96,7 @@ def verify(
     if isinstance(parents, Receipt):
         raise RequestError("parents is one receipt, wanted a list; put it into one")
     for number, parent in enumerate(parents):
-        given(parent, f"parents[{number}]")
+        require_receipt(parent, f"parents[{number}]")
     steps: list[Step] = []
     try:
         receipt = data if isinstance(data, Receipt) else read(data)

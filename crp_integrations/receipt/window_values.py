@@ -125,7 +125,7 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WindowValues:
     """One window.
 
     Attributes:
@@ -156,7 +156,7 @@ class Told:
     sources: Mapping[str, str] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
 
-    def sealed(self, report: Report, **state: str) -> Told:
+    def sealed(self, report: Report, **state: str) -> WindowValues:
         """The same window once its report has its identity."""
         return replace(self, report=report, state={**self.state, **state})
 
@@ -170,7 +170,7 @@ _WEIGHTS: Final = ("_weight", "_factor", "_shift")
 
 
 class Withheld(Exception):
-    """Settings that cannot be put together again, since weights of them were not told."""
+    """Settings that cannot be put together again, since weights of them were not window."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         """Name the weights."""
@@ -203,19 +203,19 @@ def disclosed_part(in_force: InForce) -> Any:
     return part(disclosed(in_force))
 
 
-def settings_told(kind: type[Kind], told: SettingsInForce) -> Kind:
+def settings_told(kind: type[Kind], recorded: SettingsInForce) -> Kind:
     """Settings of an envelope or of the provenance engine out of content.
 
     Raises:
-        Withheld: weights of them were not told.
+        Withheld: weights of them were not window.
         ReceiptBroken: they cannot be read.
     """
     name = "envelope" if kind is EnvelopeSettings else "dpe"
-    missing = tuple(path for path in told.withheld if path.startswith(f"{name}."))
+    missing = tuple(path for path in recorded.withheld if path.startswith(f"{name}."))
     if missing:
         raise Withheld(missing)
     tree: dict[str, Any] = {}
-    for path, value in getattr(told, name).items():
+    for path, value in getattr(recorded, name).items():
         *rooms, last = path.split(".")
         at = tree
         for room in rooms:
@@ -263,7 +263,7 @@ _OF_REJECTED: Final = ("said", "wrong", "reason")
 
 
 def examined_told(
-    told: Told,
+    window: WindowValues,
     examined: Examination,
     texts: TextLeaves,
     question: int,
@@ -271,7 +271,7 @@ def examined_told(
 ) -> dict[str, Any]:
     """What the answer was examined beside, and what engines said."""
     dossier = examined.dossier
-    asked = told.asked
+    asked = window.asked
     spoken = (asked.system_prompt, *(message.content for message in asked.history), asked.query)
     conversation = BETWEEN.join(part for part in spoken if part)
     prompt: int | str | None = None
@@ -288,11 +288,11 @@ def examined_told(
         dossier,
         answer=answer,
         question=question if dossier.question else None,
-        passages=_evidence(told, dossier, texts, shown),
+        passages=_evidence(window, dossier, texts, shown),
         needs=_needs(dossier, asked, texts),
         prior=[
-            declared(PriorTold, window, leaf=texts.add(f"prior/{n}", window.text, follows=True))
-            for n, window in enumerate(dossier.prior, start=1)
+            declared(PriorTold, prior, leaf=texts.add(f"prior/{n}", prior.text, follows=True))
+            for n, prior in enumerate(dossier.prior, start=1)
         ],
         rejected=_rejected(dossier, texts),
         prompt=prompt,
@@ -304,21 +304,21 @@ def examined_told(
             verifier_thresholds=_decimals(examined.engines.verifier_thresholds),
         ),
         signals=[{"at": entry.at, "value": entry.value} for entry in examined.entries],
-        flags=list(told.report.flags[told.flags_before :]),
+        flags=list(window.report.flags[window.flags_before :]),
         judged=judged,
     )
 
 
 def _evidence(
-    told: Told, dossier: Dossier, texts: TextLeaves, shown: Sequence[tuple[TextPart, ...]]
+    window: WindowValues, dossier: Dossier, texts: TextLeaves, shown: Sequence[tuple[TextPart, ...]]
 ) -> list[dict[str, Any]] | None:
     """What the answer was examined beside; None for the facts of the envelope."""
-    if told.fit is None or told.envelope is None:
+    if window.fit is None or window.envelope is None:
         return _passages(dossier, shown)
-    packed = {fact.fact_id: fact for fact in told.envelope.facts}
-    if dossier.passages == tuple((fact.fact_id, fact.content) for fact in told.envelope.facts):
+    packed = {fact.fact_id: fact for fact in window.envelope.facts}
+    if dossier.passages == tuple((fact.fact_id, fact.content) for fact in window.envelope.facts):
         return None
-    candidates = {candidate.fact_id: candidate for candidate in told.fit.candidates.facts}
+    candidates = {candidate.fact_id: candidate for candidate in window.fit.candidates.facts}
     pieces: list[tuple[TextPart, ...]] = []
     for number, (name, text) in enumerate(dossier.passages, start=1):
         if not text:
@@ -329,8 +329,8 @@ def _evidence(
             spans = packed[name].spans
             own = spans and spans != candidates[name].spans
             pieces.append(tuple(stretches(leaf, spans)) if own else (leaf,))
-        elif name in told.sources:
-            pieces.append((texts.fact(name, text, told.sources[name]),))
+        elif name in window.sources:
+            pieces.append((texts.fact(name, text, window.sources[name]),))
         else:
             pieces.append((_spoken(text, f"evidence/{number}", texts),))
     return _passages(dossier, pieces)

@@ -30,7 +30,7 @@ from crp_integrations.receipt.ports import receipts_of
 from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.receipt.redaction import erased
 from crp_integrations.receipt.signed_statement import Chain, signing_key
-from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, Told
+from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, WindowValues
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.verdict import AnswerVerdict, Unreachable, Withhold
@@ -306,7 +306,7 @@ def receipt_contents(
     sources: Mapping[str, str],
     admission: Admission | None,
     verdict: AnswerVerdict | None,
-) -> Told:
+) -> WindowValues:
     """The values that a window's receipt is made of.
 
     Spec: CRP-SPEC-005 §15.4
@@ -314,7 +314,7 @@ def receipt_contents(
     fitted = packing.last
     made = packing.made if fitted is not None and envelope is not None else None
     calls = () if fitted is None else (fitted.call, *further)
-    return Told(
+    return WindowValues(
         asked=asked_question(request, fitted.call if fitted else None),
         report=report,
         settings=settings_in_force(world),
@@ -349,7 +349,7 @@ def _version() -> str:
     return version("crp-integrations")
 
 
-def draft_maker(told: Told) -> DraftMaker:
+def draft_maker(told: WindowValues) -> DraftMaker:
     """Makes the draft of a receipt once the window has its seal."""
 
     def drafted(seal: WindowSeal, report: Report) -> Draft:
@@ -441,6 +441,6 @@ def issue_receipt(
         if written:
             if sessions_of(transaction).report(seal.window_id) is None:
                 # A source of it was withdrawn while the answer was under way.
-                receipt = erased(receipt, of.keys(), said=True)
+                receipt = erased(receipt, of.keys(), answers=True)
             log.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
     return UnwrittenReceipt(receipt, written)

@@ -158,7 +158,7 @@ class Receipts:
         receipt = self.world.unwritten.find(name, self.namespace.residency)
         if receipt is None:
             return None
-        return erased(receipt, self._gone(receipt), said=self._emptied(receipt))
+        return erased(receipt, self._gone(receipt), answers=self._emptied(receipt))
 
     def _uncut(self, receipt: Receipt) -> bool:
         """Whether it has personal data that the guard keeps from the relay's subject."""

@@ -35,7 +35,7 @@ from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.receipt.verify import verify
-from crp_integrations.receipt.window_values import Asked, Call, InForce, Told
+from crp_integrations.receipt.window_values import Asked, Call, InForce, WindowValues
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import Exactness, GroundingMode, QualityTier, Strategy
 
@@ -132,7 +132,7 @@ def pack(number: int) -> Receipt:
     )
     parts = system_parts(asked.system_prompt, grounding, strategy, asked.instructions)
     sent = build_messages(parts, envelope.text, asked.history, asked.query)
-    told = Told(
+    told = WindowValues(
         asked=asked,
         report=_report(),
         settings=InForce(f"bench {settings!r}", settings, DpeSettings(), disclose=True),

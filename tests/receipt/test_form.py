@@ -314,7 +314,7 @@ def test_erased_facts_are_tombstones() -> None:
     assert verify(write(shared)).ok
     assert erased(made, set()) is made
     # What may repeat an emptied window goes alone, when that is what is gone.
-    assert [erased(made, set(), said=True).state(n) for n in range(4)] == (
+    assert [erased(made, set(), answers=True).state(n) for n in range(4)] == (
         ["shown", "shown", "erased", "shown"]
     )
     empty = made.without(dict.fromkeys(range(len(made.texts)), LeftOut.ERASED))

@@ -354,7 +354,7 @@ def test_a_reply_goes_with_the_facts_that_it_may_quote() -> None:
         erased(receipt, {fact}),
         redact(receipt, facts=[fact]),
         redact(receipt, facts=[fact], quoting=False),
-        erased(receipt, set(), said=True),
+        erased(receipt, set(), answers=True),
     ):
         assert copy.text(copy.number("judge/1")) is None
         assert verify(write(copy)).ok

@@ -222,7 +222,7 @@ class CompactionRun:
         for _ in range(_ROUNDS):
             if context.total <= aim:
                 return
-            stay = {at: context.kept(at) for at in places}
+            stay = {at: context.shown_pieces(at) for at in places}
             gone = self._least_relevant(stay, excess, keep)
             if not gone:
                 return
@@ -372,7 +372,7 @@ def build_summary(
     stay: Chosen = {}
     for at, cut in sorted(folded.items()):
         whole = cut.text == context.entries[at].text
-        numbers = range(len(context.relevance.reading(at).pieces)) if whole else cut.kept
+        numbers = range(len(context.relevance.reading(at).pieces)) if whole else cut.pieces
         if numbers:
             stay[at] = list(numbers)
     if not stay or room <= 0:

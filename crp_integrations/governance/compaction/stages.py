@@ -222,14 +222,14 @@ class WorkingContext:
         cut = self.cuts[at]
         return cut is not None and cut.text == self.entries[at].text
 
-    def kept(self, at: int) -> list[int]:
+    def shown_pieces(self, at: int) -> list[int]:
         """Numbers of the pieces of an entry that are shown, ascending."""
         cut = self.cuts[at]
         if cut is None:
             return []
         if self.is_whole(at):
             return list(range(len(self.relevance.reading(at).pieces)))
-        return list(cut.kept)
+        return list(cut.pieces)
 
     def show(self, changes: Mapping[int, ShortenedText], reason: LossReason) -> int:
         """Show entries in another way, each where that saves tokens; return the tokens saved."""
