@@ -6,19 +6,16 @@ what the caller gives stands around them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.layout import SectionRun, build_sections
-from crp_integrations.envelope.ports import Reranker, Walker
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact
-from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.context_pack import (
     AssembleRequest,
@@ -30,6 +27,7 @@ from crp_integrations.governance.context_pack import (
 )
 from crp_integrations.governance.memory_writer import PolicyContext, check_subject
 from crp_integrations.governance.pack_selection import (
+    AssemblerParts,
     FilledSection,
     MemoryCache,
     MemoryTraits,
@@ -42,36 +40,12 @@ from crp_integrations.governance.pack_selection import (
     select_candidates,
     warn_of_items,
 )
-from crp_integrations.governance.settings import PackSettings
-from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
-from crp_integrations.guard.injection.detection import InjectionDetector
-from crp_integrations.ports import Clock, TokenCounter
+from crp_integrations.governance.tools import TOOL_RAG, ToolSelection
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import DropReason, GroundingMode
 
 REQUEST = "crp:request"
-
-
-@dataclass(frozen=True, slots=True)
-class AssemblerParts:
-    """What an assembler works with.
-
-    Attributes:
-        settings: of packs; `envelope` of everything that an envelope takes them for.
-        log: is told of each pack before it is given to anybody; None logs nothing.
-    """
-
-    namespace: Namespace
-    counter: TokenCounter
-    clock: Clock
-    settings: PackSettings
-    envelope: EnvelopeSettings
-    selector: ToolSelector
-    detector: InjectionDetector = field(default_factory=InjectionDetector)
-    walker: Walker | None = None
-    reranker: Reranker | None = None
-    log: Callable[[ComposedPack], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +97,7 @@ class ContextAssembler:
         if request.tools:
             tools = parts.selector.select(query, request.tools, view.decision, context.tool_tags)
         sections = self._given(request, tools)
-        selected = select_candidates(
-            view,
-            query,
-            counter=parts.counter,
-            settings=parts.settings,
-            envelope=parts.envelope,
-            labels=context.labels,
-            detector=parts.detector,
-            walker=parts.walker,
-            reranker=parts.reranker,
-            known=self._memories,
-        )
+        selected = select_candidates(view, query, parts, context.labels, self._memories)
         fitted = self._fitted(request.budget_tokens, sections, selected, session, now)
         composed = self._composed(fitted, selected, tools, view, context, now)
         if parts.log is not None:

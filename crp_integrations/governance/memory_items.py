@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from crp_integrations.audit.records import Event, Stub
 from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.life.lifecycle import DECAY_KEY
@@ -25,7 +23,7 @@ from crp_integrations.fabric.life.lifecycle import decay as decay_of
 from crp_integrations.fabric.records import Duration, Fact, Moment, source_id
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import canonical, sha256
-from crp_integrations.vocabulary import EventType, PersonalCategory, SourceKind
+from crp_integrations.vocabulary import PersonalCategory, SourceKind
 
 MemoryType = Literal["episodic", "procedural", "semantic"]
 # What each type is for; an item may say which of them it is.
@@ -393,72 +391,4 @@ def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem,
         each
         for id_, each in sorted(begun.items())
         if id_ not in replaced and (each.valid_to is None or moment < each.valid_to)
-    )
-
-
-class ItemVersion(Part):
-    """One event of the log about one item."""
-
-    seq: int
-    timestamp: str
-    signer: str
-    content_hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class RebuiltItems:
-    """Items as the log has them.
-
-    Attributes:
-        items: those whose stored content is what the last event about them names, by id.
-        versions: the log of each item, oldest first.
-        unwitnessed: ids of items that no signed event names, or another content than theirs.
-        aside: ids of items that were corrected, retracted or put aside and not brought back.
-    """
-
-    items: tuple[MemoryItem, ...]
-    versions: Mapping[str, tuple[ItemVersion, ...]]
-    unwitnessed: tuple[str, ...]
-    aside: tuple[str, ...] = ()
-
-
-def rebuild(items: Sequence[MemoryItem], events: Iterable[Event | Stub]) -> RebuiltItems:
-    """Lay the journal's signed events beside what is stored: the log decides.
-
-    Spec: Summit §Storage Interfaces
-    """
-    by_fact = {each.fact_id: each for each in items}
-    versions: dict[str, list[ItemVersion]] = {each.id: [] for each in items}
-    aside: set[str] = set()
-    for event in events:
-        if not isinstance(event, Event):
-            continue
-        data, cause = event.data, event.data.get("cause")
-        named = [by_fact[name].id for name in data.get("facts", ()) if name in by_fact]
-        again = [by_fact[name].id for name in data.get("active_again", ()) if name in by_fact]
-        if cause == "archived":
-            aside |= set(named)
-        aside -= set(named if cause == "restored" else again)
-        if event.event_type is EventType.FACT_INGESTED and "signer" in data:
-            version = ItemVersion(
-                seq=event.seq,
-                timestamp=event.timestamp,
-                signer=data["signer"],
-                content_hash=data.get("content_hash", ""),
-            )
-            for id_ in named:
-                versions[id_].append(version)
-    log = {id_: tuple(each) for id_, each in sorted(versions.items())}
-    every = sorted(items, key=lambda each: each.id)
-    witnessed = [
-        each
-        for each in every
-        if log[each.id] and log[each.id][-1].content_hash == sha256(each.text)
-    ]
-    known = {each.id for each in witnessed}
-    return RebuiltItems(
-        items=tuple(witnessed),
-        versions=log,
-        unwitnessed=tuple(each.id for each in every if each.id not in known),
-        aside=tuple(sorted(aside)),
     )

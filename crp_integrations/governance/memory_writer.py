@@ -11,7 +11,7 @@ from uuid import uuid5
 
 from pydantic import JsonValue, ValidationError
 
-from crp_integrations.errors import AccessDenied, FactRejected, RequestError, StoreDamaged
+from crp_integrations.errors import AccessDenied, FactRejected, RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import ID_SPACE, Edge, Fact, Where
 from crp_integrations.governance.memory_items import (
@@ -19,7 +19,6 @@ from crp_integrations.governance.memory_items import (
     MemoryItemRef,
     MemoryType,
     Provenance,
-    RebuiltItems,
     Scope,
     as_fact,
     fact_of,
@@ -311,35 +310,6 @@ def _check_begun(old: MemoryItem, since: datetime) -> None:
             f"memory item {old.id} holds from {old.valid_from.isoformat()} on, "
             f"which is after {since.isoformat()}"
         )
-
-
-def replay(log: RebuiltItems, into: Namespace) -> str:
-    """Make a namespace anew from a log: its items with their signers, in the log's order.
-
-    Spec: Summit §Storage Interfaces
-
-    Returns:
-        The state hash, which is the one of the namespace that the log is of, as far as that holds
-        nothing but memories.
-
-    Raises:
-        StoreDamaged: an item has another content than the log names, or no signed event.
-    """
-    if log.unwitnessed:
-        count = len(log.unwitnessed)
-        raise StoreDamaged(
-            f"memory item {log.unwitnessed[0]} is not what the event log names ({count} such); "
-            "take what the log witnesses alone"
-        )
-    # One transaction, as one source each: nobody sees a half of it.
-    items = sorted(log.items, key=lambda item: log.versions[item.id][0].seq)
-    facts = [as_fact(item) for item in items]
-    if facts:
-        pairs = zip(facts, items, strict=True)
-        into.put(facts, uris={fact.source_id: item.provenance.source_uri for fact, item in pairs})
-    if log.aside:
-        into.archive([fact_of(name) for name in log.aside])
-    return into.state_hash()
 
 
 Content = str | dict[str, JsonValue] | list[JsonValue]

@@ -45,7 +45,7 @@ from crp_integrations.receipt.window_values import (
     Asked,
     Decided,
     WindowValues,
-    disclosed_part,
+    disclosed,
     examined_told,
 )
 from crp_integrations.scores import SCALE
@@ -121,7 +121,7 @@ def draft(window: WindowValues, version: str) -> Draft:
         "envelope": envelope,
         "examined": part(examined),
         "report": part(outline.report(window.report, needs)),
-        "settings": disclosed_part(window.settings),
+        "settings": part(disclosed(window.settings)),
     }
     rest = {
         "schema": SCHEMA,

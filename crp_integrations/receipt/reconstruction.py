@@ -22,10 +22,10 @@ from crp_integrations.envelope.candidates import (
     ScoredSpan,
 )
 from crp_integrations.envelope.near_duplicates import ListedPairs
-from crp_integrations.envelope.prompt import BETWEEN, ELLIPSIS
+from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
-from crp_integrations.receipt.leaves import LONGEST, composed
+from crp_integrations.receipt.leaves import LONGEST, composed, stretches
 from crp_integrations.receipt.outline import NAMELESS
 from crp_integrations.receipt.predicate import (
     CandidateTold,
@@ -403,13 +403,7 @@ def _passages(content: Content, examined: Examined) -> tuple[Passage, ...]:
         candidate = content.candidates[fact.at]
         pieces: list[Piece] = [candidate.leaf]
         if fact.spans and fact.spans != candidate.spans:
-            pieces = []
-            for start, end in fact.spans:
-                pieces += (
-                    [ELLIPSIS, (candidate.leaf, start, end)]
-                    if pieces
-                    else [(candidate.leaf, start, end)]
-                )
+            pieces = stretches(candidate.leaf, fact.spans)
         passages.append(
             Passage(id=candidate.id, pieces=tuple(pieces), importance=candidate.importance)
         )

@@ -27,7 +27,6 @@ from crp_integrations.messages import Message
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.policy.verdict import AnswerTerms
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.canonical import part
 from crp_integrations.receipt.leaves import Part as TextPart
 from crp_integrations.receipt.leaves import TextLeaves, stretches
 from crp_integrations.receipt.outline import declared
@@ -179,6 +178,7 @@ class Withheld(Exception):
         )
 
 
+# Settings last longer than many windows.
 @lru_cache(maxsize=16)
 def disclosed(in_force: InForce) -> dict[str, Any]:
     """Settings as content."""
@@ -195,12 +195,6 @@ def disclosed(in_force: InForce) -> dict[str, Any]:
         hidden = {path.removeprefix(f"{name}.") for path in withheld if path.startswith(name)}
         parts[name] = {path: _written(value) for path, value in own.items() if path not in hidden}
     return {"digest": in_force.digest, **parts, "withheld": withheld}
-
-
-@lru_cache(maxsize=16)
-def disclosed_part(in_force: InForce) -> Any:
-    """The same, written: settings last longer than many windows."""
-    return part(disclosed(in_force))
 
 
 def settings_told(kind: type[Kind], recorded: SettingsInForce) -> Kind:

@@ -18,8 +18,9 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import access_labels
 from crp_integrations.governance.artifacts.sandbox import Sandbox
-from crp_integrations.governance.context_assembler import AssemblerParts, ContextAssembler
+from crp_integrations.governance.context_assembler import ContextAssembler
 from crp_integrations.governance.context_pack import ComposedPack
+from crp_integrations.governance.pack_selection import AssemblerParts
 from crp_integrations.governance.tools import ToolSelector
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import KeyRing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,20 +13,21 @@ from crp_integrations.errors import FactRejected, StoreDamaged
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.governance.memory_items import RebuiltItems, rebuild
-from crp_integrations.governance.memory_writer import MemoryWriter, replay
+from crp_integrations.governance.memory_writer import MemoryWriter
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
+from tests.example_scripts import load_example
 from tests.fabric.lifecycle_fixtures import events, fabric
 from tests.governance.memories import CONTEXT, TEXT, bound, memory, writer
 
+EXAMPLE = load_example("memory_replay")
 JUNE = datetime(2026, 6, 1, tzinfo=UTC)
 TYPES = ("episodic", "procedural", "semantic")
 
 
-def log_of(made: Fabric) -> RebuiltItems:
-    return rebuild(tuple(writer(made).items(strict=True)), events(made))
+def log_of(made: Fabric) -> Any:
+    return EXAMPLE.rebuild(tuple(writer(made).items(strict=True)), events(made))
 
 
 def filled(made: Fabric, count: int = 30) -> MemoryWriter:
@@ -77,7 +79,7 @@ def test_other_stores_are_made_anew_from_the_log(kind: str, tmp_path: Path) -> N
     # Into the other kind of store, of which nothing is left but its type.
     anew = SqliteStore(tmp_path / "other") if kind == "memory" else MemoryStore()
     other = fabric(anew, **graph)
-    assert replay(log, bound(other)) == before
+    assert EXAMPLE.replay(log, bound(other)) == before
     assert picture(bound(other)) == picture(bound(made))
     # The new journal names the same signers and hashes, in the same order.
     again = log_of(other)
@@ -110,5 +112,5 @@ def test_what_the_log_does_not_witness_makes_no_store() -> None:
     forgetful = [event for event in events(made) if "signer" not in event.data]
     empty = fabric()
     with pytest.raises(StoreDamaged, match="not what the event log names"):
-        replay(rebuild(tuple(door.items()), forgetful), bound(empty))
+        EXAMPLE.replay(EXAMPLE.rebuild(tuple(door.items()), forgetful), bound(empty))
     assert bound(empty).state_hash() == bound(fabric()).state_hash()
