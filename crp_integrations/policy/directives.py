@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from crp_integrations.errors import PolicySyntaxError
 from crp_integrations.vocabulary import (
@@ -164,22 +164,6 @@ class PolicyWord(NamedTuple):
     def folded(self) -> str:
         """In lower case; letters outside ASCII stay, since none of them equals one of ours."""
         return self.text.lower() if self.text.isascii() else self.text
-
-
-class DirectiveKind(Protocol):
-    """What a directive's values are; None, False and the empty tuple are its absence."""
-
-    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> Any:
-        """The value of the words after a directive's name."""
-        ...
-
-    def write(self, value: Any) -> str:
-        """A value as it stands after the directive's name; empty for a flag."""
-        ...
-
-    def stricter(self, left: Any, right: Any) -> Any:
-        """The most restrictive of two values that are there."""
-        ...
 
 
 def word_error(word: PolicyWord, name: str, wanted: str) -> PolicySyntaxError:
@@ -346,6 +330,8 @@ REPORT_NAMES: Final = ReportReceivers(
     NAME, NAME_CHARACTERS, "names of letters, digits, hyphens, underscores and dots", folds=True
 )
 
+# What a directive's values are; None, False and the empty tuple are its absence.
+DirectiveKind = _Flag | _Choice | _Fraction | _Members | ReportReceivers
 # In the order in which a policy is printed.
 DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
     {

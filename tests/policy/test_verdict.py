@@ -19,7 +19,6 @@ from crp_integrations.policy.verdict import judge_answer
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
-    ClaimStatus,
     HaltReason,
     Oversight,
     QualityTier,
@@ -293,16 +292,6 @@ def test_block_repetition_goes_by_max_repetition() -> None:
             assert (bounded.unreachable, bounded.halt) == (above, None)
             blocked = judge_answer(parse_policy(f"max-repetition {most}; block-repetition"), report)
             assert (blocked.halt is HaltReason.POLICY) is above
-
-
-def test_a_claim_that_was_not_read_may_hide_a_fabrication() -> None:
-    first, *others = good().claims
-    unread = first.model_copy(update={"status": ClaimStatus.NOT_CHECKED})
-    found = judge_answer(
-        parse_policy("block-fabrication"), good().changed(claims=(unread, *others))
-    )
-    assert only(found)[2] == "1 claim not read"
-    assert found.halt is HaltReason.POLICY
 
 
 def test_what_was_not_measured_is_not_met() -> None:

@@ -12,11 +12,10 @@ from crp_integrations.cli import receipt_views
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
-from crp_integrations.governance.window_trace import is_consistent
 from crp_integrations.messages import Message
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.comparison import diff
-from crp_integrations.receipt.records import Receipt, read, write
+from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redaction import erased, redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, NOT_RUN
@@ -457,18 +456,6 @@ def test_what_if_keeps_the_word_of_the_judge() -> None:
     assert supposed.verdict.decision_after == "deliver"
 
 
-def test_without_a_judge_there_is_no_such_part() -> None:
-    receipt = asked()
-    assert receipt.content["examined"]["judged"] is None
-    assert "judge" not in states(receipt)
-    assert replay(receipt).whole
-
-
-def test_a_receipt_reads_back_with_its_judge() -> None:
-    receipt, _, _ = judged()
-    assert write(read(write(receipt))) == write(receipt)
-
-
 def test_a_remedy_quotes_the_claims_that_the_judge_flagged() -> None:
     """What the embedded stages found of the others is a hint, and no reason to ask again."""
 
@@ -489,14 +476,6 @@ def test_a_remedy_quotes_the_claims_that_the_judge_flagged() -> None:
     assert "Larkspur" in words
     assert "512 megawatts" not in words
     assert replay(receipt).same
-
-
-def test_an_answer_is_consistent_by_the_word_of_its_judge() -> None:
-    _, _, answer = judged(lenient)
-    assert answer.report.was_read
-    assert is_consistent(answer.report)
-    _, _, answer = judged(right)
-    assert not is_consistent(answer.report)
 
 
 def test_a_receipt_is_shown_with_statuses_and_quotations(
