@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.cli import receipt_views
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
 from crp_integrations.messages import Message
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redaction import erased, redact
 from crp_integrations.receipt.replay import replay
@@ -22,7 +20,7 @@ from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, NOT_RUN
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Supposition, whatif
 from tests.receipt.judging import failing, judged, lenient, misquoting, nonsense, place_of, right
-from tests.receipt.relayed import ANSWER, asked, changed
+from tests.receipt.relayed import ANSWER, changed
 from tests.relay.conftest import FACTS
 
 # Fields of a report that are texts, or are told in a way of their own or elsewhere.
@@ -432,22 +430,6 @@ def test_flags_of_a_judge_are_made_again_and_others_are_told() -> None:
     assert replay(changed(receipt, more)).part("examination").place.startswith("report.flags")
 
 
-def test_two_judged_answers_are_laid_beside_each_other() -> None:
-    left, _, _ = judged()
-    same = diff(left, judged()[0])
-    assert same.same, same.differences
-    unread = asked(options={"dpe": {}})
-    found = diff(left, judged(lenient)[0])
-    places = {one.place for one in found.differences}
-    assert any(place.startswith("judge/1, byte") for place in places)
-    assert any(place.startswith("report.") for place in places)
-    assert any(place.startswith("examined.judged") for place in _places(diff(left, unread)))
-
-
-def _places(found: Any) -> list[str]:
-    return [one.place for one in found.differences]
-
-
 def test_what_if_keeps_the_word_of_the_judge() -> None:
     receipt, _, answer = judged(lenient)
     assert answer.report.risk_level == "LOW"
@@ -476,15 +458,3 @@ def test_a_remedy_quotes_the_claims_that_the_judge_flagged() -> None:
     assert "Larkspur" in words
     assert "512 megawatts" not in words
     assert replay(receipt).same
-
-
-def test_a_receipt_is_shown_with_statuses_and_quotations(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    receipt, _, answer = judged()
-    receipt_views.draw_receipt(receipt, verify(receipt))
-    shown = " ".join(capsys.readouterr().out.split())
-    for words in ("512 megawatts", "412 megawatts", "by judge any/judge; 3 of 3 claims read"):
-        assert words in shown
-    assert "CONTRADICTED It delivers 512 megawatts." in shown
-    assert f"HIGH ({answer.report.risk_score:.3f})" in shown
