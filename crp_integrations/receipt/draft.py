@@ -43,7 +43,6 @@ from crp_integrations.receipt.predicate import (
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.window_values import (
     Asked,
-    Decided,
     WindowValues,
     disclosed,
     examined_told,
@@ -60,8 +59,9 @@ def _written(policy: Policy) -> tuple[str, str]:
     return text, sha256(text)
 
 
-def policy_told(decided: Decided, window: WindowValues) -> dict[str, Any]:
+def policy_told(window: WindowValues) -> dict[str, Any]:
     """The policies in force, and what they said."""
+    decided = window.decided
     text, digest = _written(decided.policy)
     return declared(
         PolicyTold,
@@ -138,7 +138,7 @@ def draft(window: WindowValues, version: str) -> Draft:
         "selected": None if fit is None else _selected(fit),
         "fit": None if fit is None else _fit(fit),
         "calls": calls,
-        "policy": policy_told(window.decided, window),
+        "policy": policy_told(window),
         "seal": seal,
     }
     return Draft(together(parts, rest), tuple(texts.leaves))

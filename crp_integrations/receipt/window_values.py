@@ -23,7 +23,7 @@ from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, ReceiptBroken
-from crp_integrations.messages import Message
+from crp_integrations.messages import Message, ModelCall
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.policy.verdict import AnswerTerms
 from crp_integrations.receipt import outline
@@ -67,19 +67,6 @@ class Asked:
     temperature: float | None = None
     seed: int | None = None
     shaped: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Messages as they were sent to a model.
-
-    Attributes:
-        purpose: what the call was for, such as `answer` or `judge`.
-    """
-
-    purpose: str
-    model: str
-    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +130,7 @@ class WindowValues:
     settings: InForce
     fit: EnvelopeInputs | None = None
     envelope: Envelope | None = None
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ModelCall, ...] = ()
     text: str = ""
     answered_by: str = ""
     finish_reason: str = ""

@@ -30,7 +30,7 @@ from crp_integrations.receipt.ports import receipts_of
 from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.receipt.redaction import erased
 from crp_integrations.receipt.signed_statement import Chain, signing_key
-from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, WindowValues
+from crp_integrations.receipt.window_values import Asked, Decided, InForce, WindowValues
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.verdict import AnswerVerdict, Unreachable, Withhold
@@ -320,7 +320,7 @@ def receipt_contents(
         settings=settings_in_force(world),
         fit=made,
         envelope=fitted.envelope if fitted is not None and made is not None else None,
-        calls=tuple(Call(call.purpose, call.model, call.messages) for call in calls),
+        calls=calls,
         text=text,
         answered_by=reply.model if reply else "",
         finish_reason=reply.finish_reason if reply else "",
@@ -349,12 +349,12 @@ def _version() -> str:
     return version("crp-integrations")
 
 
-def draft_maker(told: WindowValues) -> DraftMaker:
+def draft_maker(window: WindowValues) -> DraftMaker:
     """Makes the draft of a receipt once the window has its seal."""
 
     def drafted(seal: WindowSeal, report: Report) -> Draft:
         hashes = {"response_hash": seal.response_hash, "report_hash": seal.report_hash}
-        return draft(told.sealed(report, **hashes), _version())
+        return draft(window.sealed(report, **hashes), _version())
 
     return drafted
 
