@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -40,14 +41,6 @@ def _decimals(value: float) -> float:
     return value
 
 
-def _addresses(value: tuple[str, ...]) -> tuple[str, ...]:
-    return _receivers(value, REPORT_URIS)
-
-
-def _names(value: tuple[str, ...]) -> tuple[str, ...]:
-    return _receivers(value, REPORT_NAMES)
-
-
 def _receivers(value: tuple[str, ...], kind: ReportReceivers) -> tuple[str, ...]:
     receivers = kind.unique(value)
     if len(receivers) > MOST_ADDRESSES:
@@ -64,6 +57,8 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, (list, set, frozenset)) else value
 
 
+Uris = Annotated[tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_URIS))]
+Names = Annotated[tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_NAMES))]
 Threshold = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(_decimals)]
 Level = Literal[RiskLevel.CRITICAL, RiskLevel.HIGH, RiskLevel.MEDIUM]
 Tier = Literal[QualityTier.S, QualityTier.A, QualityTier.B]
@@ -115,8 +110,12 @@ class Policy(Record):
     max_repetition: Repeated | None = None
     upgrade_on_risk: Upgrade | None = None
     unchecked: Literal["allow"] | None = None
-    report_uri: Annotated[tuple[str, ...], AfterValidator(_addresses)] = ()
-    report_to: Annotated[tuple[str, ...], AfterValidator(_names)] = ()
+    report_uri: Annotated[
+        tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_URIS))
+    ] = ()
+    report_to: Annotated[
+        tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_NAMES))
+    ] = ()
 
     def allows(self, source: PolicySource) -> bool:
         """Whether an answer may rest on a source; what may not is kept out of the envelope."""
