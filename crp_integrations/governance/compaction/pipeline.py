@@ -285,10 +285,8 @@ class CompactionRun:
         """Sum up what was folded, each shelf with its part of the room."""
         context = self.context
         room = min(self._room, self.limit - context.total)
-        weights = {
-            shelf: sum(len(cut.text) for cut in cuts.values())
-            for shelf, cuts in context.folded.items()
-        }
+        folded = context.folded.items()
+        weights = {shelf: sum(len(c.text) for c in cuts.values()) for shelf, cuts in folded}
         total = max(1, sum(weights.values()))
         for shelf in sorted(weights):
             own = room * weights[shelf] // total
@@ -306,8 +304,9 @@ class CompactionRun:
             if self.artifacts is not None:
                 for level in levels:
                     sources = [citation.item_id for citation in level.citations]
-                    ref = self.artifacts.put(level.text, kind="summary", sources=sources)
-                    self.offloaded.append(ref)
+                    self.offloaded.append(
+                        self.artifacts.put(level.text, kind="summary", sources=sources)
+                    )
 
     def _record_shortened(self) -> None:
         """The records of texts that are shown in part in their place."""
@@ -425,7 +424,7 @@ class _Pieces:
         }
 
     def best(self, offered: Chosen, room: int, *, least: bool = True) -> Chosen:
-        """The best pieces that fit, about; at least one of all of them."""
+        """The best pieces that fit, about; with `least` at least one of all of them."""
         chosen: Chosen = {at: [] for at in offered}
         quoted: set[str] = set()
         used = 0.0
