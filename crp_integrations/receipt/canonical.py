@@ -35,12 +35,14 @@ def dumps(value: Any, *, texts_alone: bool = False) -> bytes:
     >>> dumps({"b": [1, True, None], "a": "\n"})
     b'{"a":"\\n","b":[1,true,null]}'
     """
+    hooks: dict[str, Any] = {}
     try:
         data = orjson.dumps(value, option=_ONE_WAY)
-    except TypeError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
-    if not texts_alone:
-        _check_keys(data, _read(data.decode()))
+    except TypeError:
+        # Nested more deeply than orjson writes, a large number, or no JSON.
+        data, hooks = _carefully(value), {"parse_int": _small}
+    if hooks or not texts_alone:
+        _check_keys(data, _read(data.decode(), **hooks))
     return data
 
 
@@ -207,6 +209,15 @@ class Shape:
         return {
             name: kind.read(members[name], f"{place}.{name}") for name, kind in self._kinds.items()
         }
+
+
+def _carefully(value: Any) -> bytes:
+    try:
+        return _written(value).encode()
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+    except UnicodeEncodeError:
+        raise ValueError("a text of it cannot be written as UTF-8") from None
 
 
 def _read(text: str, **hooks: Any) -> Any:
