@@ -7,42 +7,43 @@ against, lie beside it in `governed_agent_data/`; it ends with status 1 when a n
 
 import json
 import math
+import re
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
+from pydantic import Field
+
 from crp_integrations import Relay
+from crp_integrations.audit.drafts import EventDraft, non_empty
 from crp_integrations.engines.extractive import NO_ANSWER, ExtractiveModel
 from crp_integrations.engines.guards import guard_of
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.decomposition import decompose
 from crp_integrations.envelope.settings import DecomposeSettings, GraphExpansionSettings
 from crp_integrations.errors import AccessDenied, CompactionRefused
-from crp_integrations.fabric.records import Edge, Fact
+from crp_integrations.fabric.records import Edge, Fact, Moment
 from crp_integrations.governance.artifacts import Sandbox
 from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactPack
-from crp_integrations.governance.compaction.verification import check_pack
+from crp_integrations.governance.compaction.verification import check_pack, find_missing
 from crp_integrations.governance.context_pack import (
     AssembleRequest,
+    ContextItem,
     ContextPack,
     DropReport,
+    check_offered,
     text_of,
 )
-from crp_integrations.governance.handovers import HandoverGate, is_given, labels_of
 from crp_integrations.governance.memory_items import item
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
-from crp_integrations.governance.pack_checks import (
-    check_offered,
-    find_citation_fault,
-    find_cited,
-)
+from crp_integrations.governance.pack_selection import GIVEN
 from crp_integrations.governance.runtime_state import (
     AppliedPolicy,
     ContextPackMetadata,
@@ -55,11 +56,20 @@ from crp_integrations.governance.runtime_state import (
 )
 from crp_integrations.governance.settings import CompactionSettings, PackSettings
 from crp_integrations.governance.tools import ToolSpec
-from crp_integrations.guard.decisions import Decision, LabelFilter, Subject
+from crp_integrations.guard.decisions import (
+    Decision,
+    Guard,
+    LabelFilter,
+    PolicyDecisionRef,
+    Subject,
+)
 from crp_integrations.guard.injection.detection import detect_many
 from crp_integrations.guard.settings import GuardSettings
+from crp_integrations.language.words import content_stems
 from crp_integrations.messages import Message, ModelCall, Reply
-from crp_integrations.records import Record
+from crp_integrations.ports import Clock
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import digest
 from crp_integrations.vocabulary import AgentRole, EventType, RotSignal
 
 DATA = Path(__file__).parent / "governed_agent_data"
@@ -86,6 +96,209 @@ LOG = "".join(
     f"2026-05-09T{minute // 60:02d}:{minute % 60:02d} crane=7 load={9 + minute % 7} reach=28 ok\n"
     for minute in range(360)
 )
+
+
+# Share of a stretch's content words that what it cites must have.
+LEAST_SHARED = 0.6
+# Content words from which a stretch says something.
+SAYS = 3
+# Marks that follow each other are one citation: [1][2], [1, 2].
+_MARKS = re.compile(r"(?:\s*\[\d{1,4}(?:\s?,\s?\d{1,4})*\])+")
+_NUMBER = re.compile(r"\d{1,4}")
+_OPENING = re.compile(r"\A[^\n:]{0,80}:\s*\n")
+
+
+class CitedSpan(Part):
+    """A stretch of an answer and the items that it names; a mark that names none is `""`."""
+
+    start: int
+    end: int
+    item_ids: tuple[str, ...]
+
+
+def find_cited(text: str, item_ids: Sequence[str]) -> tuple[CitedSpan, ...]:
+    """The stretches of an answer that end in marks, with the items that the marks name.
+
+    Args:
+        item_ids: of what was shown; the first one's number is 1.
+
+    >>> [span.item_ids for span in find_cited("Built in 1957 [2]. Run by N [1][3].", ["a", "b"])]
+    [('b',), ('a', '')]
+    """
+    spans, start = [], _opening_end(text)
+    for match in _MARKS.finditer(text, start):
+        numbers = (int(number) for number in _NUMBER.findall(match[0]))
+        ids = [item_ids[n - 1] if 1 <= n <= len(item_ids) else "" for n in numbers]
+        spans.append(CitedSpan(start=start, end=match.start(), item_ids=tuple(dict.fromkeys(ids))))
+        start = match.end()
+    return tuple(spans)
+
+
+def is_supported(stretch: str, source: str) -> bool:
+    """Whether a source has the figures, dates, ids and quotations of a stretch, and its words."""
+    stems = set(content_stems(stretch))
+    shared = len(stems & set(content_stems(source)))
+    return shared >= LEAST_SHARED * len(stems) and not any(
+        True for _ in find_missing(stretch, source)
+    )
+
+
+def find_citation_fault(answer: str, snippets: Sequence[Snippet]) -> str:
+    """Why an answer's citations do not hold; empty where every stretch cites what says it.
+
+    Marks such as `[2]` count the snippets from 1.
+    """
+    texts = {snippet.id: snippet.text for snippet in snippets}
+    cited = find_cited(answer, list(texts))
+    for span in cited:
+        stretch = answer[span.start : span.end]
+        if not all(id_ in texts and is_supported(stretch, texts[id_]) for id_ in span.item_ids):
+            return "what is cited was not shown, or does not say it"
+    last = max((span.end for span in cited), default=_opening_end(answer))
+    uncited = len(content_stems(_MARKS.sub("", answer[last:]))) >= SAYS
+    return "a stretch of the answer cites nothing" if uncited or not cited else ""
+
+
+def _opening_end(text: str) -> int:
+    """Where an answer begins after a line such as `Quoted from the context:`."""
+    opening = _OPENING.match(text)
+    return opening.end() if opening else 0
+
+
+ROLE = "role:"
+# Joins the labels of an item in its pack.
+_JOINED = "+"
+
+
+def is_given(item: ContextItem) -> bool:
+    """Whether the caller gave it with the question: no store holds it, and no label guards it."""
+    return item.evidence.filters == dict(GIVEN)
+
+
+def labels_of(item: ContextItem) -> tuple[str, ...]:
+    """The labels of an item, ascending."""
+    return tuple(sorted(item.security_label.split(_JOINED)))
+
+
+class Handover(Record):
+    """The trace of one hand-over; ids and hashes alone.
+
+    Spec: Summit §Backlog Isolate 15
+
+    Attributes:
+        number: within the run, from 1.
+        record: schema of what is handed over.
+        record_hash: `sha256:` of its canonical JSON.
+        items: ids of the items in it.
+        tokens: of the context in it; 0 for none.
+        decisions: what the gate asked the guard, once for each set of labels.
+    """
+
+    SCHEMA = "role-handover/1"
+
+    run: str
+    number: int = Field(ge=1)
+    giver: AgentRole
+    taker: AgentRole
+    record: str
+    record_hash: str
+    items: tuple[str, ...] = ()
+    tokens: int = Field(default=0, ge=0)
+    decisions: tuple[PolicyDecisionRef, ...] = ()
+    allowed: bool
+    signals: tuple[RotSignal, ...] = ()
+    at: Moment
+
+
+@dataclass(slots=True)
+class HandoverGate:
+    """The hand-overs of one run. Not safe under threads.
+
+    Each role acts as the run's subject with one more role of its own, such as `role:verifier`, so
+    a policy can let the synthesizer read less than the retriever.
+
+    Attributes:
+        run: id of the run.
+        tell: writes an event to the tenant's journal; when it raises, nothing is handed over.
+        done: the traces so far.
+    """
+
+    run: str
+    subject: Subject
+    guard: Guard
+    clock: Clock
+    tell: Callable[[EventDraft], object]
+    session_id: str = ""
+    done: list[Handover] = field(default_factory=list)
+
+    def acting(self, role: AgentRole) -> Subject:
+        """The subject that a role acts as."""
+        roles = (*self.subject.roles, f"{ROLE}{role.value}")
+        return self.subject.model_copy(update={"roles": roles})
+
+    def pass_on(
+        self,
+        giver: AgentRole,
+        taker: AgentRole,
+        record: Record,
+        *,
+        items: Sequence[ContextItem] = (),
+        tokens: int = 0,
+        signals: Sequence[RotSignal] = (),
+    ) -> Handover:
+        """Hand a record over when the guard lets its taker read all that is in it.
+
+        Spec: Summit §Backlog Isolate 15
+
+        Raises:
+            AccessDenied: it does not; the refusal is in the journal too.
+        """
+        subject = self.acting(taker)
+        labels = sorted({labels_of(item) for item in items if not is_given(item)})
+        decisions = [self.guard.decide(subject, "read", each) for each in labels]
+        allowed = bool(subject.tenant.strip()) and all(each.allowed for each in decisions)
+        trace = Handover(
+            run=self.run,
+            number=len(self.done) + 1,
+            giver=giver,
+            taker=taker,
+            record=record.SCHEMA,
+            record_hash=digest(record.model_dump(mode="json")),
+            items=tuple(item.id for item in items),
+            tokens=tokens,
+            decisions=tuple(
+                PolicyDecisionRef(
+                    id=each.id or each.guard, allowed=each.allowed, reason=each.reason
+                )
+                for each in decisions
+            ),
+            allowed=allowed,
+            signals=tuple(signals),
+            at=self.clock.now(),
+        )
+        self.tell(self._event(trace))
+        self.done.append(trace)
+        if not allowed:
+            raise AccessDenied(
+                f"the guard does not let the {taker.value} read what the {giver.value} hands over"
+            )
+        return trace
+
+    def _event(self, trace: Handover) -> EventDraft:
+        data = non_empty(
+            run=trace.run,
+            number=trace.number,
+            giver=trace.giver,
+            taker=trace.taker,
+            record=trace.record,
+            record_hash=trace.record_hash,
+            items=list(trace.items),
+            tokens=trace.tokens or None,
+            decisions=[decision.id for decision in trace.decisions],
+            allowed=trace.allowed,
+            signals=[signal.value for signal in trace.signals],
+        )
+        return EventDraft(EventType.ROLE_HANDOVER, data, self.session_id)
 
 
 def read(name: str) -> list[dict]:

@@ -22,10 +22,10 @@ from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
-from crp_integrations.messages import Message
+from crp_integrations.messages import Message, ModelCall
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
+from crp_integrations.receipt.window_values import Asked, Decided, WindowValues
 from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
@@ -122,9 +122,9 @@ def observe_answer(
         except SafetyHalt as error:
             halt = error
             report = cast("Report", error.report)
-    calls = (Call("answer", model, tuple(messages)),) if messages else ()
+    calls = (ModelCall(model=model, messages=tuple(messages)),) if messages else ()
     reason = halt.reason if halt else str((judgement and judgement.halt) or "")
-    record = Told(
+    record = WindowValues(
         asked=Asked(query=question, grounding=dossier.grounding, shaped=False),
         report=report,
         settings=settings_in_force(world),

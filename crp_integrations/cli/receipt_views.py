@@ -30,8 +30,7 @@ from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
 from crp_integrations.receipt.verify import Verified
-from crp_integrations.receipt.whatif import ContextChange, Supposed, Two, VerdictChange
-from crp_integrations.scores import SCALE
+from crp_integrations.receipt.whatif import ContextChange, Supposed, VerdictChange
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 MARK = {
@@ -356,14 +355,8 @@ def draw_comparison(found: ComparedReceipts) -> None:
             Text(plain(difference.left)),
             Text(plain(difference.right)),
         )
-    sets = (
-        ("facts only in the right context", found.facts_in),
-        ("facts only in the left context", found.facts_out),
-        ("candidates only in the right", found.candidates_in),
-        ("candidates only in the left", found.candidates_out),
-        ("candidates with other scores", found.rescored),
-    )
-    lines = [Text(f"{what}: {_first_ids(ids)}") for what, ids in sets if ids]
+    sets = (("right", found.facts_in), ("left", found.facts_out))
+    lines = [Text(f"facts only in the {side}: {_first_ids(ids)}") for side, ids in sets if ids]
     beside = _line_diff(found.left_context, found.right_context, ("left", "right"))
     terminal().print(Group(table, *lines, *left_out, *beside))
 
@@ -377,9 +370,8 @@ def _first_ids(ids: Sequence[str]) -> str:
 def _context_change(receipt: Receipt, change: ContextChange) -> Group:
     table = _comparison_table("Context")
     table.add_row("tier", change.tier_before.value, change.tier_after.value)
-    for name, two in (("tokens", change.tokens), ("budget", change.budget)):
-        table.add_row(name, str(two.before), str(two.after))
-    lines = ["the same bytes"] if change.same else []
+    table.add_row("tokens", str(change.tokens_before), str(change.tokens_after))
+    lines = ["the same bytes"] if change.before == change.after else []
     for word, ids in (("in", change.facts_in), ("out", change.facts_out)):
         lines += [f"{word}: {plain(fact_id)}  {_fact_excerpt(receipt, fact_id)}" for fact_id in ids]
     beside = _line_diff(change.before, change.after, ("as it was", "as it would be"))
@@ -392,26 +384,13 @@ def _fact_excerpt(receipt: Receipt, fact_id: str) -> str:
     return "(not in this copy)" if text is None else plain(text)
 
 
-def _verdict_change(change: VerdictChange) -> Group:
-    table = _comparison_table("Verdict on the same answer")
-    table.add_row("risk level", change.level_before.value, change.level_after.value)
-    for name, two in (("risk", change.risk), ("grounding", change.grounding)):
-        if two is not None:
-            table.add_row(name, *_decimals(two))
+def _verdict_change(change: VerdictChange) -> Table:
+    table = _comparison_table("Decision on the same answer")
     table.add_row("decision", change.decision_before, change.decision_after)
     table.add_row(
         "not met", "; ".join(change.violations_before), "; ".join(change.violations_after)
     )
-    lines = ["the same verdict"] if change.same else []
-    for claim in change.claims:
-        words = (claim.attribution_before, claim.attribution_after)
-        scores = (claim.entailment_before, claim.entailment_after)
-        was, would = (
-            f"{word or 'not scored'}, entailed {'–' if score is None else f'{score / SCALE:.3f}'}"
-            for word, score in zip(words, scores, strict=True)
-        )
-        lines.append(f"{claim.claim_id}: {was} → {would}")
-    return Group(table, *map(Text, lines))
+    return table
 
 
 def _comparison_table(title: str) -> Table:
@@ -419,10 +398,6 @@ def _comparison_table(title: str) -> Table:
     for name in ("", "as it was", "as it would be"):
         table.add_column(name, overflow="fold")
     return table
-
-
-def _decimals(two: Two) -> tuple[str, str]:
-    return f"{two.before / SCALE:.3f}", f"{two.after / SCALE:.3f}"
 
 
 def _line_diff(before: str, after: str, names: tuple[str, str]) -> list[Text]:

@@ -6,19 +6,16 @@ what the caller gives stands around them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.layout import SectionRun, build_sections
-from crp_integrations.envelope.ports import Reranker, Walker
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact
-from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.context_pack import (
     AssembleRequest,
@@ -30,6 +27,7 @@ from crp_integrations.governance.context_pack import (
 )
 from crp_integrations.governance.memory_writer import PolicyContext, check_subject
 from crp_integrations.governance.pack_selection import (
+    AssemblerParts,
     FilledSection,
     MemoryCache,
     MemoryTraits,
@@ -42,40 +40,12 @@ from crp_integrations.governance.pack_selection import (
     select_candidates,
     warn_of_items,
 )
-from crp_integrations.governance.settings import PackSettings
-from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
-from crp_integrations.guard.injection.detection import InjectionDetector
-from crp_integrations.ports import Clock, TokenCounter
+from crp_integrations.governance.tools import TOOL_RAG, ToolSelection
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import DropReason, GroundingMode
 
 REQUEST = "crp:request"
-
-
-@dataclass(frozen=True, slots=True)
-class AssemblerParts:
-    """What an assembler works with.
-
-    Attributes:
-        namespace: bound to tenant, subject and guard.
-        counter: the target model's.
-        settings: of packs; `envelope` of everything that an envelope takes them for.
-        walker: walks the graph; None for no graph.
-        reranker: looks at the best candidates again; None for none.
-        log: is told of each pack before it is given to anybody; None logs nothing.
-    """
-
-    namespace: Namespace
-    counter: TokenCounter
-    clock: Clock
-    settings: PackSettings
-    envelope: EnvelopeSettings
-    selector: ToolSelector
-    detector: InjectionDetector = field(default_factory=InjectionDetector)
-    walker: Walker | None = None
-    reranker: Reranker | None = None
-    log: Callable[[ComposedPack], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +97,7 @@ class ContextAssembler:
         if request.tools:
             tools = parts.selector.select(query, request.tools, view.decision, context.tool_tags)
         sections = self._given(request, tools)
-        selected = select_candidates(
-            view,
-            query,
-            counter=parts.counter,
-            settings=parts.settings,
-            envelope=parts.envelope,
-            labels=context.labels,
-            detector=parts.detector,
-            walker=parts.walker,
-            reranker=parts.reranker,
-            known=self._memories,
-        )
+        selected = select_candidates(view, query, parts, context.labels, self._memories)
         fitted = self._fitted(request.budget_tokens, sections, selected, session, now)
         composed = self._composed(fitted, selected, tools, view, context, now)
         if parts.log is not None:
@@ -186,22 +145,22 @@ class ContextAssembler:
     def _fitted(
         self,
         budget: int,
-        given: dict[str, FilledSection],
+        sections: dict[str, FilledSection],
         selected: PackSelection,
         session: str,
         now: datetime,
     ) -> _FittedSections:
         """Sections that fit: as they are, with less knowledge, or the minimal policy-safe pack."""
         if not selected.minimal:
-            room = budget - sum(section.tokens for section in given.values())
+            room = budget - sum(section.tokens for section in sections.values())
             while room >= 0:
-                fitted, over = self._within(budget, room, given, selected, session, now)
+                fitted, over = self._within(budget, room, sections, selected, session, now)
                 if over <= 0:
                     return fitted
                 # Counts of parts need not add up to the count of the whole.
                 room -= over
         for names in (("user", "task", "policy"), ("user", "policy")):
-            least = {name: _firm_part(given[name]) for name in names}
+            least = {name: _firm_part(sections[name]) for name in names}
             fitted, over = self._within(budget, 0, least, selected, session, now)
             if over <= 0:
                 why = "no fact is safe" if selected.minimal else "the budget has no room for more"
@@ -211,7 +170,7 @@ class ContextAssembler:
                     fitted,
                     minimal=True,
                     warnings=(note,),
-                    dropped=_minimal_drops(given, selected, shown),
+                    dropped=_minimal_drops(sections, selected, shown),
                 )
         raise RequestError(
             f"message and policies need {fitted.envelope.token_count} tokens, and the budget has "
@@ -222,7 +181,7 @@ class ContextAssembler:
         self,
         budget: int,
         room: int,
-        given: dict[str, FilledSection],
+        sections: dict[str, FilledSection],
         selected: PackSelection,
         session: str,
         now: datetime,
@@ -241,7 +200,7 @@ class ContextAssembler:
             share = _item_tokens(memory) + left
             memory = self._packed(stored, share, session, now)
         remembered = memory.facts if memory else ()
-        before = [given[name] for name in ("user", "task", "tools") if name in given]
+        before = [sections[name] for name in ("user", "task", "tools") if name in sections]
         place = 1 + sum(len(section.facts) for section in before)
         notes, warnings = warn_of_items(
             [*knowledge.facts, *remembered],
@@ -250,7 +209,7 @@ class ContextAssembler:
             settings,
             self._parts.counter,
         )
-        policy = given["policy"]
+        policy = sections["policy"]
         runs = [
             *(
                 SectionRun(section.name, section.facts, max(section.budget, section.tokens))
@@ -269,7 +228,10 @@ class ContextAssembler:
         envelope = build_sections(
             knowledge,
             runs,
-            dropped=(*dropped, *(drop for section in given.values() for drop in section.dropped)),
+            dropped=(
+                *dropped,
+                *(drop for section in sections.values() for drop in section.dropped),
+            ),
             available=shown + len(dropped),
             budget_tokens=budget,
             counter=self._parts.counter,
@@ -280,7 +242,7 @@ class ContextAssembler:
                 word="overflow",
                 reason=f"section {section.name} is {section.over} tokens over its share",
             )
-            for section in given.values()
+            for section in sections.values()
             if section.over
         )
         fitted = _FittedSections(envelope, tuple(envelope.dropped), (*warnings, *overs))
@@ -360,13 +322,13 @@ def _firm_part(section: FilledSection) -> FilledSection:
 
 
 def _minimal_drops(
-    given: dict[str, FilledSection], selected: PackSelection, shown: Set[str]
+    sections: dict[str, FilledSection], selected: PackSelection, shown: Set[str]
 ) -> tuple[Drop, ...]:
     """What the minimal pack leaves out; what was refused before keeps its reason."""
-    refused = [drop for section in given.values() for drop in section.dropped]
+    refused = [drop for section in sections.values() for drop in section.dropped]
     left = [
         (fact.fact_id, fact.token_count)
-        for section in given.values()
+        for section in sections.values()
         for fact in section.facts
         if fact.fact_id not in shown
     ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from pydantic import Field
 
@@ -13,8 +13,9 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.retriever_hits import RetrieverHit
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Moment
-from crp_integrations.governance.tools import ToolSelection, ToolSpec
-from crp_integrations.guard.decisions import PolicyDecisionRef
+from crp_integrations.governance.tools import Decide, ToolSelection, ToolSpec
+from crp_integrations.guard.decisions import LabelFilter, PolicyDecisionRef
+from crp_integrations.messages import ToolCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import digest, sha256
@@ -30,7 +31,6 @@ class ProvenanceRef(Part):
     """Where an item comes from.
 
     Attributes:
-        source: URI or id of the source.
         checksum: `sha256:…` of the item's text as shown.
         signer: who vouches for it; empty where nobody signed.
     """
@@ -47,7 +47,6 @@ class RetrievalEvidence(Record):
     Spec: Summit §Context Assembly Data Contracts
 
     Attributes:
-        score: in [0, 1], higher is better.
         policy_decision_id: the decision that let the item be read; empty where no guard numbers
             its decisions.
     """
@@ -138,7 +137,6 @@ class DropReport(Record):
 
     Attributes:
         dropped_item_ids: ids, or `id#start-end` for characters of an item that is shown in part.
-        token_savings: tokens that this reason saved.
     """
 
     SCHEMA = "drop-report/1"
@@ -274,13 +272,9 @@ class AssembleRequest(Record):
     Attributes:
         message: what the user says; it is never cut.
         budget_tokens: of the whole pack as rendered.
-        preamble: the operator's words before the message.
         state: of the session, most important first.
-        task: the declared task and its instructions.
         policies: reminders of the active policies; none is left out.
-        tools: the registry that tools are selected from.
         query: what is searched for; empty for the message.
-        session_id: empty for none.
     """
 
     SCHEMA = "assemble-request/1"
@@ -313,12 +307,10 @@ class ComposedPack:
     """A pack with everything behind it.
 
     Attributes:
-        pack: the wire view.
         envelope: what it is the view of; its text is what a model is shown.
         texts: what the pack's items refer to, by reference.
         drop_reports: one a reason; together they name everything that was left out.
         evidence: every retriever's word on each fact that is shown, by item id.
-        tools: which tools were chosen and which had no use; None where there is no registry.
         minimal: the pack holds nothing but message and policies, or no fact.
     """
 
@@ -335,3 +327,86 @@ class ComposedPack:
     def text(self) -> str:
         """What a model is shown."""
         return self.envelope.text
+
+
+_TOOL_ID: Final = "tool:"
+FaultWord = Literal["unknown", "altered", "unauthorised", "unsafe", "not-offered"]
+
+
+class ToolFault(Part):
+    """What is wrong with a tool that is offered or called.
+
+    Attributes:
+        fault: `unknown` to the registry; `altered`, shown otherwise than the registry has it;
+            `unauthorised` by the guard; `unsafe` by its tags; `not-offered` in the pack.
+    """
+
+    name: str
+    fault: FaultWord
+    reason: str
+
+
+def check_offered(
+    pack: ContextPack, registry: Iterable[ToolSpec], decide: Decide, tags: LabelFilter
+) -> tuple[ToolFault, ...]:
+    """What is wrong with the tools of a pack, in their order; nothing for a sound one.
+
+    Spec: Summit §Failure Modes & Mitigations
+    """
+    known = {tool.name: tool for tool in registry}
+    faults: list[ToolFault] = []
+    for name, shown_ref in _tools_of(pack).items():
+        tool = known.get(name)
+        if tool is not None and shown_ref != sha256(tool.shown):
+            reason = "it is not shown as the registry has it"
+            faults.append(ToolFault(name=name, fault="altered", reason=reason))
+        else:
+            faults += _tool_faults(name, tool, decide, tags)
+    return tuple(faults)
+
+
+def check_calls(
+    calls: Sequence[ToolCall],
+    pack: ContextPack,
+    registry: Iterable[ToolSpec],
+    decide: Decide,
+    tags: LabelFilter,
+) -> tuple[ToolFault, ...]:
+    """What is wrong with the calls that a model asks for; call nothing that has a fault.
+
+    Spec: Summit §Failure Modes & Mitigations
+    """
+    known = {tool.name: tool for tool in registry}
+    offered = _tools_of(pack)
+    faults: list[ToolFault] = []
+    for call in calls:
+        wrong = _tool_faults(call.name, known.get(call.name), decide, tags)
+        if not wrong and call.name not in offered:
+            reason = "the model was not offered it"
+            wrong = [ToolFault(name=call.name, fault="not-offered", reason=reason)]
+        faults += wrong
+    return tuple(faults)
+
+
+def _tools_of(pack: ContextPack) -> dict[str, str]:
+    """The reference to what is shown of each tool of a pack, by the tool's name."""
+    return {
+        item.id.removeprefix(_TOOL_ID): item.shown_ref
+        for section in pack.sections
+        if section.type == "tools"
+        for item in section.items
+    }
+
+
+def _tool_faults(
+    name: str, tool: ToolSpec | None, decide: Decide, tags: LabelFilter
+) -> list[ToolFault]:
+    if tool is None:
+        return [ToolFault(name=name, fault="unknown", reason="no such tool is registered")]
+    decision = decide(tuple(sorted(tool.labels)))
+    if not decision.allowed:
+        return [ToolFault(name=name, fault="unauthorised", reason=decision.reason)]
+    if not tags.passes(tool.safety_tags):
+        reason = f"its safety tags {', '.join(tool.safety_tags)} are not what policy lets in"
+        return [ToolFault(name=name, fault="unsafe", reason=reason)]
+    return []

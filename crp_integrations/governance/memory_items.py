@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from crp_integrations.audit.records import Event, Stub
 from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.life.lifecycle import DECAY_KEY
@@ -25,7 +23,7 @@ from crp_integrations.fabric.life.lifecycle import decay as decay_of
 from crp_integrations.fabric.records import Duration, Fact, Moment, source_id
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import canonical, sha256
-from crp_integrations.vocabulary import EventType, PersonalCategory, SourceKind
+from crp_integrations.vocabulary import PersonalCategory, SourceKind
 
 MemoryType = Literal["episodic", "procedural", "semantic"]
 # What each type is for; an item may say which of them it is.
@@ -225,11 +223,7 @@ class MemoryItemRef(Record):
     """What a write gives back.
 
     Attributes:
-        id: the item's.
         fact_id: of the fact that it is stored as, which is also its vector's id.
-        checksum: of the stored content.
-        signer: who signed.
-        state_hash: of the tenant's fabric after the write.
         written: false when the item was stored just so before.
     """
 
@@ -288,31 +282,31 @@ def _describe_fault(fault: ErrorDetails) -> str:
     return f"{place}: {words.replace('Input should be', 'wanted').replace('valid ', '')}"
 
 
-def as_fact(one: MemoryItem) -> Fact:
+def as_fact(memory: MemoryItem) -> Fact:
     """The fact that an item is stored as.
 
     Spec: Summit §Storage Interfaces
     """
-    stored = one.model_dump(
+    stored = memory.model_dump(
         mode="json",
         exclude={"ttl", "decay_fn", "content", "valid_from", "valid_to", "security_label"},
     )
-    stored["checksum"] = sha256(one.text)
-    stored["json"] = not isinstance(one.content, str)
-    stored["label_order"] = list(one.security_label)
+    stored["checksum"] = sha256(memory.text)
+    stored["json"] = not isinstance(memory.content, str)
+    stored["label_order"] = list(memory.security_label)
     metadata: dict[str, JsonValue] = {MEMORY_KEY: stored}
-    if one.decay_fn is not None:
-        metadata[DECAY_KEY] = one.decay_fn
+    if memory.decay_fn is not None:
+        metadata[DECAY_KEY] = memory.decay_fn
     return Fact(
-        content=one.text,
-        fact_id=one.fact_id,
-        source_id=source_id(one.provenance.source_uri),
+        content=memory.text,
+        fact_id=memory.fact_id,
+        source_id=source_id(memory.provenance.source_uri),
         kind=SourceKind.INTERNAL,
-        ttl=one.ttl,
-        labels=one.security_label,
-        valid_from=one.valid_from,
-        valid_to=one.valid_to,
-        supersedes=None if one.supersedes is None else fact_of(one.supersedes),
+        ttl=memory.ttl,
+        labels=memory.security_label,
+        valid_from=memory.valid_from,
+        valid_to=memory.valid_to,
+        supersedes=None if memory.supersedes is None else fact_of(memory.supersedes),
         metadata=metadata,
     )
 
@@ -385,7 +379,7 @@ def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem,
 
     An item gives way to one that supersedes it wherever that one holds or was ever meant to: from
     its `valid_from` on. So an answer is right even where a writer was stopped between the new item
-    and the end of the old one.
+    and the end of the old memory.
 
     Spec: Summit §Failure Modes & Mitigations
     """
@@ -397,78 +391,4 @@ def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem,
         each
         for id_, each in sorted(begun.items())
         if id_ not in replaced and (each.valid_to is None or moment < each.valid_to)
-    )
-
-
-class ItemVersion(Part):
-    """One event of the log about one item.
-
-    Attributes:
-        seq: place in the journal.
-        signer: who wrote it; empty in an event that names no signer.
-        content_hash: of what was written.
-    """
-
-    seq: int
-    timestamp: str
-    signer: str
-    content_hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class RebuiltItems:
-    """Items as the log has them.
-
-    Attributes:
-        items: those whose stored content is what the last event about them names, by id.
-        versions: the log of each item, oldest first.
-        unwitnessed: ids of items that no signed event names, or another content than theirs.
-        aside: ids of items that were corrected, retracted or put aside and not brought back.
-    """
-
-    items: tuple[MemoryItem, ...]
-    versions: Mapping[str, tuple[ItemVersion, ...]]
-    unwitnessed: tuple[str, ...]
-    aside: tuple[str, ...] = ()
-
-
-def rebuild(items: Sequence[MemoryItem], events: Iterable[Event | Stub]) -> RebuiltItems:
-    """Lay the journal's signed events beside what is stored: the log decides.
-
-    Spec: Summit §Storage Interfaces
-    """
-    by_fact = {each.fact_id: each for each in items}
-    versions: dict[str, list[ItemVersion]] = {each.id: [] for each in items}
-    aside: set[str] = set()
-    for event in events:
-        if not isinstance(event, Event):
-            continue
-        data, cause = event.data, event.data.get("cause")
-        named = [by_fact[name].id for name in data.get("facts", ()) if name in by_fact]
-        again = [by_fact[name].id for name in data.get("active_again", ()) if name in by_fact]
-        if cause == "archived":
-            aside |= set(named)
-        aside -= set(named if cause == "restored" else again)
-        if event.event_type is EventType.FACT_INGESTED and "signer" in data:
-            version = ItemVersion(
-                seq=event.seq,
-                timestamp=event.timestamp,
-                signer=data["signer"],
-                content_hash=data.get("content_hash", ""),
-            )
-            for id_ in named:
-                versions[id_].append(version)
-    log = {id_: tuple(each) for id_, each in sorted(versions.items())}
-    every = sorted(items, key=lambda each: each.id)
-    witnessed = [
-        each
-        for each in every
-        if log[each.id] and log[each.id][-1].content_hash == sha256(each.text)
-    ]
-    known = {each.id for each in witnessed}
-    return RebuiltItems(
-        items=tuple(witnessed),
-        versions=log,
-        unwitnessed=tuple(each.id for each in every if each.id not in known),
-        aside=tuple(sorted(aside)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from pydantic import JsonValue, ValidationError
 
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.records import ID_SPACE, Fact, Where
+from crp_integrations.fabric.records import ID_SPACE, Edge, Fact, Where
 from crp_integrations.governance.memory_items import (
     MemoryItem,
     MemoryItemRef,
@@ -43,8 +43,6 @@ class PolicyContext(Part):
 
     Attributes:
         subject: must be the subject that the namespace is bound to.
-        session_id: empty for none.
-        purpose: a word for the decision's record.
         labels: of what may be selected, beside what the guard allows; writing asks the guard alone.
         tool_tags: safety tags that tools must have and may not have.
     """
@@ -89,7 +87,9 @@ class MemoryWriter:
         """Append an item.
 
         The same item again changes nothing. Another content under a known id is refused: it is a
-        correction, and has an id of its own.
+        correction, and has an id of its own. An item of category `graph-edge` joins the two stored
+        items or facts of its `graph_refs`: its kind is the value of `relation` in a content of
+        JSON, else `related`; its weight is the confidence.
 
         Args:
             item: its scope's tenant must be the subject's. A signer that it names must be the
@@ -98,6 +98,7 @@ class MemoryWriter:
         Raises:
             AccessDenied: tenant or signer are another's, or the guard denies writing these labels.
             FactRejected: the id is taken by another content, or the content is too short or long.
+            RequestError: an edge names no two ends that are stored here.
         """
         self._check(item, context)
         signed = self._signed(item, context)
@@ -110,9 +111,12 @@ class MemoryWriter:
                 )
             if stored == signed:
                 return self._ref(signed, "", written=False)
+        ends = self._ends(signed)
         fact = as_fact(signed)
         uris = {fact.source_id: signed.provenance.source_uri}
         report = self._namespace.put([fact], uris=uris)
+        if ends:
+            self._link(signed, ends)
         return self._ref(signed, report.state_hash, written=True)
 
     def correct(
@@ -160,7 +164,6 @@ class MemoryWriter:
 
         Raises:
             RequestError: no such item is stored, or it began to hold after `since`.
-            AccessDenied: the guard denies it.
         """
         self._subject(context)
         if since is not None:
@@ -174,13 +177,6 @@ class MemoryWriter:
         """The items that held at a moment, corrected and retracted ones among them, by id.
 
         Reads every memory of the namespace that the guard lets the subject see.
-
-        Args:
-            moment: aware.
-
-        Raises:
-            RequestError: the moment is not a date and time with a time zone.
-            AccessDenied: the context is another subject's.
         """
         self._subject(context)
         aware_moment(moment, "moment")
@@ -243,6 +239,33 @@ class MemoryWriter:
         )
         return item.changed(provenance=provenance, embedding_ref=item.embedding_ref or item.fact_id)
 
+    def _ends(self, item: MemoryItem) -> list[str]:
+        """The facts that an edge joins; none for any other item."""
+        if item.category != "graph-edge":
+            return []
+        if len(item.graph_refs) != 2:
+            raise RequestError(
+                f"edge {item.id} has {len(item.graph_refs)} graph_refs, wanted its two ends"
+            )
+        ends = []
+        for ref in item.graph_refs:
+            stored = next((i for i in (fact_of(ref), ref) if self._namespace.facts([i])), None)
+            if stored is None:
+                raise RequestError(
+                    f"edge {item.id} names {ref!r:.80}, which is not stored here, or withheld"
+                )
+            ends.append(stored)
+        return ends
+
+    def _link(self, item: MemoryItem, ends: Sequence[str]) -> None:
+        relation = item.content.get("relation") if isinstance(item.content, dict) else None
+        kind = relation if isinstance(relation, str) and relation else "related"
+        between = item.fact_id
+        self._namespace.link(
+            Edge(source_fact=source, target_fact=target, kind=kind, weight=item.confidence)
+            for source, target in ((ends[0], between), (between, ends[1]))
+        )
+
     def _stored(self, item_id: str) -> MemoryItem | None:
         wanted = fact_of(item_id)
         facts = self._namespace.facts([wanted])
@@ -303,11 +326,7 @@ class Emitter:
     """Makes items of one scope and hands each to a sink.
 
     Attributes:
-        scope: whose memories they are.
-        labels: access labels of every item.
         source_uri: where what is said comes from, such as `session://s1`.
-        clock: dates items.
-        ids: makes their ids unique.
         sink: gets each item; `make_sink` gives one that writes.
         confidence: of an item that says nothing else, [0, 1].
     """

@@ -7,8 +7,8 @@ each section. What fails is refused by name and never ranked.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -27,10 +27,12 @@ from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.retriever_hits import RetrieverHit, RetrieverHits
 from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.compaction.text_pieces import part_id, subtract_spans
 from crp_integrations.governance.context_pack import (
+    ComposedPack,
     DropReport,
     PackWarning,
     RetrievalEvidence,
@@ -39,13 +41,34 @@ from crp_integrations.governance.context_pack import (
 from crp_integrations.governance.memory_items import MEMORY_KEY
 from crp_integrations.governance.memory_writer import PolicyContext
 from crp_integrations.governance.settings import PackSettings
-from crp_integrations.governance.tools import TOOL_RAG, ToolSelection
+from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
 from crp_integrations.governance.window_trace import group_drops, security_label
 from crp_integrations.guard.decisions import Decision, LabelFilter, PolicyDecisionRef
 from crp_integrations.guard.injection.detection import InjectionDetector
-from crp_integrations.ports import TokenCounter
+from crp_integrations.ports import Clock, TokenCounter
 from crp_integrations.seals import digest, sha256
 from crp_integrations.vocabulary import DropReason
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblerParts:
+    """What an assembler works with.
+
+    Attributes:
+        settings: of packs; `envelope` of everything that an envelope takes them for.
+        log: is told of each pack before it is given to anybody; None logs nothing.
+    """
+
+    namespace: Namespace
+    counter: TokenCounter
+    clock: Clock
+    settings: PackSettings
+    envelope: EnvelopeSettings
+    selector: ToolSelector
+    detector: InjectionDetector = field(default_factory=InjectionDetector)
+    walker: Walker | None = None
+    reranker: Reranker | None = None
+    log: Callable[[ComposedPack], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +120,6 @@ class PackSelection:
     """What may be shown, by section, and what may not.
 
     Attributes:
-        refused: records of the drop report.
-        memories: by fact id.
         minimal: so little is safe that the pack is the minimal one.
     """
 
@@ -113,29 +134,22 @@ class PackSelection:
 def select_candidates(
     view: FabricView,
     query: str,
-    *,
-    counter: TokenCounter,
-    settings: PackSettings,
-    envelope: EnvelopeSettings,
+    parts: AssemblerParts,
     labels: LabelFilter,
-    detector: InjectionDetector,
-    walker: Walker | None,
-    reranker: Reranker | None,
     known: MemoryCache,
 ) -> PackSelection:
     """Read the candidates of a pack and keep out what may not enter.
 
     Spec: Summit §Context Assembly Pipeline
     """
-    sightings = RetrieverHits()
-    reading = envelope.model_copy(update={"graph": settings.graph})
+    settings, sightings = parts.settings, RetrieverHits()
     candidates = gather(
         view,
         query,
-        counter=counter,
-        settings=reading,
+        counter=parts.counter,
+        settings=parts.envelope.model_copy(update={"graph": settings.graph}),
         k_nearest=settings.top_k * settings.depth,
-        walker=walker,
+        walker=parts.walker,
         labels=labels,
         sightings=sightings,
     )
@@ -149,18 +163,18 @@ def select_candidates(
         candidates, [at for at, fact in enumerate(candidates.facts) if fact.fact_id not in copies]
     )
     screening = settings.screening.model_copy(update={"enabled": True})
-    candidates = screen_candidates(candidates, screening, detector)
+    candidates = screen_candidates(candidates, screening, parts.detector)
     candidates = refuse_candidates(
         candidates, _find_beyond(candidates.facts, memories, sightings, settings.top_k)
     )
-    if reranker is not None:
-        candidates = rerank_candidates(candidates, reranker, envelope)
+    if parts.reranker is not None:
+        candidates = rerank_candidates(candidates, parts.reranker, parts.envelope)
     left, refused = split_refused(candidates)
-    held = [at for at, fact in enumerate(left.facts) if fact.fact_id in memories]
+    stored = [at for at, fact in enumerate(left.facts) if fact.fact_id in memories]
     others = [at for at, fact in enumerate(left.facts) if fact.fact_id not in memories]
     return PackSelection(
         knowledge=keep_candidates(left, others),
-        memory=keep_candidates(left, held),
+        memory=keep_candidates(left, stored),
         refused=(*refused_drops(refused), *copies.values()),
         memories=memories,
         sightings=sightings,
@@ -230,7 +244,6 @@ class FilledSection:
     Attributes:
         firm: ids of those of the facts that no budget leaves out.
         tokens: of its items with their markers and separators.
-        budget: tokens of its share.
     """
 
     name: str
@@ -390,14 +403,14 @@ def collect_evidence(
             own, seen[id_] = known[id_].labels, sightings.of(known[id_])
             found_by = {
                 "retriever": next((hit.retriever for hit in seen[id_]), "vector"),
-                "filters": context.labels.told,
+                "filters": context.labels.written,
                 "reranker": reranker,
             }
         elif id_ in chosen:
             own = chosen[id_].tool.labels
             found_by = {
                 "retriever": "tool-rag",
-                "filters": context.tool_tags.told,
+                "filters": context.tool_tags.written,
                 "reranker": TOOL_RAG,
             }
         else:

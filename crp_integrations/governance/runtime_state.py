@@ -261,9 +261,6 @@ class Exposure:
         A text that gives orders to the model, or that nothing here can clean, is None.
 
         Spec: Summit §Isolation Strategy
-
-        Args:
-            values: everything that the run knows, JSON-like.
         """
         kinds = redacted_kinds(policies)
         pruned = prune_fields(values, allow_list(policies))
@@ -368,9 +365,9 @@ def payload(state: RuntimeState, snippets: Sequence[Snippet] = ()) -> str:
     return "\n\n".join(parts)
 
 
-def _describe_handle(one: SandboxRef) -> str:
-    return f"[{one.ref}] {one.kind}, kept outside of this prompt" + (
-        f"; from it: {one.extract}" if one.extract else ""
+def _describe_handle(handle: SandboxRef) -> str:
+    return f"[{handle.ref}] {handle.kind}, kept outside of this prompt" + (
+        f"; from it: {handle.extract}" if handle.extract else ""
     )
 
 

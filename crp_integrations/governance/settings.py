@@ -24,7 +24,7 @@ class ToolSettings(Part):
         words_floor: share of the best tool's words from which a tool with a cosine above
             `words_relevance` is relevant.
         words_relevance: the lower floor of the cosine for tools that share words.
-        kept: tools whose vectors are remembered.
+        most_kept: tools whose vectors are remembered.
     """
 
     most: int = Field(default=8, ge=1)
@@ -32,7 +32,7 @@ class ToolSettings(Part):
     relevance_floor: float = Field(default=0.3, ge=0.0, le=1.0)
     words_floor: float = Field(default=0.5, ge=0.0, le=1.0)
     words_relevance: float = Field(default=0.15, ge=0.0, le=1.0)
-    kept: int = Field(default=2_000, ge=1)
+    most_kept: int = Field(default=2_000, ge=1)
 
 
 class CompactionSettings(Part):
@@ -223,14 +223,16 @@ class Guardrail(Part):
     most_items: int | None = Field(default=None, ge=0)
     most_tokens: int | None = Field(default=None, ge=0)
 
-    def fault(self, one: StepMeasurement) -> str:
+    def fault(self, measured: StepMeasurement) -> str:
         """Why a run is to stop at a step, empty to go on."""
-        if self.least_items is not None and one.items_after < self.least_items:
-            return f"it leaves {one.items_after} items, at least {self.least_items} are wanted"
-        if self.most_items is not None and one.items_after > self.most_items:
-            return f"it leaves {one.items_after} items, at most {self.most_items} are allowed"
-        if self.most_tokens is not None and one.tokens_after > self.most_tokens:
-            return f"it leaves {one.tokens_after} tokens, at most {self.most_tokens} are allowed"
+        if self.least_items is not None and measured.items_after < self.least_items:
+            return f"it leaves {measured.items_after} items, at least {self.least_items} are wanted"
+        if self.most_items is not None and measured.items_after > self.most_items:
+            return f"it leaves {measured.items_after} items, at most {self.most_items} are allowed"
+        if self.most_tokens is not None and measured.tokens_after > self.most_tokens:
+            return (
+                f"it leaves {measured.tokens_after} tokens, at most {self.most_tokens} are allowed"
+            )
         return ""
 
 

@@ -64,11 +64,9 @@ class ToolSpec(Record):
 
     Attributes:
         description: what it is for; it is searched, and shown to no model.
-        returns: type of what it gives.
         safety_notes: what whoever calls it must know; shown beside the signature.
         safety_tags: what it may do, such as `read-only` or `destructive`; at least one, or nobody
             could say whether it is safe.
-        labels: access labels, as facts have them.
     """
 
     SCHEMA = "tool-spec/1"
@@ -136,7 +134,6 @@ class ToolChoice(Part):
 
     Attributes:
         score: mix of cosine and words over the best, [0, 1].
-        cosine, words: its parts.
         decision: id of the decision that allows it; empty for a guard that numbers none.
     """
 
@@ -226,7 +223,7 @@ class ToolSelector:
             vectors |= zip(new, self._embedder.embed_passages(new), strict=True)
             with self._lock:
                 self._known.update((text, vectors[text]) for text in new)
-                while len(self._known) > self._settings.kept:
+                while len(self._known) > self._settings.most_kept:
                     self._known.popitem(last=False)
         return np.stack([vectors[text] for text in texts])
 

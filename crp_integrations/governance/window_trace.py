@@ -59,7 +59,6 @@ class WindowEvaluation(Part):
         consistent: what the verifier's own checks say of the pack and the answer together.
         precision_proxy: share of the pack's items that a claim of the answer rests on.
         recall_proxy: share of the relevant candidates that are in the pack (CRP-SPEC-003 §8.1).
-        cost_usd: None where a call's price is not known.
     """
 
     grounding: float = Field(ge=0.0, le=1.0)
@@ -152,7 +151,6 @@ class TracedItem(Part):
     """An item of a pack.
 
     Attributes:
-        source: id of its source.
         label: its access labels, joined with `+`.
         tokens: with its marker and separator.
         score: why it was selected: its composite score, [0, 1].
@@ -219,12 +217,9 @@ class JudgeTrace(Part):
     """What a window's judge took; beside the tokens and the cost of the models that answer.
 
     Attributes:
-        asked: calls that were made.
         cached: replies that the judge knew already.
         failed: calls, of both, without a reply that could be read.
         skipped: why no call was made, as the report has it; empty where one was.
-        milliseconds: of all calls.
-        cost_usd: None where a call's price is not known.
     """
 
     asked: int = Field(default=0, ge=0)
@@ -261,17 +256,12 @@ class WindowTrace(Record):
     """A window that was sealed: its pack, and what its answer came to.
 
     Attributes:
-        window_number: its place in its session.
         parent_session: session of the agent around it; empty for the root.
-        depth: agents around it.
         turn: the model call in the agent's run; 0 where no agent counts them.
         risk_level: of its answer; empty where none was examined.
-        claims: how many of its claims were read, and what came of them.
         duration_us: microseconds from its beginning to its seal, by the relay's clock.
         pack: None where it ended before there was one.
         evaluated: None where no answer was examined against a pack.
-        judged: None where no judge was configured.
-        receipt_id: empty for none.
     """
 
     SCHEMA = "window-trace/1"

@@ -25,8 +25,6 @@ class Subject(Part):
 
     Attributes:
         tenant: the tenant's name; an empty one is denied everywhere.
-        name: the user, agent or process within the tenant.
-        roles: roles that a guard may look at.
     """
 
     tenant: str
@@ -46,7 +44,6 @@ class Resource(Part):
     """A class of things that a policy decides about alike.
 
     Attributes:
-        tenant: whose they are.
         labels: what each of them carries, sorted; things without a label are denied.
     """
 
@@ -66,7 +63,6 @@ class Decision(Part):
     """A guard's answer for one class of subject, action and labels.
 
     Attributes:
-        allowed: whether the action may go on.
         guard: name of the guard that decided, shown in the report.
         reason: one plain sentence.
         id: names the decision in evidence, receipt and journal; empty for a guard without a policy.
@@ -157,7 +153,7 @@ class LabelFilter(Part):
         return bool(self.require or self.without)
 
     @property
-    def told(self) -> dict[str, str]:
+    def written(self) -> dict[str, str]:
         """The filter as evidence tells it; empty for none."""
         filters = (("require", self.require), ("without", self.without))
         return {name: " ".join(labels) for name, labels in filters if labels}
@@ -183,11 +179,9 @@ class PolicyGuard:
     Spec: Summit §Storage Interfaces, §Key APIs
 
     Args:
-        engine: evaluates the policy.
         bundle: the policy; its hash is part of every decision's id.
         remember: whether the engine's answers are kept until the bundle changes. An engine whose
             policy may change under way, such as a server, is asked again by each pass of reads.
-        most_kept: decisions kept in memory.
     """
 
     def __init__(
@@ -290,14 +284,14 @@ class PolicyGuard:
     def _said(
         self,
         number: str,
-        told: Mapping[str, Any],
+        value: Mapping[str, Any],
         *,
         lasting: bool,
         shown: bool = True,
     ) -> Decision:
         """The engine's answer as a decision."""
-        allowed, reason = told.get("allow"), told.get("reason", "")
-        redact, own = told.get("redact", []), told.get("decision_id", "")
+        allowed, reason = value.get("allow"), value.get("reason", "")
+        redact, own = value.get("redact", []), value.get("decision_id", "")
         if (
             not isinstance(allowed, bool)
             or not _writable(reason)

@@ -62,12 +62,7 @@ _Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 
 
 class RollbackTrigger(Part):
-    """What ends an exception before its expiry: so many events of a type since it was granted.
-
-    Attributes:
-        event: type of the journal's event.
-        count: from how many on.
-    """
+    """What ends an exception before its expiry: so many events of a type since it was granted."""
 
     event: EventType
     count: int = Field(default=1, ge=1)
@@ -77,9 +72,7 @@ class ExceptionScope(Part):
     """What an exception is for; everything that is named must hold.
 
     Attributes:
-        tenant: the one tenant.
-        subjects: names of its subjects; none for no one, `*` for every one.
-        actions: what may be done.
+        subjects: names of its subjects; none for no one, `*` for every exception.
         labels: what the things may carry, at least one; a thing with another label, or with none,
             is not meant.
         personal: personal data may be seen; else it is taken out of every text.
@@ -111,14 +104,10 @@ class GovernedException(Record):
 
     Attributes:
         id: stands in decisions, the ledger and the events of its uses.
-        owner: who answers for it.
-        reason: why it is needed, one sentence.
         granted_at, expires_at: from when to when it holds; the end is not in it.
         rollback: what ends it sooner.
-        scope: for whom and what.
-        decisions: ids of the policy decisions by which it was granted, at least one.
-        hooks: names of the audit hooks that are told of every use, at least one.
-        revoked_at: when somebody ended it.
+        decisions: ids of the policy decisions by which it was granted, at least exception.
+        hooks: names of the audit hooks that are told of every use, at least exception.
     """
 
     SCHEMA = "governed-exception/1"
@@ -330,20 +319,20 @@ class ExceptionGuard:
             for exception in self._exceptions
         )
 
-    def _passing(self, one: GovernedException) -> Decision:
+    def _passing(self, exception: GovernedException) -> Decision:
         return Decision(
             allowed=True,
             guard=self.name,
-            reason=f"governed exception {one.id} of {one.owner} holds until "
-            f"{one.expires_at.isoformat()}",
-            id=f"ge:{one.id}",
-            redact=() if one.scope.personal else ("*",),
+            reason=f"governed exception {exception.id} of {exception.owner} holds until "
+            f"{exception.expires_at.isoformat()}",
+            id=f"ge:{exception.id}",
+            redact=() if exception.scope.personal else ("*",),
             lasting=False,
         )
 
     def _tell(
         self,
-        one: GovernedException,
+        exception: GovernedException,
         subject: Subject,
         action: Action,
         labels: tuple[str, ...],
@@ -351,26 +340,26 @@ class ExceptionGuard:
         now: datetime,
     ) -> None:
         used = ExceptionUse(
-            exception=one.id,
-            owner=one.owner,
+            exception=exception.id,
+            owner=exception.owner,
             subject=subject.name,
             tenant=subject.tenant,
             action=action,
             labels=labels,
-            decisions=one.decisions,
+            decisions=exception.decisions,
             denied_by=decision.guard,
             at=now,
             denial=decision.id,
         )
-        for name in one.hooks:
+        for name in exception.hooks:
             try:
                 self._hooks[name](used)
             except Exception as error:
                 raise AccessDenied(
-                    f"audit hook {name!r} of governed exception {one.id!r} failed "
+                    f"audit hook {name!r} of governed exception {exception.id!r} failed "
                     f"({type(error).__name__}), so {action} is denied"
                 ) from error
-        self._uses[one.id] += 1
+        self._uses[exception.id] += 1
 
 
 def audit_exceptions(

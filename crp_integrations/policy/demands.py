@@ -1,8 +1,11 @@
-"""What each directive demands of a report, one function for each; nothing here decides.
+"""What each directive demands of a report, and which demands need a reader; nothing here decides.
 
 What was not measured is not met: a demand on a stage that did not run is a violation, seen as
 "not checked", and one on claims that nobody read is a violation unless the policy says
-`unchecked allow`; then the claims that were read are all that counts.
+`unchecked allow`; then the claims that were read are all that counts. What a policy demands of the
+truth of an answer is measured by whoever reads its claims: a judge, a verifier that reads, or the
+printed arithmetic of `literal`. Without a reader it would be met or unmet by chance, so it is
+refused.
 
 Spec: related facts §6
 """
@@ -24,6 +27,7 @@ from crp_integrations.policy.directives import (
     write_directive,
     write_threshold,
 )
+from crp_integrations.policy.policy_text import has_directive
 from crp_integrations.policy.records import Policy, Violation
 from crp_integrations.vocabulary import (
     Attribution,
@@ -136,7 +140,8 @@ def unread_value(report: Report) -> str:
     total = max(unread, report.claim_counts.total)
     if not total:
         return f"{report.risk_level}, nothing was read"
-    return f"{report.risk_level}, {unread} of {_claims(total)} {_were(unread)} {NOT_READ}"
+    verb = "was" if unread == 1 else "were"
+    return f"{report.risk_level}, {unread} of {_claims(total)} {verb} {NOT_READ}"
 
 
 def unread_reason(report: Report) -> str:
@@ -200,14 +205,9 @@ def check_sources(examined: PolicyCase) -> Iterator[UnmetDemand]:
         )
 
 
-def check_halt(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`halt-on`: the risk level is lower."""
-    yield from _check_level(examined, "halt-on", examined.policy.halt_on)
-
-
 def check_warning(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`warn-on`: the risk level is lower. What this yields is a warning, no violation."""
-    yield from _check_level(examined, "warn-on", examined.policy.warn_on)
+    return _check_level(examined, "warn-on", examined.policy.warn_on)
 
 
 def upgrades(policy: Policy, level: RiskLevel) -> bool:
@@ -275,11 +275,6 @@ def _read_claims(examined: PolicyCase) -> list[Claim] | None:
     ]
 
 
-def flow_of(examined: PolicyCase) -> float | None:
-    """How well the answer reads on from the window before."""
-    return examined.report.flow_score
-
-
 def completeness_of(examined: PolicyCase) -> float | None:
     """The share of the question's needs that are answered; None where nobody read that."""
     return read_completeness(examined.report)
@@ -293,18 +288,12 @@ def read_completeness(report: Report) -> float | None:
     return 1.0 if NOTHING in report.stages else report.completeness_score
 
 
-Measured = Callable[[PolicyCase], float | None]
+def _threshold_rule(name: str, stage: int, measured: Callable[[PolicyCase], float | None]) -> Rule:
+    word = name.removeprefix("require-")
+    kind, demand = ViolationType(word), Demand(word)
+    # Flow and completeness make an answer less useful, and not unsafe.
+    withholds = demand in (Demand.GROUNDING, Demand.ENTAILMENT)
 
-
-def _threshold_rule(
-    name: str,
-    kind: ViolationType,
-    demand: Demand,
-    stage: int,
-    measured: Measured,
-    *,
-    withholds: bool,
-) -> Rule:
     def rule(examined: PolicyCase) -> Iterator[UnmetDemand]:
         least: float | None = getattr(examined.policy, field_of(name))
         if least is None:
@@ -339,14 +328,22 @@ def check_quality(examined: PolicyCase) -> Iterator[UnmetDemand]:
         )
 
 
-def _block_rule(name: str, kind: ViolationType, *attributions: Attribution) -> Rule:
+def _block_rule(name: str, demand: Demand, counted: Callable[[PolicyCase], int]) -> Rule:
+    """A blocking directive: nothing that it blocks is there, and every claim was read for it."""
+    kind = ViolationType(name.removeprefix("block-"))
+    # Claims are counted by the attribution of stage 2, findings are those of stage 3.
+    by_claims = demand is Demand.GROUNDING
+    stage = 2 if by_claims else 3
+
     def rule(examined: PolicyCase) -> Iterator[UnmetDemand]:
         if not getattr(examined.policy, field_of(name)):
             return
-        count = examined.count(*attributions)
-        if count or not examined.ran(2):
-            seen = _claims(count) if examined.ran(2) else NOT_CHECKED
-            yield examined.unmet(kind, name, seen, "none", Demand.GROUNDING)
+        count = counted(examined)
+        if not examined.ran(stage):
+            yield examined.unmet(kind, name, NOT_CHECKED, "none", demand)
+        elif count:
+            seen = _claims(count) if by_claims else f"{count} found"
+            yield examined.unmet(kind, name, seen, "none", demand)
         elif examined.unread:
             yield examined.unmet(kind, name, f"{_claims(examined.unread)} {NOT_READ}", "none", None)
 
@@ -364,42 +361,6 @@ def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
         places = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
         seen = places if examined.ran(11) else NOT_CHECKED
         yield examined.unmet(ViolationType.PERSONAL_DATA, "block-pii", seen, "none", None)
-
-
-def check_fabrication(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-fabrication`: nothing is made up, and every claim was read for it."""
-    if examined.policy.block_fabrication:
-        yield from _check_count(
-            examined,
-            ViolationType.FABRICATION,
-            "block-fabrication",
-            examined.report.fabrication_count,
-            Demand.FABRICATION,
-        )
-
-
-def check_distortion(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-distortion`: no claim says otherwise than its source, and all were read for it."""
-    if examined.policy.block_distortion:
-        yield from _check_count(
-            examined,
-            ViolationType.DISTORTION,
-            "block-distortion",
-            examined.report.distortion_count,
-            Demand.DISTORTION,
-        )
-
-
-def _check_count(
-    examined: PolicyCase, kind: ViolationType, name: str, found: int, demand: Demand
-) -> Iterator[UnmetDemand]:
-    """A blocking directive: nothing it blocks was found, and every claim was searched for it."""
-    if not examined.ran(3):
-        yield examined.unmet(kind, name, NOT_CHECKED, "none", demand)
-    elif found:
-        yield examined.unmet(kind, name, f"{found} found", "none", demand)
-    elif examined.unread:
-        yield examined.unmet(kind, name, f"{_claims(examined.unread)} {NOT_READ}", "none", None)
 
 
 def check_repetition(examined: PolicyCase) -> Iterator[UnmetDemand]:
@@ -429,49 +390,99 @@ def _claims(count: int) -> str:
     return f"{count} claim" if count == 1 else f"{count} claims"
 
 
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
 # In the order in which a policy is printed.
 RULES: Final[tuple[Rule, ...]] = (
     check_sources,
-    check_halt,
-    _threshold_rule(
-        "require-grounding",
-        ViolationType.GROUNDING,
-        Demand.GROUNDING,
-        2,
-        grounding_of,
-        withholds=True,
-    ),
-    _threshold_rule(
-        "require-entailment",
-        ViolationType.ENTAILMENT,
-        Demand.ENTAILMENT,
-        4,
-        entailment_of,
-        withholds=True,
-    ),
-    _threshold_rule("require-flow", ViolationType.FLOW, Demand.FLOW, 9, flow_of, withholds=False),
-    _threshold_rule(
-        "require-completeness",
-        ViolationType.COMPLETENESS,
-        Demand.COMPLETENESS,
-        8,
-        completeness_of,
-        withholds=False,
-    ),
+    lambda case: _check_level(case, "halt-on", case.policy.halt_on),
+    _threshold_rule("require-grounding", 2, grounding_of),
+    _threshold_rule("require-entailment", 4, entailment_of),
+    _threshold_rule("require-flow", 9, lambda case: case.report.flow_score),
+    _threshold_rule("require-completeness", 8, completeness_of),
     check_quality,
     _block_rule(
         "block-ungrounded",
-        ViolationType.UNGROUNDED,
-        Attribution.PARAMETRIC,
-        Attribution.UNVERIFIABLE,
+        Demand.GROUNDING,
+        lambda case: case.count(Attribution.PARAMETRIC, Attribution.UNVERIFIABLE),
     ),
-    _block_rule("block-parametric", ViolationType.PARAMETRIC, Attribution.PARAMETRIC),
+    _block_rule(
+        "block-parametric", Demand.GROUNDING, lambda case: case.count(Attribution.PARAMETRIC)
+    ),
     check_personal,
-    check_fabrication,
-    check_distortion,
+    _block_rule(
+        "block-fabrication", Demand.FABRICATION, lambda case: case.report.fabrication_count
+    ),
+    _block_rule("block-distortion", Demand.DISTORTION, lambda case: case.report.distortion_count),
     check_repetition,
 )
+
+# `warn-on` withholds nothing: it warns of what was not read. Personal data, repetition, flow,
+# tiers and oversight are measured by rules, or by a person.
+READ: Final = (
+    "halt-on",
+    "require-grounding",
+    "require-entailment",
+    "require-completeness",
+    "block-ungrounded",
+    "block-parametric",
+    "block-fabrication",
+    "block-distortion",
+)
+UPGRADE: Final = "upgrade-on-risk"
+WAYS_OUT: Final = (
+    "give judge=…, such as judge='openai/gpt-4o-mini', or write the directive 'unchecked allow' "
+    "into the policy, which lets answers pass that nobody read"
+)
+# Accepted levels by which nothing has to be read: the first lets everything pass, the second what
+# nobody read.
+_UNREAD_ACCEPTED: Final = (RiskLevel.CRITICAL, RiskLevel.UNKNOWN)
+
+
+def halting_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tuple[str, ...]:
+    """The demands that withhold an answer which nobody read, as they stand in the policy.
+
+    Args:
+        accept_risk: the highest level that the caller accepts; None for any.
+
+    Returns:
+        Directives in their canonical form, and `accepted risk LEVEL`; empty where there is none,
+        or the policy says `unchecked allow`.
+    """
+    if policy.allows_unread:
+        return ()
+    named = ["default-src"] if not policy.allows(PolicySource.PARAMETRIC) else []
+    named += [name for name in READ if has_directive(policy, name)]
+    demands = [write_directive(name, getattr(policy, field_of(name))) for name in named]
+    if accept_risk is not None and accept_risk not in _UNREAD_ACCEPTED:
+        demands.append(f"accepted risk {accept_risk}")
+    return tuple(demands)
+
+
+def reader_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tuple[str, ...]:
+    """The demands that need a reader: those that withhold, and `upgrade-on-risk`.
+
+    Spec: related facts §6
+
+    Args:
+        accept_risk: the highest level that the caller accepts; None for any.
+
+    >>> from crp_integrations.policy.policy_text import parse_policy
+    >>> reader_demands(parse_policy("halt-on HIGH; warn-on MEDIUM; block-pii"))
+    ('halt-on HIGH',)
+    >>> reader_demands(parse_policy("halt-on HIGH; unchecked allow"))
+    ()
+    """
+    demands = halting_demands(policy, accept_risk)
+    if policy.upgrade_on_risk is not None and not policy.allows_unread:
+        demands += (write_directive(UPGRADE, policy.upgrade_on_risk),)
+    return demands
+
+
+def refusal_words(demands: tuple[str, ...], why: str) -> str:
+    """The sentence of an error that refuses demands which nothing can measure.
+
+    Args:
+        why: why nobody reads every answer before it is shown.
+    """
+    verb = "needs" if len(demands) == 1 else "need"
+    named = ", ".join(demands)
+    return f"{named} {verb} every answer to be read before it is shown, and {why}; {WAYS_OUT}"

@@ -10,11 +10,11 @@ Spec: related facts §3, §6, §8
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from crp_integrations.errors import PolicySyntaxError
 from crp_integrations.vocabulary import (
@@ -166,22 +166,6 @@ class PolicyWord(NamedTuple):
         return self.text.lower() if self.text.isascii() else self.text
 
 
-class DirectiveKind(Protocol):
-    """What a directive's values are; None, False and the empty tuple are its absence."""
-
-    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> Any:
-        """The value of the words after a directive's name."""
-        ...
-
-    def write(self, value: Any) -> str:
-        """A value as it stands after the directive's name; empty for a flag."""
-        ...
-
-    def stricter(self, left: Any, right: Any) -> Any:
-        """The most restrictive of two values that are there."""
-        ...
-
-
 def word_error(word: PolicyWord, name: str, wanted: str) -> PolicySyntaxError:
     """The error for a word that a directive does not take."""
     # What an address holds may be a secret.
@@ -193,8 +177,7 @@ def word_error(word: PolicyWord, name: str, wanted: str) -> PolicySyntaxError:
 
 
 def _single_word(name: str, words: Sequence[PolicyWord], end: int, wanted: str) -> PolicyWord:
-    if not words:
-        raise PolicySyntaxError(f"{name} has no value in column {end}, wanted {wanted}", column=end)
+    _check_given(name, words, end, wanted)
     if len(words) > 1:
         raise word_error(words[1], name, "one value alone")
     return words[0]
@@ -253,52 +236,40 @@ class _Fraction:
         return float(max(left, right))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """Places that an answer may rest on, or `'none'`; fewer are stricter."""
+def _check_given(name: str, words: Sequence[PolicyWord], end: int, wanted: str) -> None:
+    if not words:
+        raise PolicySyntaxError(f"{name} has no value in column {end}, wanted {wanted}", column=end)
 
-    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> tuple[PolicySource, ...]:
-        wanted = ", ".join(PolicySource) + f" or {NONE} alone"
-        if not words:
-            raise PolicySyntaxError(
-                f"{name} has no value in column {end}, wanted {wanted}", column=end
-            )
-        if len(words) == 1 and words[0].folded == NONE:
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Members of a closed list, of which fewer are stricter.
+
+    Attributes:
+        ordered: puts members in order, and adds those that come with them.
+        nothing: the word that stands alone for no member; empty where one is needed.
+    """
+
+    members: Sequence[Any]
+    wanted: str
+    ordered: Callable[[Iterable[Any]], tuple[Any, ...]]
+    nothing: str = ""
+
+    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> tuple[Any, ...]:
+        _check_given(name, words, end, self.wanted)
+        if self.nothing and [word.folded for word in words] == [self.nothing]:
             return ()
-        known = {source.value: source for source in PolicySource}
+        known = {member.value.lower(): member for member in self.members}
         for word in words:
             if word.folded not in known:
-                raise word_error(word, name, wanted)
-        return ordered_sources(known[word.folded] for word in words)
+                raise word_error(word, name, self.wanted)
+        return self.ordered(known[word.folded] for word in words)
 
     def write(self, value: Any) -> str:
-        return " ".join(value) or NONE
+        return " ".join(value) or self.nothing
 
-    def stricter(self, left: Any, right: Any) -> tuple[PolicySource, ...]:
-        return ordered_sources(set(left) & set(right))
-
-
-@dataclass(frozen=True, slots=True)
-class _Tiers:
-    """Tiers that are accepted: all that are at least as good as the worst one listed (E14)."""
-
-    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> tuple[QualityTier, ...]:
-        wanted = "tiers of " + ", ".join(TIERS)
-        if not words:
-            raise PolicySyntaxError(
-                f"{name} has no value in column {end}, wanted {wanted}", column=end
-            )
-        known = {tier.value.lower(): tier for tier in TIERS}
-        for word in words:
-            if word.folded not in known:
-                raise word_error(word, name, wanted)
-        return accepted_tiers(known[word.folded] for word in words)
-
-    def write(self, value: Any) -> str:
-        return " ".join(value)
-
-    def stricter(self, left: Any, right: Any) -> tuple[QualityTier, ...]:
-        return accepted_tiers(set(left) & set(right))
+    def stricter(self, left: Any, right: Any) -> tuple[Any, ...]:
+        return self.ordered(set(left) & set(right))
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,16 +287,13 @@ class ReportReceivers:
 
     def read(self, name: str, words: Sequence[PolicyWord], end: int) -> tuple[str, ...]:
         """The texts of the words, each of which must be one of these."""
-        if not words:
-            raise PolicySyntaxError(
-                f"{name} has no value in column {end}, wanted {self.wanted}", column=end
-            )
+        _check_given(name, words, end, self.wanted)
         for word in words:
             if not self.takes(word.text):
                 raise word_error(word, name, self.wanted)
-        return self.kept(word.text for word in words)
+        return self.unique(word.text for word in words)
 
-    def kept(self, texts: Iterable[str]) -> tuple[str, ...]:
+    def unique(self, texts: Iterable[str]) -> tuple[str, ...]:
         """Texts without repetition in order, in lower case where case does not matter."""
         return tuple(sorted({text.lower() if self.folds else text for text in texts}))
 
@@ -342,6 +310,19 @@ class ReportReceivers:
         return tuple(sorted({*left, *right}))
 
 
+def ordered_sources(members: Iterable[PolicySource]) -> tuple[PolicySource, ...]:
+    """Sources without repetition, in the order of `PolicySource`."""
+    wanted = set(members)
+    return tuple(source for source in PolicySource if source in wanted)
+
+
+def accepted_tiers(members: Iterable[QualityTier]) -> tuple[QualityTier, ...]:
+    """The tiers that are at least as good as the worst one given; empty where none is."""
+    tiers = set(members)
+    worst = max((tier.place for tier in tiers), default=-1)
+    return tuple(tier for tier in TIERS if tier.place <= worst)
+
+
 REPORT_URIS: Final = ReportReceivers(
     ADDRESS, ADDRESS_CHARACTERS, "addresses that begin with https:// or http://"
 )
@@ -349,17 +330,25 @@ REPORT_NAMES: Final = ReportReceivers(
     NAME, NAME_CHARACTERS, "names of letters, digits, hyphens, underscores and dots", folds=True
 )
 
+# What a directive's values are; None, False and the empty tuple are its absence.
+DirectiveKind = _Flag | _Choice | _Fraction | _Members | ReportReceivers
 # In the order in which a policy is printed.
 DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
     {
-        "default-src": _Sources(),
+        "default-src": _Members(
+            tuple(PolicySource),
+            ", ".join(PolicySource) + f" or {NONE} alone",
+            ordered_sources,
+            NONE,
+        ),
         "halt-on": _Choice(LEVELS),
         "warn-on": _Choice(LEVELS),
         "require-grounding": _Fraction(),
         "require-entailment": _Fraction(),
         "require-flow": _Fraction(),
         "require-completeness": _Fraction(),
-        "require-quality": _Tiers(),
+        # All that are at least as good as the worst one listed (E14).
+        "require-quality": _Members(TIERS, "tiers of " + ", ".join(TIERS), accepted_tiers),
         "require-oversight": _Choice(OVERSIGHTS),
         "oversight": _Choice(OVERSIGHTS),
         "block-ungrounded": _Flag(),
@@ -388,19 +377,6 @@ def field_of(name: str) -> str:
 def write_directive(name: str, value: Any) -> str:
     """A directive with a value that is there, in the canonical form."""
     return f"{name} {DIRECTIVES[name].write(value)}".rstrip(" ")
-
-
-def ordered_sources(found: Iterable[PolicySource]) -> tuple[PolicySource, ...]:
-    """Sources without repetition, in the order of `PolicySource`."""
-    sources = set(found)
-    return tuple(source for source in PolicySource if source in sources)
-
-
-def accepted_tiers(found: Iterable[QualityTier]) -> tuple[QualityTier, ...]:
-    """The tiers that are at least as good as the worst one given; empty where none is."""
-    tiers = set(found)
-    worst = max((tier.place for tier in tiers), default=-1)
-    return tuple(tier for tier in TIERS if tier.place <= worst)
 
 
 def write_threshold(value: float) -> str:

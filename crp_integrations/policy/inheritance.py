@@ -5,6 +5,7 @@ Spec: related facts §3, §6, §8
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -76,22 +77,28 @@ def combine_strictest(first: Policy, second: Policy) -> Policy:
     Where both together name more receivers of reports than a policy may, the first policy's come
     first. A directive that permits something stays only where both have it.
     """
-    fields: dict[str, Any] = {}
-    for name, kind in DIRECTIVES.items():
-        field = field_of(name)
-        ours, theirs = getattr(first, field), getattr(second, field)
-        if has_directive(first, name) and has_directive(second, name):
-            value = kind.stricter(ours, theirs)
-            if name.startswith("report-") and len(value) > MOST_ADDRESSES:
-                value = (*ours, *(address for address in theirs if address not in ours))[
-                    :MOST_ADDRESSES
-                ]
-            fields[field] = value
-        elif name in RELAXING:
-            fields[field] = None
-        elif has_directive(second, name):
-            fields[field] = theirs
+    fields = _merged(first, second, set(DIRECTIVES) - RELAXING)
+    for name in RELAXING:
+        if not (has_directive(first, name) and has_directive(second, name)):
+            fields[field_of(name)] = None
+    for name in ("report-uri", "report-to"):
+        ours, addresses = getattr(first, field_of(name)), fields.get(field_of(name), ())
+        if len(addresses) > MOST_ADDRESSES:
+            others = [address for address in addresses if address not in ours]
+            fields[field_of(name)] = (*ours, *others)[:MOST_ADDRESSES]
     return first.changed(**fields)
+
+
+def _merged(first: Policy, second: Policy, names: Collection[str]) -> dict[str, Any]:
+    """The stricter value, by its field, of each of the directives that the second policy has."""
+    fields = {}
+    for name in names:
+        if has_directive(second, name):
+            field = field_of(name)
+            own, other = getattr(first, field), getattr(second, field)
+            both = has_directive(first, name)
+            fields[field] = DIRECTIVES[name].stricter(own, other) if both else other
+    return fields
 
 
 def _directive_text(policy: Policy, name: str) -> str:
@@ -117,11 +124,5 @@ def apply_mode(policy: Policy, mode: SafetyMode | None) -> Policy:
     if mode not in MODES:
         wanted = ", ".join(MODES)
         raise RequestError(f"safety mode {mode!r:.40} is none, wanted one of {wanted}")
-    added, fields = MODES[mode], {}
-    for name, kind in DIRECTIVES.items():
-        if name == "default-src" or not has_directive(added, name):
-            continue
-        field = field_of(name)
-        own, other = getattr(policy, field), getattr(added, field)
-        fields[field] = kind.stricter(own, other) if has_directive(policy, name) else other
-    return policy.changed(**fields)
+    names = set(DIRECTIVES) - RELAXING - {"default-src"}
+    return policy.changed(**_merged(policy, MODES[mode], names))

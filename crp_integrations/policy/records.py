@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -40,16 +41,8 @@ def _decimals(value: float) -> float:
     return value
 
 
-def _addresses(value: tuple[str, ...]) -> tuple[str, ...]:
-    return _receivers(value, REPORT_URIS)
-
-
-def _names(value: tuple[str, ...]) -> tuple[str, ...]:
-    return _receivers(value, REPORT_NAMES)
-
-
 def _receivers(value: tuple[str, ...], kind: ReportReceivers) -> tuple[str, ...]:
-    receivers = kind.kept(value)
+    receivers = kind.unique(value)
     if len(receivers) > MOST_ADDRESSES:
         raise ValueError(
             f"{len(receivers)} receivers of reports, at most {MOST_ADDRESSES} are allowed"
@@ -59,15 +52,13 @@ def _receivers(value: tuple[str, ...], kind: ReportReceivers) -> tuple[str, ...]
     return receivers
 
 
-def _accepted(value: tuple[QualityTier, ...]) -> tuple[QualityTier, ...]:
-    return accepted_tiers(value)
-
-
 def _as_tuple(value: Any) -> Any:
     # JSON has lists; a set is a natural way to write sources in Python.
     return tuple(value) if isinstance(value, (list, set, frozenset)) else value
 
 
+Uris = Annotated[tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_URIS))]
+Names = Annotated[tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_NAMES))]
 Threshold = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(_decimals)]
 Level = Literal[RiskLevel.CRITICAL, RiskLevel.HIGH, RiskLevel.MEDIUM]
 Tier = Literal[QualityTier.S, QualityTier.A, QualityTier.B]
@@ -107,7 +98,7 @@ class Policy(Record):
     require_entailment: Threshold | None = None
     require_flow: Threshold | None = None
     require_completeness: Threshold | None = None
-    require_quality: Annotated[tuple[Tier, ...], AfterValidator(_accepted)] = ()
+    require_quality: Annotated[tuple[Tier, ...], AfterValidator(accepted_tiers)] = ()
     require_oversight: Oversight | None = None
     oversight: Oversight | None = None
     block_ungrounded: bool = False
@@ -119,8 +110,12 @@ class Policy(Record):
     max_repetition: Repeated | None = None
     upgrade_on_risk: Upgrade | None = None
     unchecked: Literal["allow"] | None = None
-    report_uri: Annotated[tuple[str, ...], AfterValidator(_addresses)] = ()
-    report_to: Annotated[tuple[str, ...], AfterValidator(_names)] = ()
+    report_uri: Annotated[
+        tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_URIS))
+    ] = ()
+    report_to: Annotated[
+        tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_NAMES))
+    ] = ()
 
     def allows(self, source: PolicySource) -> bool:
         """Whether an answer may rest on a source; what may not is kept out of the envelope."""
@@ -130,10 +125,6 @@ class Policy(Record):
     def allows_unread(self) -> bool:
         """Whether an answer may be shown although nobody read it, or a part of it."""
         return self.unchecked is not None
-
-    def accepts(self, tier: QualityTier) -> bool:
-        """Whether a tier is one that the policy accepts."""
-        return not self.require_quality or tier in self.require_quality
 
     def overseen(self, *asked: Oversight | None) -> Oversight | None:
         """Who decides about an answer: the strictest of the policy's modes and those asked for."""

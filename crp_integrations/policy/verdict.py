@@ -23,14 +23,15 @@ from crp_integrations.policy.demands import (
     PolicyCase,
     UnmetDemand,
     check_warning,
+    halting_demands,
     uncounted_reason,
     unfitted_facts,
     unread_reason,
     unread_value,
     upgrades,
 )
-from crp_integrations.policy.directives import Demand, PolicySource, ViolationType
-from crp_integrations.policy.readers import halting_demands
+from crp_integrations.policy.directives import DIRECTIVES, Demand, PolicySource, ViolationType
+from crp_integrations.policy.policy_text import has_directive
 from crp_integrations.policy.records import (
     Policy,
     PolicyJudgement,
@@ -38,10 +39,11 @@ from crp_integrations.policy.records import (
     ViolationReport,
     require_policy,
 )
-from crp_integrations.policy.records import PolicyJudgement as Judgement
 from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import AiActClass, HaltReason, Oversight, QualityTier, RiskLevel
 
+# How the names of directives begin that may withhold an answer.
+_DEMANDS: Final = ("halt-", "require-", "block-", "max-")
 _NONE: Final[Mapping[str, PolicySource]] = {}
 
 
@@ -53,7 +55,7 @@ def judge_answer(
     oversight: Oversight | None = None,
     origins: Mapping[str, PolicySource] = _NONE,
     enforced: bool = True,
-) -> Judgement:
+) -> PolicyJudgement:
     """Hold a policy against the report on an answer.
 
     A use that is unacceptable under the EU AI Act, and an oversight of `halt`, withhold the answer
@@ -77,14 +79,13 @@ def judge_answer(
     require_policy(policy)
     of_kind(report, Report, "report", "a Report, such as examine(…)")
     examined = PolicyCase(policy, report, tier, origins)
-    unmet = [unmet_demand for rule in RULES for unmet_demand in rule(examined)]
+    unmet = [demand for rule in RULES for demand in rule(examined)]
     mode = policy.overseen(oversight)
-    return Judgement(
-        violations=tuple(unmet_demand.violation for unmet_demand in unmet),
+    return PolicyJudgement(
+        violations=tuple(demand.violation for demand in unmet),
         halt=_halt(report, unmet, mode, enforced=enforced),
-        unreachable=enforced
-        and any(not unmet_demand.violation.withholds for unmet_demand in unmet),
-        warnings=tuple(unmet_demand.violation for unmet_demand in check_warning(examined)),
+        unreachable=enforced and any(not demand.violation.withholds for demand in unmet),
+        warnings=tuple(demand.violation for demand in check_warning(examined)),
         unmet=_demands(policy, report, unmet),
         needs_review=enforced and mode is Oversight.HUMAN_REVIEW,
         oversight=mode,
@@ -94,27 +95,11 @@ def judge_answer(
 
 def may_withhold(policy: Policy, oversight: Oversight | None = None) -> bool:
     """Whether a policy may withhold an answer, or have a person review it."""
-    demands = (
-        policy.halt_on,
-        policy.require_grounding,
-        policy.require_entailment,
-        policy.require_flow,
-        policy.require_completeness,
-        policy.require_quality or None,
-        policy.max_repetition,
-    )
-    blocks = (
-        policy.block_ungrounded,
-        policy.block_parametric,
-        policy.block_pii,
-        policy.block_fabrication,
-        policy.block_distortion,
-        policy.block_repetition,
-        not policy.allows(PolicySource.PARAMETRIC),
-        not policy.allows(PolicySource.CONTEXT),
-    )
     watched = policy.overseen(oversight) in (Oversight.HALT, Oversight.HUMAN_REVIEW)
-    return watched or any(blocks) or any(demand is not None for demand in demands)
+    narrow = not {PolicySource.PARAMETRIC, PolicySource.CONTEXT} <= {*policy.default_src}
+    # `require-oversight` is a demand on a person, and only some of its modes withhold.
+    demands = [name for name in DIRECTIVES if name.startswith(_DEMANDS) and "oversight" not in name]
+    return watched or narrow or any(has_directive(policy, name) for name in demands)
 
 
 def _halt(
@@ -127,9 +112,7 @@ def _halt(
         return HaltReason.UNACCEPTABLE
     if mode is Oversight.HALT:
         return HaltReason.OVERSIGHT
-    withheld = [
-        unmet_demand.violation for unmet_demand in unmet if unmet_demand.violation.withholds
-    ]
+    withheld = [demand.violation for demand in unmet if demand.violation.withholds]
     if not enforced or not withheld:
         return None
     risky = any(violation.violation_type is ViolationType.RISK for violation in withheld)
@@ -253,12 +236,12 @@ def needs_review(judgement: PolicyJudgement, safety_budget: float, terms: Answer
 
 
 def apply_oversight(
-    found: AnswerDecision, *, wanted: bool, approved: bool, terms: AnswerTerms
+    decision: AnswerDecision, *, wanted: bool, approved: bool, terms: AnswerTerms
 ) -> AnswerDecision:
-    """The same once a person was asked, where that is wanted."""
-    if found.word == DELIVER and wanted and not approved and not terms.unanswered:
+    """The decision once a person was asked, where that is wanted."""
+    if decision.word == DELIVER and wanted and not approved and not terms.unanswered:
         return AnswerDecision(WITHHOLD, HaltReason.OVERSIGHT)
-    return found
+    return decision
 
 
 def exceeds_risk(report: Report, most: RiskLevel | None, *, unread: bool = False) -> bool:

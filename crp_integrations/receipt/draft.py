@@ -15,7 +15,7 @@ from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
 from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, system_parts
 from crp_integrations.envelope.rank import is_temporal
-from crp_integrations.messages import Message, ToolCall
+from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.receipt import outline
@@ -34,20 +34,17 @@ from crp_integrations.receipt.predicate import (
     AskedFor,
     FitTold,
     ModelsRecord,
+    PolicyTold,
     RoomTold,
     Selected,
-    Tokenizer,
-)
-from crp_integrations.receipt.predicate_verdict import (
-    PolicyTold,
     TermsTold,
+    Tokenizer,
 )
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.window_values import (
     Asked,
-    Decided,
-    Told,
-    disclosed_part,
+    WindowValues,
+    disclosed,
     examined_told,
 )
 from crp_integrations.scores import SCALE
@@ -62,8 +59,9 @@ def _written(policy: Policy) -> tuple[str, str]:
     return text, sha256(text)
 
 
-def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
+def policy_told(window: WindowValues) -> dict[str, Any]:
     """The policies in force, and what they said."""
+    decided = window.decided
     text, digest = _written(decided.policy)
     return declared(
         PolicyTold,
@@ -71,9 +69,9 @@ def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
         text=text,
         hash=digest,
         report_only=None if decided.report_only is None else render_policy(decided.report_only),
-        judgement=None if decided.judgement is None else outline.written(decided.judgement),
-        reported=None if decided.reported is None else outline.written(decided.reported),
-        catalogue=told.report.classification.engine,
+        judgement=None if decided.judgement is None else outline.plain(decided.judgement),
+        reported=None if decided.reported is None else outline.plain(decided.reported),
+        catalogue=window.report.classification.engine,
         terms=None if decided.terms is None else declared(TermsTold, decided.terms),
     )
 
@@ -83,45 +81,47 @@ ALL_PAIRS: Final = 300
 NAME: Final = "crp-integrations"
 
 
-def draft(told: Told, version: str) -> Draft:
+def draft(window: WindowValues, version: str) -> Draft:
     """The receipt of a window, before it is signed.
 
     Spec: CRP-SPEC-005 §15.4
     """
     texts = TextLeaves()
-    labels = _labels(told.fit)
-    candidates = part(_candidates(told.fit, labels, texts))
+    labels = _labels(window.fit)
+    candidates = part(_candidates(window.fit, labels, texts))
     # Parts of passages that no envelope lists.
     shown: list[tuple[Part, ...]] = []
     packed: tuple[Part, ...] = ()
     envelope = None
-    if told.envelope is not None and told.fit is not None:
-        facts = told.fit.candidates.facts
+    if window.envelope is not None and window.fit is not None:
+        facts = window.fit.candidates.facts
         places = {fact.fact_id: n for n, fact in enumerate(facts)}
-        envelope = part(outline.envelope(told.envelope, places, labels))
-        context = packed = texts.rendered(told.envelope)
+        envelope = part(outline.envelope(window.envelope, places, labels))
+        context = packed = texts.rendered(window.envelope)
     else:
-        if told.examined is not None:
-            shown = _seen(told.examined.dossier, texts)
-            packed = rendered(shown[: len(told.examined.dossier.numbered_passages)])
+        if window.examined is not None:
+            shown = _seen(window.examined.dossier, texts)
+            packed = rendered(shown[: len(window.examined.dossier.numbered_passages)])
         context = rendered(shown)
     texts.of = tuple(sorted(quoted(context)))
-    text = told.envelope.text if told.envelope else texts.composed(context)
+    text = window.envelope.text if window.envelope else texts.composed(context)
     texts.add("context", text, of=texts.of, parts=context)
-    question = texts.add("request", told.asked.query)
-    request = request_told(told.asked, texts, question, told)
-    calls = calls_told(told, texts, question, packed)
-    texts.add("answer", told.text, of=texts.of, follows=True)
-    examined = examined_told(told, told.examined, texts, question, shown) if told.examined else None
-    needs = told.examined.dossier.sub_queries if told.examined else ()
-    seal = texts.add("seal", texts_as_json(dict(told.state)), of=range(len(texts.leaves)))
-    fit = told.fit
+    question = texts.add("request", window.asked.query)
+    request = request_told(window.asked, texts, question, window)
+    calls = calls_told(window, texts, question, packed)
+    texts.add("answer", window.text, of=texts.of, follows=True)
+    examined = (
+        examined_told(window, window.examined, texts, question, shown) if window.examined else None
+    )
+    needs = window.examined.dossier.sub_queries if window.examined else ()
+    seal = texts.add("seal", texts_as_json(dict(window.state)), of=range(len(texts.leaves)))
+    fit = window.fit
     parts = {
         "candidates": candidates,
         "envelope": envelope,
         "examined": part(examined),
-        "report": part(outline.report(told.report, needs, outline.written)),
-        "settings": disclosed_part(told.settings),
+        "report": part(outline.report(window.report, needs)),
+        "settings": part(disclosed(window.settings)),
     }
     rest = {
         "schema": SCHEMA,
@@ -130,15 +130,15 @@ def draft(told: Told, version: str) -> Draft:
         "request": request,
         "model": declared(
             ModelsRecord,
-            told,
-            asked=fit.model if fit else next((call.model for call in told.calls), ""),
-            answered=told.answered_by,
+            window,
+            asked=fit.model if fit else next((call.model for call in window.calls), ""),
+            answered=window.answered_by,
             tokenizer=declared(Tokenizer, fit, identity=fit.tokenizer) if fit else None,
         ),
         "selected": None if fit is None else _selected(fit),
         "fit": None if fit is None else _fit(fit),
         "calls": calls,
-        "policy": policy_told(told.decided, told),
+        "policy": policy_told(window),
         "seal": seal,
     }
     return Draft(together(parts, rest), tuple(texts.leaves))
@@ -194,53 +194,41 @@ def _candidates(
         return []
     facts = fit.candidates.facts
     # Facts of one ingestion share their time.
-    times = {time: iso(time) for time in {fact.ingested_at for fact in facts} if time}
+    times: dict[Any, str] = {
+        time: iso(time) for time in {fact.ingested_at for fact in facts} if time
+    }
     candidates = []
-    # In one loop: a receipt has hundreds of candidates, and a call of each takes a third as long.
-    for leaf, fact in zip(texts.facts(facts), facts, strict=True):
+    for fact in facts:
         content: dict[str, Any] = {
             "characters": len(fact.content),
             "id": fact.fact_id,
             "importance": fact.importance,
-            "leaf": leaf,
+            "leaf": texts.fact(fact.fact_id, fact.content, fact.source_id),
             "relevance": fact.relevance,
             "source": fact.source_id,
             "tokens": fact.tokens,
         }
-        if fact.score is not None:
-            content["score"] = fact.score
-        if fact.lexical:
-            content["lexical"] = fact.lexical
-        if fact.hop:
-            content["hop"] = fact.hop
-        if fact.ingested_at is not None:
-            content["ingested_at"] = times[fact.ingested_at]
-        if fact.stale:
-            content["stale"] = True
-        if fact.community is not None:
-            content["community"] = labels[fact.community]
-        if stretches := _flat(fact.stretches):
-            content["stretches"] = stretches
-        if fact.spans:
-            content["spans"] = [list(span) for span in fact.spans]
-        if fact.decay is not None:
-            content["decay"] = fact.decay
-        if fact.decision:
-            content["decision"] = fact.decision
-        if fact.refused is not None:
-            content["refused"] = fact.refused.value
-        if passages := _flat(fact.passages):
-            content["passages"] = passages
+        more = {
+            "score": fact.score,
+            "lexical": fact.lexical or None,
+            "hop": fact.hop or None,
+            "ingested_at": times.get(fact.ingested_at),
+            "stale": fact.stale or None,
+            "community": None if fact.community is None else labels[fact.community],
+            "stretches": [*chain.from_iterable(fact.stretches)] or None,
+            "spans": [list(span) for span in fact.spans] or None,
+            "decay": fact.decay,
+            "decision": fact.decision or None,
+            "refused": None if fact.refused is None else fact.refused.value,
+            "passages": [*chain.from_iterable(fact.passages)] or None,
+        }
+        # What most candidates have not is left out.
+        content |= {name: value for name, value in more.items() if value is not None}
         candidates.append(content)
     named = [label for label in labels if label]
     if named:
         texts.add("communities", texts_as_json(named), of=range(len(texts.leaves)))
     return candidates
-
-
-def _flat(found: Sequence[tuple[int, ...]]) -> list[int]:
-    """The numbers of each stretch or passage, one after the other."""
-    return [*chain.from_iterable(found)]
 
 
 def _fit(fit: EnvelopeInputs) -> dict[str, Any]:
@@ -255,11 +243,13 @@ def _fit(fit: EnvelopeInputs) -> dict[str, Any]:
     )
 
 
-def request_told(asked: Asked, texts: TextLeaves, question: int, told: Told) -> dict[str, Any]:
+def request_told(
+    asked: Asked, texts: TextLeaves, question: int, window: WindowValues
+) -> dict[str, Any]:
     """The request; its texts get leaves."""
     needs: tuple[str, ...] = ()
-    if told.envelope is not None and told.envelope.sub_queries != (asked.query,):
-        needs = told.envelope.sub_queries
+    if window.envelope is not None and window.envelope.sub_queries != (asked.query,):
+        needs = window.envelope.sub_queries
     tools = [dict(tool) for tool in asked.tools]
     return declared(
         AskedFor,
@@ -295,38 +285,36 @@ def _message(
     if leaf is None:
         leaf = texts.add(name, message.content, of=texts.of, follows=not parts, parts=parts)
     content: dict[str, Any] = {"role": str(message.role), "leaf": leaf}
-    frame: dict[str, Any] = {}
-    if message.name is not None:
-        frame["name"] = message.name
-    if message.tool_call_id is not None:
-        frame["tool_call_id"] = message.tool_call_id
-    if message.failed:
-        frame["failed"] = True
-    if message.tool_calls:
-        frame["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
+    frame = {
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "failed": message.failed or None,
+        "tool_calls": [
+            {"id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in message.tool_calls
+        ]
+        or None,
+    }
+    frame = {name: value for name, value in frame.items() if value is not None}
     if frame:
         content["frame"] = texts.add(f"{name}/frame", as_json(frame), of=texts.of, follows=True)
     return content
 
 
-def _tool_call(one: ToolCall) -> dict[str, str]:
-    return {"id": one.id, "name": one.name, "arguments": one.arguments}
-
-
 def calls_told(
-    told: Told, texts: TextLeaves, question: int, parts: Sequence[Part]
+    window: WindowValues, texts: TextLeaves, question: int, parts: Sequence[Part]
 ) -> list[dict[str, Any]]:
     """The calls of the answer; messages that a later call repeats are recorded once."""
     calls = []
     first: tuple[Message, ...] = ()
     earlier: dict[Message, int] = {}
-    for place, message in enumerate(told.asked.history, start=1):
+    for place, message in enumerate(window.asked.history, start=1):
         earlier.setdefault(message, place)
-    for number, call in enumerate(told.calls):
+    for number, call in enumerate(window.calls):
         follows = number > 0 and call.messages[: len(first)] == first
         own = call.messages[len(first) :] if follows else call.messages
         sent = [
-            _sent(message, texts, f"call/{number + 1}/{at}", told, earlier, question, parts)
+            _sent(message, texts, f"call/{number + 1}/{at}", window, earlier, question, parts)
             for at, message in enumerate(own, start=1)
         ]
         calls.append(
@@ -345,18 +333,18 @@ def _sent(
     message: Message,
     texts: TextLeaves,
     name: str,
-    told: Told,
+    window: WindowValues,
     earlier: Mapping[Message, int],
     question: int,
     parts: Sequence[Part],
 ) -> dict[str, Any]:
     """A message as it was sent; the question and the context have leaves of their own."""
-    if message.role == "user" and message.content == told.asked.query:
+    if message.role == "user" and message.content == window.asked.query:
         return _message(message, texts, name, leaf=question)
     if place := earlier.get(message):
         return _message(message, texts, name, leaf=texts.number(f"history/{place}"))
-    if message.role == "system" and told.asked.shaped:
-        return _message(message, texts, name, _system(told.asked, texts, parts))
+    if message.role == "system" and window.asked.shaped:
+        return _message(message, texts, name, _system(window.asked, texts, parts))
     rendered_text = texts.composed(parts)
     if not rendered_text or rendered_text not in message.content:
         return _message(message, texts, name)

@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from crp_integrations.envelope.candidates import Candidate
 from crp_integrations.envelope.prompt import ELLIPSIS, SEPARATOR
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import ReceiptBroken
@@ -33,7 +32,6 @@ LONGEST: Final = 50_000_000
 LONGEST_TOGETHER: Final = 10 * LONGEST
 _OF_FACT = frozenset({"fact", "hash"})
 _OF_TEXT = frozenset({"follows", "hash", "name", "of", "parts"})
-_LITERALS = frozenset({str, int})
 
 # A literal; a leaf as a whole; or a stretch of one, from and to a character.
 Part: TypeAlias = str | int | tuple[int, int, int]
@@ -107,52 +105,26 @@ class LeafEntry(NamedTuple):
             name,
             hex_of(members["hash"], f"{place}.hash"),
             "",
-            _numbers(members["of"], count, f"{place}.of"),
+            tuple([_number(n, count, f"{place}.of") for n in _list(members["of"], f"{place}.of")]),
             members["follows"],
-            _parts(_list(members["parts"], f"{place}.parts"), count, place),
+            tuple(
+                [
+                    _part(part, count, f"{place}.parts[{at}]")
+                    for at, part in enumerate(_list(members["parts"], f"{place}.parts"))
+                ]
+            ),
         )
 
 
 def entries_of(listed: Any, place: str) -> tuple[LeafEntry, ...]:
     """Read the leaves of a receipt."""
-    listed = _list(listed, place)
-    entries = _of_facts(listed)
-    count = len(listed)
-    entries += [
-        LeafEntry.from_json(value, count, f"{place}[{number}]")
-        for number, value in enumerate(listed[len(entries) :], start=len(entries))
+    values = _list(listed, place)
+    entries = [
+        LeafEntry.from_json(value, len(values), f"{place}[{number}]")
+        for number, value in enumerate(values)
     ]
     check_parts(entries, place)
     return tuple(entries)
-
-
-def _of_facts(listed: Sequence[Any]) -> list[LeafEntry]:
-    """The leaves of facts, which come before all others; empty where one of them is malformed.
-
-    They are most of a receipt's leaves, so their hashes are decoded in one call.
-    """
-    count = 0
-    for value in listed:
-        if type(value) is not dict or len(value) != 2:
-            break
-        count += 1
-    try:
-        ids = [value["fact"] for value in listed[:count]]
-        digits = [value["hash"] for value in listed[:count]]
-        joined = "".join(digits)
-        data = bytes.fromhex(joined)
-        # An id that is no text raises TypeError here.
-        names = [FACT + id_ for id_ in ids]
-    except (KeyError, TypeError, ValueError):
-        return []
-    if "" in ids or data.hex() != joined or any(len(hex_hash) != 64 for hex_hash in digits):
-        return []
-    hashes = [data[at : at + 32] for at in range(0, len(data), 32)]
-    # As tuples, without a call of their class for each.
-    return [
-        tuple.__new__(LeafEntry, (name, digest, id_, (), False, ()))
-        for name, digest, id_ in zip(names, hashes, ids, strict=True)
-    ]
 
 
 # Deriving one takes as long as hashing fifty leaves.
@@ -189,8 +161,6 @@ def composed(
 ) -> str | None:
     """The text of a composed leaf."""
     most = min(most, LONGEST)
-    if {*map(type, parts)} <= _LITERALS:
-        return _of_whole(parts, text, most)
     pieces: list[str] = []
     length = 0
     for part in parts:
@@ -212,18 +182,6 @@ def composed(
     return "".join(pieces)
 
 
-def _of_whole(parts: Sequence[Part], text: Callable[[int], str | None], most: int) -> str | None:
-    """The same for literals and whole leaves; their lengths are summed before any is copied."""
-    shown = [
-        part if isinstance(part, str) else text(part) if isinstance(part, int) else None
-        for part in parts
-    ]
-    pieces = [piece for piece in shown if piece is not None]
-    if len(pieces) < len(parts) or sum(map(len, pieces)) > most:
-        return None
-    return "".join(pieces)
-
-
 def quoted(parts: Sequence[Part]) -> frozenset[int]:
     """Numbers of the leaves that a composed one is put together from."""
     return frozenset(
@@ -233,24 +191,15 @@ def quoted(parts: Sequence[Part]) -> frozenset[int]:
 
 def check_parts(leaves: Sequence[Leaf | LeafEntry], place: str) -> None:
     """Refuse leaves of one name, those of facts that are named otherwise, and nested ones."""
-    names = [leaf.name for leaf in leaves]
-    if len(set(names)) < len(names):
-        first = {name: number for number, name in reversed([*enumerate(names)])}
-        twice = next(number for number, name in enumerate(names) if first[name] < number)
-        raise ReceiptBroken(f"{place}[{twice}]", "has another leaf's name")
-    begin = len(FACT)
-    of_facts = [name[:begin] == FACT for name in names]
-    if of_facts != [leaf.fact_id != "" for leaf in leaves]:
-        odd = next(
-            number for number, leaf in enumerate(leaves) if of_facts[number] != (leaf.fact_id != "")
-        )
-        raise ReceiptBroken(f"{place}[{odd}]", "is of a fact by its name or its id alone")
+    names: set[str] = set()
     composite = {number for number, leaf in enumerate(leaves) if leaf.parts}
-    for number in sorted(composite):
-        parts = leaves[number].parts
-        stretched = [part[0] for part in parts if type(part) is tuple]
-        # A literal is equal to no number.
-        if not (composite.isdisjoint(parts) and composite.isdisjoint(stretched)):
+    for number, leaf in enumerate(leaves):
+        if leaf.name in names:
+            raise ReceiptBroken(f"{place}[{number}]", "has another leaf's name")
+        names.add(leaf.name)
+        if leaf.name.startswith(FACT) != bool(leaf.fact_id):
+            raise ReceiptBroken(f"{place}[{number}]", "is of a fact by its name or its id alone")
+        if leaf.parts and not composite.isdisjoint(quoted(leaf.parts)):
             raise ReceiptBroken(f"{place}[{number}].parts", "names a leaf that has parts itself")
 
 
@@ -267,37 +216,10 @@ def _number(value: Any, count: int, place: str) -> int:
     return number
 
 
-def _numbers(value: Any, count: int, place: str) -> tuple[int, ...]:
-    numbers = _list(value, place)
-    # Checked in one go, since lists of hundreds are mostly right.
-    right = {*map(type, numbers)} <= {int}
-    if numbers and not (right and min(numbers) >= 0 and max(numbers) < count):
-        for number in numbers:
-            _number(number, count, place)
-    return tuple(numbers)
-
-
-def _parts(values: Sequence[Any], count: int, place: str) -> tuple[Part, ...]:
-    """What a composed leaf is put together from."""
-    numbers = [part for part in values if type(part) is int]
-    # Most are literals and whole leaves with right numbers.
-    if {*map(type, values)} <= _LITERALS and (
-        not numbers or (min(numbers) >= 0 and max(numbers) < count)
-    ):
-        return tuple(values)
-    return tuple(
-        [
-            part if isinstance(part, str) else _part(part, count, place, at)
-            for at, part in enumerate(values)
-        ]
-    )
-
-
-def _part(value: Any, count: int, place: str, at: int) -> int | tuple[int, int, int]:
-    """A leaf, or a stretch of one."""
-    if type(value) is int and 0 <= value < count:
+def _part(value: Any, count: int, place: str) -> Part:
+    """A literal, a leaf, or a stretch of one."""
+    if isinstance(value, str):
         return value
-    place = f"{place}.parts[{at}]"
     if not isinstance(value, list):
         return _number(value, count, place)
     if len(value) != 3:
@@ -316,7 +238,6 @@ class TextLeaves:
     """Leaves, by number.
 
     Attributes:
-        leaves: in the order in which they were added.
         of: numbers of the facts that the model was shown.
     """
 
@@ -333,30 +254,6 @@ class TextLeaves:
             text = text if text.isascii() else _written(text)
             self.leaves.append(Leaf(FACT + fact_id, text, fact_id, source_id))
         return known
-
-    def facts(self, facts: Sequence[Candidate]) -> list[int]:
-        """The leaves of facts of different ids, in their order."""
-        leaves, made = self.leaves, tuple.__new__
-        first = len(leaves)
-        # As tuples, without a call of their class for each.
-        leaves += [
-            made(
-                Leaf,
-                (
-                    FACT + fact.fact_id,
-                    fact.content if fact.content.isascii() else _written(fact.content),
-                    fact.fact_id,
-                    fact.source_id,
-                    (),
-                    False,
-                    (),
-                ),
-            )
-            for fact in facts
-        ]
-        numbers = list(range(first, len(leaves)))
-        self._facts.update(zip([leaf[2] for leaf in leaves[first:]], numbers, strict=True))
-        return numbers
 
     def add(
         self,

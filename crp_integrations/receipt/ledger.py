@@ -48,9 +48,6 @@ class Head:
     """The state of a log.
 
     Attributes:
-        log: the log's name.
-        size: receipts in it.
-        root: 32 bytes.
         timestamp: ISO 8601 in UTC, when it was signed.
     """
 
@@ -107,7 +104,6 @@ class Inclusion:
     """The proof that a receipt is in a log of a size.
 
     Attributes:
-        index: the receipt's place, from 0.
         path: 32 bytes each, from the leaf up.
     """
 

@@ -7,15 +7,14 @@ replay as were signed, and a copy without some texts says the rest of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact
 from crp_integrations.receipt.leaves import small
-from crp_integrations.receipt.predicate import EnvelopeTold
-from crp_integrations.receipt.predicate_verdict import SHARE
+from crp_integrations.receipt.predicate import SHARE, EnvelopeTold
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE
 
@@ -44,6 +43,7 @@ _OF_CLAIM: Final = (
 _SHARES_OF_CLAIM: Final = (
     "specificity", "similarity", "entailment", "contradiction", "neutral",
 )  # fmt: skip
+_OF_EVIDENCE: Final = ("fact_id", "start", "end", "score", "engine")
 _OF_COHERENCE: Final = ("compared", "contradicted", "unread")
 _OF_CONTRADICTION: Final = (
     "claim_id", "start", "end", "prior_start", "prior_end", "prior_window_id", "kind", "severity",
@@ -104,89 +104,37 @@ def _declared(kind: type[Part]) -> tuple[tuple[str, bool], ...]:
     return tuple([(name, SHARE in field.metadata) for name, field in kind.model_fields.items()])
 
 
-def written(value: Any) -> Any:
-    """A value without floats and records, which is written to the same bytes as `plain` of it.
-
-    Text, tuples and what holds only these stay as they are, so most values need no conversion.
-    """
-    kind = type(value)
-    if kind in _AS_THEY_ARE:
-        return value
-    if kind is float:
-        return round(value * SCALE)
-    if not isinstance(value, Part):
-        return plain(value)
-    content = dict(value.__dict__)
-    for name in changing(type(value)):
-        content[name] = written(content[name])
-    return content
-
-
-@cache
-def changing(kind: type[Part]) -> tuple[str, ...]:
-    """Fields of a record that may hold values that need conversion."""
-    fields = kind.model_fields.items()
-    return tuple(name for name, field in fields if not _stays(field.annotation))
-
-
-def _stays(kind: Any) -> bool:
-    """Whether values of a type are written as they are."""
-    inner = get_args(kind)
-    if not inner:
-        return isinstance(kind, type) and (kind in _AS_THEY_ARE or issubclass(kind, str))
-    if get_origin(kind) is dict:
-        return inner[0] is str and _stays(inner[1])
-    return all(argument is Ellipsis or _stays(argument) for argument in inner)
-
-
-@cache
-def _of_report() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Fields of a report that are recorded as they are, and those that are converted."""
-    others = changing(Report)
-    return (
-        tuple([name for name in OF_REPORT if name not in others]),
-        tuple([name for name in OF_REPORT if name in others]),
-    )
-
-
-def report(
-    found: Report, needs: Sequence[str], told_as: Callable[[Any], Any] = plain
-) -> dict[str, Any]:
+def report(made: Report, needs: Sequence[str]) -> dict[str, Any]:
     """A report without texts, under its own field names."""
     numbers = {need: number for number, need in enumerate(needs)}
-    fields = found.__dict__
-    as_they_are, others = _of_report()
-    content = {name: fields[name] for name in as_they_are}
-    if told_as is plain:
-        content = plain(content)
-    for name in others:
-        content[name] = told_as(fields[name])
-    quality = found.quality
-    coherence = quality.coherence
-    content["quality"] = {
-        "coherence": {
-            **{name: getattr(coherence, name) for name in _OF_COHERENCE},
-            "contradictions": [
-                {name: told_as(getattr(contradiction, name)) for name in _OF_CONTRADICTION}
-                for contradiction in coherence.contradictions
-            ],
-        },
-        "repetition": told_as(quality.repetition),
-        "completeness": {
-            **told_as(quality.completeness),
-            **{
-                name: [numbers.get(need, -1) for need in getattr(quality.completeness, name)]
-                for name in ("covered", "uncovered", "new")
+    quality = made.quality
+    coherence, completeness = quality.coherence, quality.completeness
+    return {
+        **{name: plain(getattr(made, name)) for name in OF_REPORT},
+        "quality": {
+            "coherence": {
+                **{name: getattr(coherence, name) for name in _OF_COHERENCE},
+                "contradictions": [
+                    {name: plain(getattr(contradiction, name)) for name in _OF_CONTRADICTION}
+                    for contradiction in coherence.contradictions
+                ],
             },
+            "repetition": plain(quality.repetition),
+            "completeness": {
+                **plain(completeness),
+                **{
+                    name: [numbers.get(need, -1) for need in getattr(completeness, name)]
+                    for name in ("covered", "uncovered", "new")
+                },
+            },
+            "flow": plain(quality.flow),
         },
-        "flow": told_as(quality.flow),
+        "claims": [_claim(claim) for claim in made.claims],
+        "omissions": plain(made.omissions),
+        "personal": plain(made.personal),
+        "classification": plain(made.classification),
+        "stages": [[run.number, run.name, run.engine] for run in made.stages],
     }
-    content["claims"] = [_claim(claim) for claim in found.claims]
-    content["omissions"] = [told_as(omission) for omission in found.omissions]
-    content["personal"] = told_as(found.personal)
-    content["classification"] = told_as(found.classification)
-    content["stages"] = [[run.number, run.name, run.engine] for run in found.stages]
-    return content
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
@@ -196,43 +144,25 @@ def _claim(claim: Claim) -> dict[str, Any]:
     content["findings"] = [_finding(finding) for finding in claim.findings]
     if claim.error is not None:
         content["error"] = claim.error.value
-    if claim.disputed:
-        content["disputed"] = True
     if claim.wrong is not None:
         content["wrong"] = list(claim.wrong)
     if claim.quotations:
+        names = ("fact_id", "passage", "start", "end")
         content["quotations"] = [
-            {
-                "fact_id": quotation.fact_id,
-                "passage": quotation.passage,
-                "start": quotation.start,
-                "end": quotation.end,
-            }
-            for quotation in claim.quotations
+            {name: getattr(quotation, name) for name in names} for quotation in claim.quotations
         ]
     return content
 
 
-def _evidence(one: Evidence) -> dict[str, Any]:
-    return {
-        "fact_id": one.fact_id,
-        "start": one.start,
-        "end": one.end,
-        "score": round(one.score * SCALE),
-        "engine": one.engine,
-    }
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    return {name: plain(getattr(evidence, name)) for name in _OF_EVIDENCE}
 
 
-def _finding(one: Finding) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "stage": one.stage,
-        "kind": one.kind,
-        "start": one.start,
-        "end": one.end,
-        "evidence": None if one.evidence is None else _evidence(one.evidence),
-    }
-    if one.other_claim_id is not None:
-        content["other_claim_id"] = one.other_claim_id
+def _finding(finding: Finding) -> dict[str, Any]:
+    content = {name: getattr(finding, name) for name in ("stage", "kind", "start", "end")}
+    content["evidence"] = None if finding.evidence is None else _evidence(finding.evidence)
+    if finding.other_claim_id is not None:
+        content["other_claim_id"] = finding.other_claim_id
     return content
 
 

@@ -28,9 +28,6 @@ class ReceiptsFacet(Protocol):
 
         Returns:
             Its place in the log, from 0.
-
-        Raises:
-            StoreError: there is a receipt of that id.
         """
         ...
 
@@ -47,7 +44,6 @@ class ReceiptsFacet(Protocol):
 
         Args:
             after: place in the log of the last one that is not wanted.
-            session_id: of which session; empty for all.
         """
         ...
 

@@ -13,30 +13,232 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from crp_integrations.receipt.predicate_verdict import (
-    CANDIDATE,
-    Count,
-    Decimal,
-    Examined,
-    LeafNumber,
-    LeafNumbers,
-    LeafOrNone,
-    Millionths,
-    PolicyTold,
-    Whole,
-)
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import (
     DropReason,
     Exactness,
     GroundingMode,
     Oversight,
+    PersonalCategory,
     QualityTier,
+    RiskLevel,
     SaturationLabel,
     Strategy,
 )
 
 SCHEMA: Final = "receipt-content/1"
+_MOST: Final = 2**53 - 1
+
+Whole = Annotated[int, Field(strict=True, ge=-_MOST, le=_MOST)]
+Count = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
+# What a share of 1 is a million of; `outline.declared` makes it of a float.
+SHARE: Final = "a share"
+Millionths = Annotated[Whole, SHARE]
+# What is a number of a leaf, and what a position among the candidates: both mean something in one
+# receipt alone.
+LEAF: Final = "a leaf"
+CANDIDATE: Final = "a candidate"
+LeafNumber = Annotated[Count, LEAF]
+LeafOrNone = Annotated[Count | None, LEAF]
+LeafNumbers = Annotated[tuple[Count, ...], LEAF]
+# Number of a leaf; a stretch of one, from and to a character; or a literal between such.
+Stretch = tuple[Count, Count, Count]
+Piece = Count | Stretch | str
+# A decimal as Python prints it, so that it is read back to the same float.
+Decimal = Annotated[str, Field(pattern=r"^-?(\d+(\.\d+)?([eE][-+]?\d+)?|inf|nan)$")]
+
+
+class JudgeCallTold(Part):
+    """One call of a judge.
+
+    Attributes:
+        id: hash of what was asked, which the reply repeats.
+        first, last, passages: numbers of claims and passages, from 1.
+        pieces: number, start and end of each passage that was shown in part.
+        error: name of the error in place of a reply.
+        cost: in USD.
+        leaf: of the reply's text.
+    """
+
+    id: str
+    first: Count
+    last: Count
+    passages: tuple[Count, ...] = ()
+    pieces: tuple[tuple[Count, Count, Count], ...] = ()
+    prompt_hash: str
+    model: str = ""
+    error: str = ""
+    cached: bool = False
+    milliseconds: Count = 0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    cost: Decimal | None = None
+    leaf: LeafOrNone = None
+
+
+class Spoken(Part):
+    """A message before the question, as the judge was told of it."""
+
+    role: str
+    leaf: LeafNumber
+
+
+class JudgedTold(Part):
+    """What a judge was asked about the answer.
+
+    Attributes:
+        prompt: name of its prompt, and hash of the system message.
+        own_answer: the model judged an answer of its own.
+        skipped: why none was asked; empty where one was.
+        left_out: id and reason of each passage that no call showed whole.
+        instructions: leaf of the system prompt; None for none.
+    """
+
+    model: str = ""
+    prompt: str = ""
+    own_answer: bool = False
+    skipped: str = ""
+    language: str = "en"
+    passages: Count = 0
+    left_out: tuple[tuple[str, str], ...] = ()
+    calls: tuple[JudgeCallTold, ...] = ()
+    conversation: tuple[Spoken, ...] = ()
+    instructions: LeafOrNone = None
+
+
+class EntryTold(Part):
+    """What an engine said (in millionths) to one question of a stage (`at`)."""
+
+    at: str
+    value: Any
+
+
+class PriorTold(Part):
+    """An earlier answer, or a summary of it, that the examination was told of."""
+
+    window_id: str
+    number: Whole
+    leaf: LeafNumber
+    summarised: bool = False
+    outdated: bool = False
+
+
+class RejectedTold(Part):
+    """A claim of a sub-agent's answer that its report flags.
+
+    Attributes:
+        said: leaf of the sub-agent's words; None where they are not known.
+        wrong: leaf of the wrong words in it; None where they are not known.
+    """
+
+    leaf: LeafNumber
+    said: LeafOrNone = None
+    wrong: LeafOrNone = None
+    reason: LeafOrNone = None
+    window_id: str = ""
+
+
+class RegisteredSystem(Part):
+    """What is registered of the AI system (CRP-SPEC-005 §14.1)."""
+
+    domain: str | None = None
+    sector: str | None = None
+    decides: bool = False
+    evidence: tuple[str, ...] = ()
+
+
+class EnginesTold(Part):
+    """What the engines of the examination were; thresholds as decimals."""
+
+    embedder: str | None = None
+    embedder_thresholds: dict[str, Decimal] = {}
+    dimensions: Count = 0
+    verifier: str = ""
+    verifier_thresholds: dict[str, Decimal] = {}
+    passage: Count = 0
+    recognisers: tuple[tuple[str, dict[str, PersonalCategory]], ...] = ()
+    policy: str = ""
+
+
+class Passage(Part):
+    """A fact as the model was shown it."""
+
+    id: str
+    pieces: Annotated[tuple[Piece, ...], LEAF]
+    importance: Annotated[Count | None, SHARE] = None
+
+
+class Examined(Part):
+    """What the answer was examined beside, and what engines said.
+
+    Attributes:
+        answer: leaf of what was examined; another than the answer's where that was withheld.
+        question: leaf of the question; None where it was not known.
+        passages: None for the facts of the envelope.
+        needs: what the answer was to cover.
+        prompt: `conversation` where it is system prompt, history and question; else a leaf, or
+            None for the question alone.
+        flags: what was added to the report's flags behind the examination's own.
+    """
+
+    answer: LeafNumber
+    question: LeafOrNone = None
+    passages: tuple[Passage, ...] | None = None
+    needs: LeafNumbers = ()
+    prior: tuple[PriorTold, ...] = ()
+    rejected: tuple[RejectedTold, ...] = ()
+    windows_left: Whole = 0
+    prompt: Annotated[Count | str | None, LEAF] = None
+    system: RegisteredSystem = RegisteredSystem()
+    grounding: GroundingMode
+    loop_depth: Count = 0
+    no_store: bool = False
+    engines: EnginesTold
+    signals: tuple[EntryTold, ...] = ()
+    flags: tuple[str, ...] = ()
+    judged: JudgedTold | None = None
+
+
+class TermsTold(Part):
+    """What an answer was held against besides the policies.
+
+    Attributes:
+        part: other windows could go on with the answer.
+        unanswered: the reply asked for tools and said nothing yet.
+        review_below: the safety budget below which a person must look, in millionths.
+    """
+
+    accept_risk: RiskLevel | None = None
+    accept_quality: tuple[QualityTier, ...] = ()
+    part: bool = False
+    unanswered: bool = False
+    review_below: Annotated[Count, SHARE] = 0
+
+
+class PolicyTold(Part):
+    """The policies in force, and what was decided.
+
+    Attributes:
+        judgement, reported: as `policy.verdict` gives them; None where nothing was judged.
+        tier: what the policies were told of the envelope.
+        safety_budget: before the answer.
+        catalogue: engine, name and digest of the bundle that classified the use.
+        terms: None where nothing was judged, or only the policy was asked.
+    """
+
+    text: str
+    hash: str
+    report_only: str | None = None
+    judgement: dict[str, Any] | None = None
+    reported: dict[str, Any] | None = None
+    tier: QualityTier | None = None
+    decision: str = ""
+    reason: str = ""
+    approved: bool = False
+    reviewed: bool = False
+    safety_budget: Annotated[Count, SHARE]
+    catalogue: str = ""
+    terms: TermsTold | None = None
 
 
 class Package(Part):
@@ -44,6 +246,14 @@ class Package(Part):
 
     name: str
     version: str
+
+
+class MessageSent(Part):
+    """A message of a conversation; its name and tool calls, if any, are a leaf (`frame`)."""
+
+    role: str
+    leaf: LeafNumber
+    frame: LeafOrNone = None
 
 
 class AskedFor(Part):
@@ -72,25 +282,8 @@ class AskedFor(Part):
     shaped: bool = True
 
 
-class MessageSent(Part):
-    """A message of a conversation.
-
-    Attributes:
-        leaf: of its text.
-        frame: leaf of its name and tool calls as JSON; None for neither.
-    """
-
-    role: str
-    leaf: LeafNumber
-    frame: LeafOrNone = None
-
-
 class CallMade(Part):
-    """A call of the answer, as it was sent.
-
-    Attributes:
-        follows: its messages come behind those of the first call.
-    """
+    """A call of the answer; one that `follows` goes on behind the first call's messages."""
 
     purpose: str
     model: str
@@ -107,12 +300,7 @@ class Tokenizer(Part):
 
 
 class ModelsRecord(Part):
-    """Which models took part.
-
-    Attributes:
-        asked: the model that the envelope was packed for and the call was made to.
-        answered: the one that answered, as it said itself; empty without a reply.
-    """
+    """The model that the envelope was packed for, and the one that says it answered."""
 
     asked: str
     answered: str
@@ -126,7 +314,6 @@ class SettingsInForce(Part):
     """Settings that everything behind the scores used, by name; numbers as decimals.
 
     Attributes:
-        digest: of the whole tree of settings.
         withheld: names of weights of the operator's own that are not told (decision D18).
     """
 
@@ -191,11 +378,7 @@ class Selected(Part):
 
 
 class RoomTold(Part):
-    """How the budget was reckoned, in tokens (§7.2).
-
-    Attributes:
-        automatic: the envelope took what its question needs, and the budget was the most of it.
-    """
+    """How the budget was reckoned, in tokens (§7.2); `automatic` takes what the question needs."""
 
     limit: Count
     around: Whole
@@ -210,7 +393,6 @@ class FitTold(Part):
 
     Attributes:
         room: None for a budget that was given.
-        temporal: the question asks for recent knowledge.
         counts: what the tokenizer was asked on the way, in order.
         previous: ids of the previous envelope's facts, for a cache-stable layout.
     """
@@ -230,12 +412,7 @@ class FitTold(Part):
 
 
 class FactShown(Part):
-    """A fact of the envelope.
-
-    Attributes:
-        at: its position among the candidates.
-        spans: what of it is shown, in characters of its leaf; empty for all.
-    """
+    """A fact of the envelope, and the characters of its leaf that are shown if not all."""
 
     at: Annotated[Count, CANDIDATE]
     position: Count
@@ -247,11 +424,7 @@ class FactShown(Part):
 
 
 class FactDropped(Part):
-    """A candidate that is not in the envelope, and why.
-
-    Attributes:
-        kept: position of the fact that stands for a duplicate.
-    """
+    """A candidate that is not in the envelope, or the duplicate of one that is (`kept`)."""
 
     at: Annotated[Count, CANDIDATE]
     reason: DropReason
@@ -289,8 +462,6 @@ class Content(Part):
     """Everything that a receipt says of a window besides its texts and its place in the chain.
 
     Attributes:
-        scale: what a score of 1 is written as.
-        candidates: by id.
         selected, fit: None where the envelope was made elsewhere, or there was none.
         report: the report's own fields, numbers in millionths, texts left out.
     """
@@ -310,9 +481,6 @@ class Content(Part):
     examined: Examined | None = None
     policy: PolicyTold
     seal: Count
-
-
-AskedFor.model_rebuild()
 
 
 def content_schema() -> dict[str, Any]:

@@ -22,37 +22,39 @@ from crp_integrations.envelope.candidates import (
     ScoredSpan,
 )
 from crp_integrations.envelope.near_duplicates import ListedPairs
-from crp_integrations.envelope.prompt import BETWEEN, ELLIPSIS
+from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
-from crp_integrations.receipt.leaves import LONGEST, composed
+from crp_integrations.receipt.leaves import LONGEST, composed, stretches
 from crp_integrations.receipt.outline import NAMELESS
-from crp_integrations.receipt.predicate import CandidateTold, Content, MessageSent
-from crp_integrations.receipt.predicate_verdict import (
+from crp_integrations.receipt.predicate import (
+    CandidateTold,
+    Content,
     EnginesTold,
     Examined,
     JudgeCallTold,
     JudgedTold,
+    MessageSent,
     Passage,
     Piece,
 )
-from crp_integrations.receipt.records import Receipt, given
+from crp_integrations.receipt.records import Receipt, require_receipt
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE, from_fixed
 from crp_integrations.vocabulary import Domain, Sector
 
 
-def run_of(told: JudgedTold, text: Callable[[int], str]) -> JudgeRun:
+def run_of(judged: JudgedTold, text: Callable[[int], str]) -> JudgeRun:
     """A judge's run."""
     try:
         return JudgeRun(
             **_fields(
-                told,
+                judged,
                 "conversation",
                 "instructions",
-                calls=tuple(_exchange(call, text) for call in told.calls),
+                calls=tuple(_exchange(call, text) for call in judged.calls),
                 left_out=tuple(
-                    UnreadPassage(fact_id=id_, reason=why) for id_, why in told.left_out
+                    UnreadPassage(fact_id=id_, reason=why) for id_, why in judged.left_out
                 ),
             )
         )
@@ -74,9 +76,9 @@ def _exchange(call: JudgeCallTold, text: Callable[[int], str]) -> JudgeExchange:
     )
 
 
-def _fields(told: Part, *but: str, **made: Any) -> dict[str, Any]:
+def _fields(content: Part, *but: str, **made: Any) -> dict[str, Any]:
     """The declared fields of a part, as arguments of the record that it was made of."""
-    return {name: value for name, value in told if name not in but} | made
+    return {name: value for name, value in content if name not in but} | made
 
 
 # Replaces a question that was left out, so that the same rules for time apply.
@@ -164,7 +166,7 @@ class Texts:
 
 def content_of(receipt: Receipt) -> Content:
     """The content of a receipt, its shape checked."""
-    given(receipt)
+    require_receipt(receipt)
     missing = sorted(_names() - receipt.content.keys())
     if missing:
         raise ReceiptBroken(f"content.{missing[0]}", "is not there")
@@ -242,54 +244,61 @@ def moment(text: str, place: str) -> datetime:
 
 
 def _candidate(
-    one: CandidateTold,
+    candidate: CandidateTold,
     text: str,
     times: dict[str | None, datetime | None],
     labels: dict[int | None, str | None],
 ) -> Candidate:
-    flat, when, number = one.stretches, one.ingested_at, one.community
-    if flat and (len(flat) % 3 or max(flat[1::3]) > one.characters):
-        raise ReceiptBroken(f"content.candidates[{one.id}].stretches", "no stretches of its leaf")
-    if len(text) != one.characters:
-        raise ReceiptBroken(f"content.candidates[{one.id}].characters", f"the leaf has {len(text)}")
+    flat, when, number = candidate.stretches, candidate.ingested_at, candidate.community
+    place = f"content.candidates[{candidate.id}]"
+    if flat and (len(flat) % 3 or max(flat[1::3]) > candidate.characters):
+        raise ReceiptBroken(
+            f"content.candidates[{candidate.id}].stretches", "no stretches of its leaf"
+        )
+    if len(text) != candidate.characters:
+        raise ReceiptBroken(
+            f"content.candidates[{candidate.id}].characters", f"the leaf has {len(text)}"
+        )
     if when is not None and when not in times:
-        times[when] = moment(when, f"content.candidates[{one.id}].ingested_at")
+        times[when] = moment(when, f"{place}.ingested_at")
     if number not in labels:
         labels[number] = None if number is None else label_of(number)
     # By place, as the fields of a candidate stand: a receipt has hundreds.
     return Candidate(
-        one.id,
+        candidate.id,
         text,
-        one.source,
-        one.relevance,
-        one.importance,
-        one.tokens,
+        candidate.source,
+        candidate.relevance,
+        candidate.importance,
+        candidate.tokens,
         times[when],
-        one.stale,
+        candidate.stale,
         labels[number],
         "",
         (),
-        one.score,
-        one.lexical,
-        one.hop,
+        candidate.score,
+        candidate.lexical,
+        candidate.hop,
         tuple(map(ScoredSpan, flat[0::3], flat[1::3], flat[2::3])),
-        one.spans,
+        candidate.spans,
         "",
-        one.decay,
-        one.decision,
-        one.refused,
-        _cut(one),
+        candidate.decay,
+        candidate.decision,
+        candidate.refused,
+        _cut(candidate),
     )
 
 
-def _cut(one: CandidateTold) -> tuple[ScoredPassage, ...]:
+def _cut(candidate: CandidateTold) -> tuple[ScoredPassage, ...]:
     """The passages of a candidate, in order and without overlap."""
     size = len(ScoredPassage._fields)
-    flat = iter(one.passages)
-    passages = tuple(map(ScoredPassage, *[flat] * size)) if one.passages else ()
+    flat = iter(candidate.passages)
+    passages = tuple(map(ScoredPassage, *[flat] * size)) if candidate.passages else ()
     ends = [0, *(end for passage in passages for end in passage[:2])]
-    if len(one.passages) % size or ends != sorted(ends) or ends[-1] > one.characters:
-        raise ReceiptBroken(f"content.candidates[{one.id}].passages", "no passages of its leaf")
+    if len(candidate.passages) % size or ends != sorted(ends) or ends[-1] > candidate.characters:
+        raise ReceiptBroken(
+            f"content.candidates[{candidate.id}].passages", "no passages of its leaf"
+        )
     return passages
 
 
@@ -394,26 +403,20 @@ def _passages(content: Content, examined: Examined) -> tuple[Passage, ...]:
         candidate = content.candidates[fact.at]
         pieces: list[Piece] = [candidate.leaf]
         if fact.spans and fact.spans != candidate.spans:
-            pieces = []
-            for start, end in fact.spans:
-                pieces += (
-                    [ELLIPSIS, (candidate.leaf, start, end)]
-                    if pieces
-                    else [(candidate.leaf, start, end)]
-                )
+            pieces = stretches(candidate.leaf, fact.spans)
         passages.append(
             Passage(id=candidate.id, pieces=tuple(pieces), importance=candidate.importance)
         )
     return tuple(passages)
 
 
-def engines_of(told: EnginesTold) -> Engines:
+def engines_of(engines: EnginesTold) -> Engines:
     """What the engines were."""
     return Engines(
         **_fields(
-            told,
-            embedder_thresholds={k: float(v) for k, v in told.embedder_thresholds.items()},
-            verifier_thresholds={k: float(v) for k, v in told.verifier_thresholds.items()},
+            engines,
+            embedder_thresholds={k: float(v) for k, v in engines.embedder_thresholds.items()},
+            verifier_thresholds={k: float(v) for k, v in engines.verifier_thresholds.items()},
         )
     )
 

@@ -7,12 +7,10 @@ each text is what its leaf's hash is of.
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from crp_integrations.errors import ReceiptBroken, RequestError
@@ -53,9 +51,6 @@ ID_PREFIX: Final = "crp_rcpt_"
 ID_DIGITS: Final = 32
 _FILE = frozenset({"envelope", "key", "schema", "texts"})
 _PLAIN = frozenset({"salt", "text"})
-# Base64 of a salt ends in a digit of which the last two bits are not used, and a sign.
-_SALT_DIGITS: Final = 44
-_LAST: Final = frozenset("AEIMQUYcgkosw048")
 _COMPOSED = frozenset({"salt"})
 
 
@@ -126,7 +121,7 @@ class Receipt:
     def content(self) -> Mapping[str, Any]:
         """What was asked, selected, sent, found and decided."""
         content = self.statement.content
-        return content.told if isinstance(content, Written) else content
+        return content.members if isinstance(content, Written) else content
 
     @property
     def chain(self) -> Chain:
@@ -176,7 +171,7 @@ def id_of(log_hash: bytes) -> str:
     return ID_PREFIX + log_hash.hex()[:ID_DIGITS]
 
 
-def given(receipt: Receipt, name: str = "receipt") -> Receipt:
+def require_receipt(receipt: Receipt, name: str = "receipt") -> Receipt:
     """A receipt that a caller gave."""
     return of_kind(
         receipt, Receipt, name, "a Receipt, such as read(Path('answer.json').read_bytes())"
@@ -189,7 +184,7 @@ def write(receipt: Receipt) -> bytes:
     Raises:
         RequestError: it is no receipt.
     """
-    given(receipt)
+    require_receipt(receipt)
     return (
         dumps(
             {
@@ -248,38 +243,27 @@ def _read(data: bytes) -> Receipt:
 
 def texts_to_json(texts: Sequence[Text]) -> list[Any]:
     """Texts, or the words in their places, as JSON."""
-    encoded = binascii.b2a_base64
     values: list[Any] = []
     for leaf_text in texts:
         if isinstance(leaf_text, LeftOut):
             values.append(leaf_text.value)
-            continue
-        salt, text = leaf_text
-        word = encoded(salt, newline=False).decode()
-        values.append({"salt": word} if text is None else {"salt": word, "text": text})
+        else:
+            salt = {"salt": b64(leaf_text.salt)}
+            values.append(salt if leaf_text.text is None else {**salt, "text": leaf_text.text})
     return values
 
 
 def texts_from_json(values: Sequence[Any], leaves: Sequence[LeafEntry]) -> tuple[Text, ...]:
     """Read the texts of a receipt, one for each leaf."""
-    decoded, made = binascii.a2b_base64, tuple.__new__
-    texts: list[Text] = []
-    for number, (value, leaf) in enumerate(zip(values, leaves, strict=True)):
-        # Most are plain texts that are present; `text_from_json` checks all others in full.
-        try:
-            salt, text = value["salt"], value["text"]
-            key = decoded(salt, strict_mode=True)
-            plain = len(salt) == _SALT_DIGITS and salt[-2] in _LAST and salt[-1] == "="
-            plain = plain and type(text) is str and len(value) == 2 and not leaf.parts
-        except (KeyError, TypeError, ValueError):
-            plain = False
-        texts.append(
-            made(Shown, (key, text)) if plain else text_from_json(value, leaf, f"texts[{number}]")
-        )
-    return tuple(texts)
+    return tuple(
+        [
+            _text_from_json(value, leaf, f"texts[{number}]")
+            for number, (value, leaf) in enumerate(zip(values, leaves, strict=True))
+        ]
+    )
 
 
-def text_from_json(value: Any, leaf: LeafEntry, place: str) -> Text:
+def _text_from_json(value: Any, leaf: LeafEntry, place: str) -> Text:
     """Read a text, or the word in its place."""
     if isinstance(value, str):
         try:
@@ -299,26 +283,27 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
     except ReceiptBroken as error:
         raise ValueError(str(error)) from None
     hidden = salts(salt_key, chain.hmac, len(leaves))
-    leaf_texts = [_text(leaf, leaves) if leaf.parts else leaf.text for leaf in leaves]
-    digests = leaf_hashes(zip(hidden, leaf_texts, strict=True))
-    names, _, ids, _, ofs, follows, parts = zip(*leaves, strict=True) if leaves else [()] * 7
-    # As tuples, without a call of their class for each.
-    columns = zip(names, digests, ids, ofs, follows, parts, strict=True)
-    entries = tuple(map(tuple.__new__, repeat(LeafEntry), columns))
-    hashes = dict(zip(names, digests, strict=True))
+    texts = [_text(leaf, leaves) if leaf.parts else leaf.text for leaf in leaves]
+    digests = leaf_hashes(zip(hidden, texts, strict=True))
+    hashes = {leaf.name: digest for leaf, digest in zip(leaves, digests, strict=True)}
     missing = [name for name in SUBJECTS if name not in hashes]
     if missing:
         raise ValueError(f"no leaf is named {missing[0]!r}")
     statement = Statement(
         {name: hashes[name] for name in SUBJECTS},
         chain,
-        entries,
+        tuple(
+            LeafEntry(leaf.name, digest, leaf.fact_id, leaf.of, leaf.follows, leaf.parts)
+            for leaf, digest in zip(leaves, digests, strict=True)
+        ),
         Tree(digests).root,
         draft.content,
     )
     signed = key.sign(IN_TOTO, statement.to_payload())
-    texts = [None if own else text for own, text in zip(parts, leaf_texts, strict=True)]
-    shown = tuple(map(tuple.__new__, repeat(Shown), zip(hidden, texts, strict=True)))
+    shown = tuple(
+        Shown(salt, None if leaf.parts else text)
+        for salt, leaf, text in zip(hidden, leaves, texts, strict=True)
+    )
     return Receipt(signed, key.public, statement, shown)
 
 

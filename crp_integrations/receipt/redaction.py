@@ -12,7 +12,7 @@ from typing import Any, Final
 from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.errors import RequestError
 from crp_integrations.receipt.leaves import LeafEntry, quoted
-from crp_integrations.receipt.records import LeftOut, Receipt, given
+from crp_integrations.receipt.records import LeftOut, Receipt, require_receipt
 
 # What the package makes of facts by itself: labels in their words, hashes without salt.
 _MADE_OF_FACTS: Final = ("communities", "seal")
@@ -50,9 +50,7 @@ def redact(
     word, apart from facts. What was erased stays erased.
 
     Args:
-        facts: ids of facts.
         sources: ids of sources, whose facts are meant, as the content names them.
-        names: names of other leaves, such as `answer`.
         quoting: False keeps the plain texts that may quote one of the facts, for a caller who has
             seen that they do not; what is put together or made from one goes all the same.
 
@@ -60,7 +58,7 @@ def redact(
         RequestError: the receipt has no such fact, source or leaf, or it is none; a text stands in
             the place of a list.
     """
-    given(receipt)
+    require_receipt(receipt)
     for argument, words in (("facts", facts), ("sources", sources), ("names", names)):
         if isinstance(words, str):
             raise RequestError(
@@ -189,13 +187,13 @@ def _ids(receipt: Receipt, wanted: Callable[[str], bool]) -> set[str]:
     }
 
 
-def erased(receipt: Receipt, facts: Collection[str], *, said: bool = False) -> Receipt:
+def erased(receipt: Receipt, facts: Collection[str], *, answers: bool = False) -> Receipt:
     """A receipt without the texts of some facts and what may quote them."""
-    if not facts and not said:
+    if not facts and not answers:
         return receipt
     leaves = receipt.leaves
     chosen = {n for n, leaf in enumerate(leaves) if leaf.fact_id and leaf.fact_id in facts}
-    if said:
+    if answers:
         before = repeating(receipt)
         chosen |= {n for n in before if leaves[n].fact_id}
         gone = with_composed(leaves, with_quoting(leaves, chosen) | before)

@@ -31,8 +31,7 @@ from crp_integrations.policy.verdict import (
 from crp_integrations.receipt import outline
 from crp_integrations.receipt import replay_context as making
 from crp_integrations.receipt import replay_examination as judging
-from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.predicate_verdict import PolicyTold
+from crp_integrations.receipt.predicate import Content, PolicyTold
 from crp_integrations.receipt.reconstruction import (
     MALFORMED,
     LeftOutError,
@@ -140,11 +139,13 @@ def _decision(
     )
 
 
-def terms_of(told: PolicyTold) -> AnswerTerms:
+def terms_of(recorded: PolicyTold) -> AnswerTerms:
     """What an answer was held against besides the policies; defaults where it is not recorded."""
-    if told.terms is None:
+    if recorded.terms is None:
         return AnswerTerms()
-    return AnswerTerms(**{**dict(told.terms), "review_below": budget_of(told.terms.review_below)})
+    return AnswerTerms(
+        **{**dict(recorded.terms), "review_below": budget_of(recorded.terms.review_below)}
+    )
 
 
 def capped(tier: QualityTier, report: Report, settings: DpeSettings) -> QualityTier:
@@ -172,9 +173,6 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
 
     Returns:
         The outcome of each part; `Replayed.require` refuses a receipt that something differs from.
-
-    Raises:
-        ReceiptBroken: the content is malformed; names the place.
     """
     content, texts = content_of(receipt), Texts(receipt)
     made = making.ReplayedContext(receipt.content["envelope"] or {}, content, texts, tools)

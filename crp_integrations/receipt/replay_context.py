@@ -37,8 +37,8 @@ from crp_integrations.receipt.replay_records import (
     ReplayTools,
     first,
     in_text,
+    told_settings,
 )
-from crp_integrations.receipt.window_values import Withheld, envelope_settings
 from crp_integrations.vocabulary import Purpose
 
 _DECOMPOSED = "decompose"
@@ -51,10 +51,10 @@ class ReplayedContext:
     """A receipt's envelope, made again when it is first asked for.
 
     Attributes:
-        told: the recorded envelope as it is signed.
+        recorded: the envelope as it is signed.
     """
 
-    told: Mapping[str, Any]
+    recorded: Mapping[str, Any]
     content: Content
     texts: Texts
     tools: ReplayTools
@@ -86,25 +86,15 @@ class ReplayedContext:
     @cached_property
     def settings(self) -> EnvelopeSettings:
         """The settings in force."""
-        if self.tools.envelope is not None:
-            return self.tools.envelope
-        settings = self.content.settings
-        try:
-            return envelope_settings(settings.envelope, settings.withheld)
-        except Withheld as error:
-            raise NotRun(f"{error}; only who has the settings can do it again") from None
-        except ValueError as error:
-            raise ReceiptBroken("content.settings.envelope", str(error)) from None
+        return self.tools.envelope or told_settings(EnvelopeSettings, self.content)
 
     def assembled(
         self,
         candidates: Candidates,
         counter: TokenCounter,
-        settings: EnvelopeSettings,
         *,
         budget_tokens: int,
         automatic: bool,
-        model: str,
         salt: str = "",
     ) -> Envelope:
         """An envelope of candidates, everything else as it is recorded."""
@@ -115,10 +105,10 @@ class ReplayedContext:
             automatic=automatic,
             counter=counter,
             grounding=request.grounding,
-            settings=settings,
+            settings=self.settings,
             now=moment(fit.now, "content.fit.now"),
             k=fit.k,
-            model=model,
+            model=self.content.model.asked,
             window_number=fit.window_number,
             strategy=request.strategy,
             max_age_seconds=fit.max_age_seconds,
@@ -143,10 +133,8 @@ class ReplayedContext:
             made = self.assembled(
                 candidates,
                 counter,
-                self.settings,
                 budget_tokens=fit.budget_tokens,
                 automatic=self.automatic,
-                model=self.content.model.asked,
                 salt=_SECRET if fit.salted else "",
             )
         except EngineError as error:
@@ -198,7 +186,7 @@ def selection(made: ReplayedContext) -> Outcome:
     envelope = made.envelope
     candidates, hidden = made.seam
     places = {fact.fact_id: place for place, fact in enumerate(candidates.facts)}
-    recorded = dict(made.told)
+    recorded = dict(made.recorded)
     numbers = {
         candidate.community
         for candidate in made.content.candidates

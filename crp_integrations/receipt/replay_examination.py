@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from crp_integrations.dpe.catalogue import catalogue as shipped
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.engine_signals import Compared, Deviation, SignalsMissing
+from crp_integrations.dpe.engine_signals import Compared, SignalsMissing
 from crp_integrations.dpe.judge import messages as words
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
@@ -26,12 +26,17 @@ from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.predicate_verdict import Examined
+from crp_integrations.receipt.predicate import Content, Examined
 from crp_integrations.receipt.reconstruction import Texts, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.replay_records import Difference, NotRun, Outcome, ReplayTools, first
-from crp_integrations.receipt.window_values import Withheld, dpe_settings
+from crp_integrations.receipt.replay_records import (
+    Difference,
+    NotRun,
+    Outcome,
+    ReplayTools,
+    first,
+    told_settings,
+)
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
 
@@ -62,7 +67,7 @@ class Verdict:
     tools: ReplayTools
 
     @property
-    def told(self) -> Examined:
+    def examined(self) -> Examined:
         """What was examined beside what."""
         if self.content.examined is None:
             raise NotRun("nothing was examined")
@@ -71,7 +76,7 @@ class Verdict:
     @cached_property
     def examination(self) -> Examination:
         """The same with its texts."""
-        return examination_of(self.content, self.told, self.texts)
+        return examination_of(self.content, self.examined, self.texts)
 
     @cached_property
     def screened(self) -> Report | Difference:
@@ -93,7 +98,7 @@ class Verdict:
             return made
         settings = settings_of(self.content, self.tools)
         try:
-            flagged = with_judge(made, self.examination, self.told.flags, settings)
+            flagged = with_judge(made, self.examination, self.examined.flags, settings)
         except ConfigError as error:
             raise ReceiptBroken("content.examined.judged.language", str(error)) from None
         return _named(_classified(flagged, self.content), self.receipt, self.content)
@@ -155,13 +160,14 @@ def judged(verdict: Verdict) -> Outcome:
 
     Spec: CRP-SPEC-005 §6.2 (decision D13)
     """
-    if verdict.told.judged is None:
+    if verdict.examined.judged is None:
         raise NotRun("no judge was configured")
-    made = verdict.screened
-    if isinstance(made, Difference):
+    if isinstance(verdict.screened, Difference):
         raise NotRun("the claims cannot be made again")
-    recorded = verdict.examination
-    return asked_again(recorded.judged, recorded.dossier, made.claims)
+    run, dossier = verdict.examination.judged, verdict.examination.dossier
+    if run is None or not run.calls:
+        raise NotRun(f"the judge was not asked: {(run and run.skipped) or 'there is no claim'}")
+    return _asked_again(run, dossier, verdict.screened.claims)
 
 
 def catalogue(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
@@ -197,13 +203,11 @@ def signals(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
     if not rooms:
         raise NotRun("none of the engines that the receipt names is at hand")
     compared = _compared(content, examined, texts, tools, tuple(rooms))
-    worst = [
-        deviation
-        for deviation in compared.deviations
-        if deviation.most is None or deviation.most > tools.tolerance
-    ]
-    if worst:
-        return _deviation(worst[0], tools.tolerance), ""
+    for deviation in compared.deviations:
+        if deviation.most is None or deviation.most > tools.tolerance:
+            far = "another form" if deviation.most is None else f"{deviation.most / SCALE:.6f} away"
+            place = f"examined.signals[{deviation.entry}] ({deviation.at})"
+            return Difference(place, f"within {tools.tolerance / SCALE:.6f}", far), ""
     most = max((deviation.most or 0 for deviation in compared.deviations), default=0)
     return None, (
         f"{compared.asked} asked again, largest difference {most / SCALE:.6f}, "
@@ -211,27 +215,16 @@ def signals(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
     )
 
 
-def _deviation(one: Deviation, tolerance: int) -> Difference:
-    far = "another form" if one.most is None else f"{one.most / SCALE:.6f} away"
-    wanted = f"within {tolerance / SCALE:.6f}"
-    return Difference(f"examined.signals[{one.entry}] ({one.at})", wanted, far)
-
-
 def _compared(
     content: Content, examined: Examined, texts: Texts, tools: ReplayTools, rooms: tuple[str, ...]
 ) -> Compared:
     recorded = examination_of(content, examined, texts)
     compared = Compared(recorded.entries, *rooms)
-    at_hand: dict[str, Any] = {}
-    if rooms == (VERDICT,):
-        at_hand["policy"] = tools.policy
-    else:
-        if VERIFIER[0] in rooms:
-            at_hand["verifier"] = tools.verifier
-        if EMBEDDER[0] in rooms:
-            at_hand["embedder"] = tools.embedder
-        if RECOGNISERS in rooms:
-            at_hand["recognisers"] = tools.recognisers
+    asked = {
+        "policy": VERDICT, "verifier": VERIFIER[0], "embedder": EMBEDDER[0],
+        "recognisers": RECOGNISERS,
+    }  # fmt: skip
+    at_hand = {name: getattr(tools, name) for name, room in asked.items() if room in rooms}
     try:
         examine(
             recorded.dossier,
@@ -246,15 +239,7 @@ def _compared(
 
 def settings_of(content: Content, tools: ReplayTools) -> DpeSettings:
     """The provenance engine's settings in force."""
-    if tools.dpe is not None:
-        return tools.dpe
-    settings = content.settings
-    try:
-        return dpe_settings(settings.dpe, settings.withheld)
-    except Withheld as error:
-        raise NotRun(f"{error}; only who has the settings can do it again") from None
-    except ValueError as error:
-        raise ReceiptBroken("content.settings.dpe", str(error)) from None
+    return tools.dpe or told_settings(DpeSettings, content)
 
 
 def _named(report: Report, receipt: Receipt, content: Content) -> Report:
@@ -274,12 +259,8 @@ _AT = "content.examined.judged"
 UNREADABLE = "Unreadable"
 
 
-def asked_again(run: JudgeRun | None, dossier: Dossier, claims: tuple[Claim, ...]) -> Outcome:
+def _asked_again(run: JudgeRun, dossier: Dossier, claims: tuple[Claim, ...]) -> Outcome:
     """What each call asked, put together again."""
-    if run is None:
-        raise NotRun("no judge was configured")
-    if not run.calls:
-        raise NotRun(f"the judge was not asked: {run.skipped or 'there is no claim'}")
     difference = first(run.passages, len(dossier.numbered_passages), "examined.judged.passages")
     if difference is not None:
         return difference, ""

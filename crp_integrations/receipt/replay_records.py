@@ -13,6 +13,8 @@ from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder, TokenCounter
+from crp_integrations.receipt.predicate import Content
+from crp_integrations.receipt.window_values import Kind, Withheld, settings_told
 from crp_integrations.records import Part, Record
 
 _LONGEST: Final = 80
@@ -25,7 +27,6 @@ class Difference:
     """The first place at which two values differ.
 
     Attributes:
-        place: path of fields, or a byte with its line.
         recorded, replayed: what stands there; empty for a text, which is not told.
     """
 
@@ -117,6 +118,14 @@ class NotRun(Exception):
     """A part that cannot be run with this copy and the engines at hand; says why."""
 
 
+def told_settings(kind: type[Kind], content: Content) -> Kind:
+    """The settings in force."""
+    try:
+        return settings_told(kind, content.settings)
+    except Withheld as error:
+        raise NotRun(str(error)) from None
+
+
 class Differs(Exception):
     """A part that cannot be made from what is recorded.
 
@@ -135,10 +144,7 @@ class Again(Part):
     Attributes:
         name: `budget`, `selection`, `context`, `prompt`, `counts`, `answer`, `examination`,
             `judge` where one was configured, `policy`, `catalogue` or `signals`.
-        state: `equal`, `differs` or `not-run`.
-        place: of the first difference: a field's path, or a byte with its line.
         recorded, replayed: what stands there, empty where it is a text.
-        why: of a part that was not run, or a remark.
     """
 
     name: str
@@ -153,7 +159,6 @@ class Replayed(Record):
     """What a replay came to.
 
     Attributes:
-        same: nothing that was run differs.
         whole: context, prompt, report, judge and policies were run, as far as the window had them.
         limits: what no replay shows.
     """

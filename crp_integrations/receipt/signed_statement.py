@@ -8,7 +8,7 @@ A plain hash of the text would confirm a guess at what was left out of a copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -22,14 +22,15 @@ from crp_integrations.receipt.canonical import (
     TEXT,
     Shape,
     Written,
+    as_written,
     b64,
     dumps,
     fields,
     hex_of,
-    is_bare,
     listed,
     loads,
     text_of,
+    together,
     unb64,
     whole_number,
 )
@@ -104,7 +105,6 @@ class Statement:
     Attributes:
         subjects: digests of request, context and answer, 32 bytes each.
         root: of the tree over all leaves, 32 bytes.
-        content: what was asked, selected, sent, found and decided (`predicate.py`).
     """
 
     subjects: Mapping[str, bytes]
@@ -116,26 +116,26 @@ class Statement:
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
         content = self.content
-        content_bytes = content.data if isinstance(content, Written) else dumps(content)
-        subjects = ",".join(
-            [
-                f'{{"digest":{{"sha256":"{self.subjects[name].hex()}"}},"name":"{name}"}}'
-                for name in SUBJECTS
-            ]
+        data = content.data if isinstance(content, Written) else dumps(content)
+        predicate = together(
+            {"content": as_written(data)},
+            {
+                "chain": self.chain.to_json(),
+                "texts": {
+                    "leaves": [leaf.to_json() for leaf in self.leaves],
+                    "root": self.root.hex(),
+                },
+            },
         )
-        # Keys in their order, as `dumps` would sort them.
-        return b"".join(
-            [
-                b'{"_type":"%s","predicate":{"chain":' % TYPE.encode(),
-                dumps(self.chain.to_json()),
-                b',"content":',
-                content_bytes,
-                b',"texts":{"leaves":[',
-                _leaves_written(self.leaves),
-                f'],"root":"{self.root.hex()}"}}}},"predicateType":"{PREDICATE_TYPE}",'
-                f'"subject":[{subjects}]}}'.encode(),
-            ]
-        )
+        statement = {
+            "_type": TYPE,
+            "predicate": as_written(predicate.data),
+            "predicateType": PREDICATE_TYPE,
+            "subject": [
+                {"digest": {"sha256": self.subjects[name].hex()}, "name": name} for name in SUBJECTS
+            ],
+        }
+        return dumps(statement, texts_alone=True)
 
     @classmethod
     def from_payload(cls, payload: bytes, place: str = "payload") -> Statement:
@@ -157,25 +157,6 @@ class Statement:
             hex_of(texts["root"], f"{at}.texts.root"),
             predicate["content"],
         )
-
-
-def _leaves_written(leaves: Sequence[LeafEntry]) -> bytes:
-    """Leaves as their JSON, without the brackets around it."""
-    bare = is_bare("".join([leaf.fact_id for leaf in leaves]))
-    written: list[str] = []
-    others: list[Any] = []
-    for leaf in leaves:
-        if not (bare and leaf.fact_id):
-            others.append(leaf.to_json())
-            continue
-        if others:
-            written.append(dumps(others)[1:-1].decode())
-            others = []
-        # Most are of facts: two texts each, of which one is hexadecimal.
-        written.append(f'{{"fact":"{leaf.fact_id}","hash":"{leaf.hash.hex()}"}}')
-    if others:
-        written.append(dumps(others)[1:-1].decode())
-    return ",".join(written).encode()
 
 
 def _subjects(value: Any, place: str) -> dict[str, bytes]:
@@ -206,7 +187,6 @@ class Signed:
 
     Attributes:
         keyid: SHA-256 of the public key's 32 bytes, 64 hexadecimal digits.
-        signature: 64 bytes.
     """
 
     payload: bytes

@@ -23,7 +23,7 @@ from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.leaves import LONGEST_TOGETHER, composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
-from crp_integrations.receipt.records import LeftOut, Receipt, given, read
+from crp_integrations.receipt.records import LeftOut, Receipt, read, require_receipt
 from crp_integrations.receipt.signed_statement import KEY_BYTES, SUBJECTS, keyid_of
 from crp_integrations.records import Part, Record
 
@@ -34,8 +34,6 @@ class Step(Part):
     Attributes:
         ok: None for a step that was not taken: one before it failed, or what it compares with was
             not given.
-        place: where it failed, empty where it did not.
-        reason: why it failed or was not taken.
     """
 
     number: int = Field(ge=1)
@@ -49,7 +47,6 @@ class Verified(Record):
     """What was found of a receipt.
 
     Attributes:
-        ok: whether no step failed.
         place, reason: of the first step that failed; empty when none did.
         receipt_id, keyid: empty for a file that cannot be read.
         pinned: whether the signature was checked with a key that the caller gave.
@@ -89,8 +86,6 @@ def verify(
             be it; None takes the one in the file.
         parents: receipts of windows that the window follows, each verified on its own, and
             signed by the same key or by another one of `key`.
-        inclusion: proof that the receipt is in a log; with `head`.
-        head: signed head of the log, checked with the same key.
 
     Raises:
         RequestError: an argument is something else; a file that is no receipt is no error, and
@@ -101,7 +96,7 @@ def verify(
     if isinstance(parents, Receipt):
         raise RequestError("parents is one receipt, wanted a list; put it into one")
     for number, parent in enumerate(parents):
-        given(parent, f"parents[{number}]")
+        require_receipt(parent, f"parents[{number}]")
     steps: list[Step] = []
     try:
         receipt = data if isinstance(data, Receipt) else read(data)

@@ -5,7 +5,6 @@ The texts of an examined answer become leaves.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,16 +22,15 @@ from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.errors import CRPError
-from crp_integrations.messages import Message
+from crp_integrations.errors import CRPError, ReceiptBroken
+from crp_integrations.messages import Message, ModelCall
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.policy.verdict import AnswerTerms
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.canonical import dumps, part
 from crp_integrations.receipt.leaves import Part as TextPart
 from crp_integrations.receipt.leaves import TextLeaves, stretches
 from crp_integrations.receipt.outline import declared
-from crp_integrations.receipt.predicate_verdict import (
+from crp_integrations.receipt.predicate import (
     EnginesTold,
     Examined,
     JudgeCallTold,
@@ -40,6 +38,7 @@ from crp_integrations.receipt.predicate_verdict import (
     PriorTold,
     RegisteredSystem,
     RejectedTold,
+    SettingsInForce,
 )
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import GroundingMode, Oversight, QualityTier, Strategy
@@ -71,30 +70,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """Messages as they were sent to a model.
-
-    Attributes:
-        purpose: what the call was for, such as `answer` or `judge`.
-    """
-
-    purpose: str
-    model: str
-    messages: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Decided:
     """What the policies in force said of an answer, and what became of it.
 
     Attributes:
         judgement, reported: of the policy, and of the one that is only reported on; None where
             no answer was judged.
-        tier: quality tier that the policies were told.
         decision: `deliver`, `withhold`, `unreachable`, or empty where nothing was judged.
-        approved: a person had to approve the answer, and has.
         safety_budget: what was left of it before the answer, [0, 1].
-        reviewed: a person had to look at the answer.
         terms: what the answer was held against besides the policies; None where it was held
             against none of that.
     """
@@ -128,16 +111,13 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WindowValues:
     """One window.
 
     Attributes:
         fit: what its envelope was made of; None where there was none, or another made it.
-        envelope: as it was fitted; None where there was none.
         calls: those for the answer, in order; the first one carries the envelope.
         text: the model's text, empty without a reply.
-        answered_by: the model that answered, empty without a reply.
-        report: of the window, with identity and hash.
         examined: what was examined and heard; None where the report is of nothing.
         flags_before: how many of the report's flags are the examination's own; those behind
             them were added by whoever ran the window.
@@ -150,7 +130,7 @@ class Told:
     settings: InForce
     fit: EnvelopeInputs | None = None
     envelope: Envelope | None = None
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ModelCall, ...] = ()
     text: str = ""
     answered_by: str = ""
     finish_reason: str = ""
@@ -162,7 +142,7 @@ class Told:
     sources: Mapping[str, str] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
 
-    def sealed(self, report: Report, **state: str) -> Told:
+    def sealed(self, report: Report, **state: str) -> WindowValues:
         """The same window once its report has its identity."""
         return replace(self, report=report, state={**self.state, **state})
 
@@ -172,23 +152,20 @@ PRESETS: Final = ("default", "literal")
 # What is used before the scores only, or for another kind of context.
 _BEFORE: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screening"})
 _BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|passed_over$|stretches_seen$)")
-# Bytes of settings that are kept by what is told of them: those of a receipt are a tenth of it.
-_LONGEST: Final = 65_536
 _WEIGHTS: Final = ("_weight", "_factor", "_shift")
 
 
 class Withheld(Exception):
-    """Settings that cannot be put together again, since weights of them were not told.
-
-    Attributes:
-        names: of the weights.
-    """
+    """Settings that cannot be put together again, since weights of them were not window."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(f"{', '.join(names)} were not told")
-        self.names = names
+        """Name the weights."""
+        super().__init__(
+            f"{', '.join(names)} were not told; only who has the settings can do it again"
+        )
 
 
+# Settings last longer than many windows.
 @lru_cache(maxsize=16)
 def disclosed(in_force: InForce) -> dict[str, Any]:
     """Settings as content."""
@@ -207,53 +184,30 @@ def disclosed(in_force: InForce) -> dict[str, Any]:
     return {"digest": in_force.digest, **parts, "withheld": withheld}
 
 
-@lru_cache(maxsize=16)
-def disclosed_part(in_force: InForce) -> Any:
-    """The same, written: settings last longer than many windows."""
-    return part(disclosed(in_force))
+def settings_told(kind: type[Kind], recorded: SettingsInForce) -> Kind:
+    """Settings of an envelope or of the provenance engine out of content.
 
-
-def envelope_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> EnvelopeSettings:
-    """The envelope's settings out of content."""
-    return _read(EnvelopeSettings, "envelope", content, withheld)
-
-
-def dpe_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> DpeSettings:
-    """The provenance engine's settings out of content."""
-    return _read(DpeSettings, "dpe", content, withheld)
-
-
-def _read(
-    kind: type[Kind], name: str, content: Mapping[str, Any], withheld: tuple[str, ...]
-) -> Kind:
-    missing = tuple(path for path in withheld if path.startswith(f"{name}."))
+    Raises:
+        Withheld: weights of them were not window.
+        ReceiptBroken: they cannot be read.
+    """
+    name = "envelope" if kind is EnvelopeSettings else "dpe"
+    missing = tuple(path for path in recorded.withheld if path.startswith(f"{name}."))
     if missing:
         raise Withheld(missing)
-    data = dumps(content, texts_alone=True)
-    if len(data) > _LONGEST:
-        return _made(kind, name, content)
-    settings: Kind = _kept(kind, name, data)
-    return settings
-
-
-# Receipts of one store share their settings, which are frozen.
-@lru_cache(maxsize=16)
-def _kept(kind: type[Kind], name: str, told: bytes) -> Any:
-    return _made(kind, name, json.loads(told))
-
-
-def _made(kind: type[Kind], name: str, content: Mapping[str, Any]) -> Kind:
     tree: dict[str, Any] = {}
-    for path, value in content.items():
+    for path, value in getattr(recorded, name).items():
         *rooms, last = path.split(".")
         at = tree
         for room in rooms:
             at = at.setdefault(room, {})
         at[last] = value
     try:
-        return kind.model_validate(tree)
+        settings: Kind = kind.model_validate(tree)
     except (ValidationError, CRPError, TypeError) as error:
-        raise ValueError(f"the settings of {name} cannot be read: {type(error).__name__}") from None
+        reason = f"cannot be read: {type(error).__name__}"
+        raise ReceiptBroken(f"content.settings.{name}", reason) from None
+    return settings
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -290,7 +244,7 @@ _OF_REJECTED: Final = ("said", "wrong", "reason")
 
 
 def examined_told(
-    told: Told,
+    window: WindowValues,
     examined: Examination,
     texts: TextLeaves,
     question: int,
@@ -298,7 +252,7 @@ def examined_told(
 ) -> dict[str, Any]:
     """What the answer was examined beside, and what engines said."""
     dossier = examined.dossier
-    asked = told.asked
+    asked = window.asked
     spoken = (asked.system_prompt, *(message.content for message in asked.history), asked.query)
     conversation = BETWEEN.join(part for part in spoken if part)
     prompt: int | str | None = None
@@ -315,11 +269,11 @@ def examined_told(
         dossier,
         answer=answer,
         question=question if dossier.question else None,
-        passages=_evidence(told, dossier, texts, shown),
+        passages=_evidence(window, dossier, texts, shown),
         needs=_needs(dossier, asked, texts),
         prior=[
-            declared(PriorTold, window, leaf=texts.add(f"prior/{n}", window.text, follows=True))
-            for n, window in enumerate(dossier.prior, start=1)
+            declared(PriorTold, prior, leaf=texts.add(f"prior/{n}", prior.text, follows=True))
+            for n, prior in enumerate(dossier.prior, start=1)
         ],
         rejected=_rejected(dossier, texts),
         prompt=prompt,
@@ -331,21 +285,21 @@ def examined_told(
             verifier_thresholds=_decimals(examined.engines.verifier_thresholds),
         ),
         signals=[{"at": entry.at, "value": entry.value} for entry in examined.entries],
-        flags=list(told.report.flags[told.flags_before :]),
+        flags=list(window.report.flags[window.flags_before :]),
         judged=judged,
     )
 
 
 def _evidence(
-    told: Told, dossier: Dossier, texts: TextLeaves, shown: Sequence[tuple[TextPart, ...]]
+    window: WindowValues, dossier: Dossier, texts: TextLeaves, shown: Sequence[tuple[TextPart, ...]]
 ) -> list[dict[str, Any]] | None:
     """What the answer was examined beside; None for the facts of the envelope."""
-    if told.fit is None or told.envelope is None:
+    if window.fit is None or window.envelope is None:
         return _passages(dossier, shown)
-    packed = {fact.fact_id: fact for fact in told.envelope.facts}
-    if dossier.passages == tuple((fact.fact_id, fact.content) for fact in told.envelope.facts):
+    packed = {fact.fact_id: fact for fact in window.envelope.facts}
+    if dossier.passages == tuple((fact.fact_id, fact.content) for fact in window.envelope.facts):
         return None
-    candidates = {candidate.fact_id: candidate for candidate in told.fit.candidates.facts}
+    candidates = {candidate.fact_id: candidate for candidate in window.fit.candidates.facts}
     pieces: list[tuple[TextPart, ...]] = []
     for number, (name, text) in enumerate(dossier.passages, start=1):
         if not text:
@@ -356,8 +310,8 @@ def _evidence(
             spans = packed[name].spans
             own = spans and spans != candidates[name].spans
             pieces.append(tuple(stretches(leaf, spans)) if own else (leaf,))
-        elif name in told.sources:
-            pieces.append((texts.fact(name, text, told.sources[name]),))
+        elif name in window.sources:
+            pieces.append((texts.fact(name, text, window.sources[name]),))
         else:
             pieces.append((_spoken(text, f"evidence/{number}", texts),))
     return _passages(dossier, pieces)

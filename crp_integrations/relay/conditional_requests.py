@@ -28,9 +28,8 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
-from crp_integrations.policy.demands import RISKS
+from crp_integrations.policy.demands import RISKS, halting_demands
 from crp_integrations.policy.policy_text import render_policy
-from crp_integrations.policy.readers import halting_demands
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import accepts_tier, exceeds_level
 from crp_integrations.relay.records import Request

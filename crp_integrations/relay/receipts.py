@@ -36,7 +36,7 @@ from crp_integrations.receipt.records import ID_PREFIX, Draft, LeftOut, Receipt,
 from crp_integrations.receipt.redaction import erased, summaries
 from crp_integrations.receipt.signed_statement import IN_TOTO, Chain, Signed, signing_key
 from crp_integrations.receipt.verify import Verified, verify
-from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, Told
+from crp_integrations.receipt.window_values import Asked, Decided, InForce, WindowValues
 from crp_integrations.relay.memory import UnwrittenReceipt
 from crp_integrations.relay.prior_windows import denied_facts
 from crp_integrations.relay.records import Request
@@ -65,7 +65,7 @@ def receipt_contents(
     sources: Mapping[str, str],
     admission: Admission | None,
     verdict: AnswerVerdict | None,
-) -> Told:
+) -> WindowValues:
     """The values that a window's receipt is made of.
 
     Spec: CRP-SPEC-005 §15.4
@@ -73,13 +73,13 @@ def receipt_contents(
     fitted = packing.last
     made = packing.made if fitted is not None and envelope is not None else None
     calls = () if fitted is None else (fitted.call, *further)
-    return Told(
+    return WindowValues(
         asked=asked_question(request, fitted.call if fitted else None),
         report=report,
         settings=settings_in_force(world),
         fit=made,
         envelope=fitted.envelope if fitted is not None and made is not None else None,
-        calls=tuple(Call(call.purpose, call.model, call.messages) for call in calls),
+        calls=calls,
         text=text,
         answered_by=reply.model if reply else "",
         finish_reason=reply.finish_reason if reply else "",
@@ -108,7 +108,7 @@ def _version() -> str:
     return version("crp-integrations")
 
 
-def draft_maker(values: Told) -> DraftMaker:
+def draft_maker(values: WindowValues) -> DraftMaker:
     """Makes the draft of a receipt once the window has its seal."""
 
     def drafted(seal: WindowSeal, report: Report) -> Draft:
@@ -192,7 +192,7 @@ def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt |
         if written:
             if sessions_of(sealing.transaction).report(seal.window_id) is None:
                 # A source of it was withdrawn while the answer was under way.
-                receipt = erased(receipt, of.keys(), said=True)
+                receipt = erased(receipt, of.keys(), answers=True)
             log.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
     return UnwrittenReceipt(receipt, written)
 
@@ -330,7 +330,7 @@ class Receipts:
         receipt = self.world.memory.receipts.find(name, self.namespace.residency)
         if receipt is None:
             return None
-        return erased(receipt, self._gone(receipt), said=self._emptied(receipt))
+        return erased(receipt, self._gone(receipt), answers=self._emptied(receipt))
 
     def _uncut(self, receipt: Receipt) -> bool:
         """Whether it has personal data that the guard keeps from the relay's subject."""

@@ -54,8 +54,9 @@ from crp_integrations.fabric.records import (
 )
 from crp_integrations.governance.artifacts.sandbox import Sandbox
 from crp_integrations.governance.compaction.records import CompactHistory
-from crp_integrations.governance.context_assembler import AssemblerParts, ContextAssembler
+from crp_integrations.governance.context_assembler import ContextAssembler
 from crp_integrations.governance.context_pack import ComposedPack
+from crp_integrations.governance.pack_selection import AssemblerParts
 from crp_integrations.governance.settings import HistorySettings
 from crp_integrations.governance.tools import ToolSelector
 from crp_integrations.governance.window_trace import Observer

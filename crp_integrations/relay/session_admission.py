@@ -26,9 +26,9 @@ from crp_integrations.errors import (
     UnknownContinuation,
 )
 from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.policy.demands import halting_demands, reader_demands, refusal_words
 from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten
 from crp_integrations.policy.policy_text import RANDOM_BYTES, check_nonce, make_nonce, parse_policy
-from crp_integrations.policy.readers import halting_demands, reader_demands, refusal_words
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import inheritance_report
 from crp_integrations.ports import retired_of

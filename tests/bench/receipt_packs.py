@@ -28,14 +28,14 @@ from crp_integrations.envelope.candidates import ScoredSpan as Stretch
 from crp_integrations.envelope.layout import PreviousEnvelope
 from crp_integrations.envelope.prompt import build_messages, marker_text, system_parts
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.messages import Message
+from crp_integrations.messages import Message, ModelCall
 from crp_integrations.receipt.draft import draft
 from crp_integrations.receipt.records import Receipt, issue, read
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.receipt.verify import verify
-from crp_integrations.receipt.window_values import Asked, Call, InForce, Told
+from crp_integrations.receipt.window_values import Asked, InForce, WindowValues
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import Exactness, GroundingMode, QualityTier, Strategy
 
@@ -132,13 +132,13 @@ def pack(number: int) -> Receipt:
     )
     parts = system_parts(asked.system_prompt, grounding, strategy, asked.instructions)
     sent = build_messages(parts, envelope.text, asked.history, asked.query)
-    told = Told(
+    told = WindowValues(
         asked=asked,
         report=_report(),
         settings=InForce(f"bench {settings!r}", settings, DpeSettings(), disclose=True),
         fit=fit,
         envelope=envelope,
-        calls=(Call("answer", "any/model", sent),),
+        calls=(ModelCall(model="any/model", messages=sent),),
         text="An answer.",
     )
     chain = Chain(

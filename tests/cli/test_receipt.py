@@ -178,11 +178,9 @@ def test_what_if_the_budget_were_another(receipt) -> None:
     run = receipt("replay", "3.json", "--budget", "80", "--json")
     assert run.returncode == 0, run.stderr
     told = json.loads(run.stdout)
-    assert told["context"]["budget"] == {"before": 130, "after": 80}
-    assert told["context"]["tokens"]["after"] <= 80
+    assert told["context"]["tokens_after"] <= 80 < told["context"]["tokens_before"] <= 130
     assert told["context"]["facts_out"]
-    # The sentence that was found word for word is in both contexts.
-    assert told["verdict"]["level_after"] == told["verdict"]["level_before"] == "UNKNOWN"
+    assert told["verdict"] is None
     assert told["limits"]
     drawn = receipt("replay", "3.json", "--budget", "80").stdout
     assert re.search(r"^-\[\d+\] \S", drawn, re.MULTILINE)
@@ -193,9 +191,6 @@ def test_what_if_a_fact_were_not_there(receipt) -> None:
     gone = _fact("Transport workers")
     told = json.loads(receipt("replay", "3.json", "--without", gone, "--json").stdout)
     assert gone in told["context"]["facts_out"]
-    first = next(one for one in told["verdict"]["claims"] if one["claim_id"] == "c1")
-    assert first["attribution_before"] == "CONTEXT_GROUNDED"
-    assert first["attribution_after"] == "UNVERIFIABLE"
     assert receipt("replay", "3.json", "--without", "nobody").returncode == 1
 
 

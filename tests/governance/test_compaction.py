@@ -11,8 +11,9 @@ import pytest
 from crp_integrations.errors import CompactionRefused, ConfigError, RequestError
 from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.history import HEAD, make_ids
+from crp_integrations.governance.compaction.json_data import read_text
 from crp_integrations.governance.compaction.pipeline import SAME
-from crp_integrations.governance.compaction.relevance import Relevance, read_text
+from crp_integrations.governance.compaction.stages import Relevance
 from crp_integrations.governance.compaction.verification import check_history, find_missing
 from crp_integrations.governance.context_pack import DropReport
 from crp_integrations.governance.settings import CompactionSettings

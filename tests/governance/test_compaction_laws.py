@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.history import HEAD, is_summary, make_ids
+from crp_integrations.governance.compaction.json_data import read_text
 from crp_integrations.governance.compaction.pipeline import SAME
 from crp_integrations.governance.compaction.records import CompactHistory
-from crp_integrations.governance.compaction.relevance import read_text
 from crp_integrations.governance.compaction.text_pieces import find_protected
 from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.messages import Message

@@ -470,14 +470,6 @@ def test_stale_and_doubtful_items_are_held_back_or_warned_of() -> None:
     assert sections(made.pack)["policy"].items
 
 
-def test_personal_data_is_flagged_on_the_item() -> None:
-    relay = relay_of([])
-    flag = {"field": "content", "category": "direct"}
-    id_ = remember(relay, 1, text_of(1), confidence=0.9, pii_flags=[flag])
-    item = next(one for one in compose(relay).pack.items if one.id == id_)
-    assert item.pii_flags == ("content:direct",)
-
-
 def test_personal_data_in_a_plain_fact_is_flagged_too() -> None:
     mail = "Whoever has a question about the pump of crane 4 writes to jo@example.org."
     card = "The pump of crane 4 was paid for with the card 4111 1111 1111 1111 in May."
@@ -494,10 +486,6 @@ def test_personal_data_in_a_plain_fact_is_flagged_too() -> None:
     id_ = remember(relay, 1, text, confidence=0.9, pii_flags=flag)
     item = next(one for one in compose(relay).pack.items if one.id == id_)
     assert item.pii_flags == ("content:direct",)
-
-
-def test_equal_requests_give_equal_packs(full: Relay) -> None:
-    assert compose(full, **plenty()).pack == compose(full, **plenty()).pack
 
 
 def test_request_context_and_definition_are_given_as_such(full: Relay) -> None:

@@ -10,8 +10,7 @@ from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_items import MemoryItem
-from crp_integrations.governance.memory_stores import GraphStore
-from crp_integrations.governance.memory_writer import PolicyContext
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.guard.decisions import LOCAL, LabelFilter, Subject
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
@@ -46,14 +45,14 @@ def opened(store: MemoryStore, **options: Any) -> Relay:
 def grown(edge_label: str = "site:east") -> tuple[Relay, list[str]]:
     relay = opened(MemoryStore())
     relay.fabric.add(list(FILLERS))
-    graph = GraphStore(relay.fabric)
+    graph = MemoryWriter(relay.fabric)
     nodes = [one(n, text, "graph-node") for n, text in enumerate(NODES, start=1)]
     edge = one(
         9, {"relation": "supplied-by", "text": BETWEEN}, "graph-edge", edge_label,
         graph_refs=[node.id for node in nodes],
     )  # fmt: skip
-    ids = [graph.upsert_node(node, CONTEXT).fact_id for node in nodes]
-    return relay, [ids[0], graph.upsert_edge(edge, CONTEXT).fact_id, ids[1]]
+    ids = [graph.write(node, CONTEXT).fact_id for node in nodes]
+    return relay, [ids[0], graph.write(edge, CONTEXT).fact_id, ids[1]]
 
 
 def found(relay: Relay, context: PolicyContext = CONTEXT) -> Any:
@@ -83,7 +82,7 @@ def test_nodes_and_edges_are_stored_and_walked() -> None:
         9, {"relation": "supplied-by", "text": BETWEEN}, "graph-edge", "site:east",
         graph_refs=[memory(1).id, memory(2).id],
     )  # fmt: skip
-    assert not GraphStore(relay.fabric).upsert_edge(again, CONTEXT).written
+    assert not MemoryWriter(relay.fabric).write(again, CONTEXT).written
 
 
 @pytest.mark.requirement("SUM-store-3")
@@ -103,20 +102,18 @@ def test_a_walk_stays_within_the_tenant() -> None:
     assert other.fabric.edges(ids) == []
     stranger = one(1, NODES[0], "graph-node")
     with pytest.raises(AccessDenied, match="tenant"):
-        GraphStore(other.fabric).upsert_node(stranger, PolicyContext(subject=other.fabric.subject))
+        MemoryWriter(other.fabric).write(stranger, PolicyContext(subject=other.fabric.subject))
 
 
 def test_an_edge_names_two_ends_that_are_there() -> None:
     relay, _ = grown()
-    graph = GraphStore(relay.fabric)
+    graph = MemoryWriter(relay.fabric)
     text = {"relation": "r", "text": BETWEEN + " And more of it."}
     with pytest.raises(RequestError, match="has 1 graph_refs"):
-        graph.upsert_edge(one(20, text, "graph-edge", graph_refs=[memory(1).id]), CONTEXT)
+        graph.write(one(20, text, "graph-edge", graph_refs=[memory(1).id]), CONTEXT)
     ends = [memory(1).id, memory(99).id]
     with pytest.raises(RequestError, match="not stored here"):
-        graph.upsert_edge(one(20, text, "graph-edge", graph_refs=ends), CONTEXT)
-    with pytest.raises(RequestError, match="wanted semantic, graph-node"):
-        graph.upsert_node(one(20, text, "graph-edge"), CONTEXT)
+        graph.write(one(20, text, "graph-edge", graph_refs=ends), CONTEXT)
 
 
 def test_edges_go_with_their_facts() -> None:

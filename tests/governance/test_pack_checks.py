@@ -1,4 +1,4 @@
-"""The checks of citations, and the gate between two roles."""
+"""The example's checks of citations, and its gate between two roles."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from crp_integrations.governance.context_pack import (
     ContextSection,
     RetrievalEvidence,
 )
-from crp_integrations.governance.handovers import HandoverGate
-from crp_integrations.governance.pack_checks import find_citation_fault, find_cited, is_supported
 from crp_integrations.governance.runtime_state import RuntimeState, SessionMetadata, Snippet
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import AgentRole
 from tests.doubles import FixedClock
+from tests.example_scripts import load_example
 
+EXAMPLE = load_example("governed_agent")
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SUBJECT = Subject(tenant="acme", name="agent")
 STATE = RuntimeState(session=SessionMetadata(session_id="s", tenant="acme", created_at=NOW))
@@ -82,13 +82,13 @@ def pack_of(*ids: str, label: str = "level:open") -> ContextPack:
     ],
 )
 def test_marks_name_items_by_their_number(said: str, ids: list[tuple[str, ...]]) -> None:
-    assert [span.item_ids for span in find_cited(said, list(TEXTS))] == ids
+    assert [span.item_ids for span in EXAMPLE.find_cited(said, list(TEXTS))] == ids
 
 
 def test_a_citation_holds_when_the_source_has_its_words_and_figures() -> None:
-    assert is_supported("Crane 7 lifts 18 tons", TEXTS["a"])
-    assert not is_supported("Crane 7 lifts 19 tons", TEXTS["a"])
-    assert not is_supported("The harbour was founded by monks long ago", TEXTS["a"])
+    assert EXAMPLE.is_supported("Crane 7 lifts 18 tons", TEXTS["a"])
+    assert not EXAMPLE.is_supported("Crane 7 lifts 19 tons", TEXTS["a"])
+    assert not EXAMPLE.is_supported("The harbour was founded by monks long ago", TEXTS["a"])
 
 
 @pytest.mark.requirement("SUM-fail-5")
@@ -105,12 +105,12 @@ def test_a_citation_holds_when_the_source_has_its_words_and_figures() -> None:
     ],
 )
 def test_citations_are_checked_against_what_was_shown(said: str, passes: bool) -> None:
-    assert (find_citation_fault(said, SNIPPETS) == "") is passes
+    assert (EXAMPLE.find_citation_fault(said, SNIPPETS) == "") is passes
 
 
 def test_a_gate_asks_for_the_role_that_takes_and_tells_the_journal_either_way() -> None:
     told: list[EventDraft] = []
-    gate = HandoverGate("run_1", SUBJECT, NoSecrets(), FixedClock(), told.append)
+    gate = EXAMPLE.HandoverGate("run_1", SUBJECT, NoSecrets(), FixedClock(), told.append)
     pack = pack_of("a", "b", label="level:raw")
     gate.pass_on(AgentRole.RETRIEVER, AgentRole.COMPACTOR, pack, items=pack.items, tokens=30)
     with pytest.raises(AccessDenied, match="synthesizer"):
@@ -130,7 +130,7 @@ def test_nothing_is_handed_over_when_the_journal_cannot_be_told() -> None:
     def broken(event: EventDraft) -> Any:
         raise OSError("disk full")
 
-    gate = HandoverGate("run_1", SUBJECT, NoSecrets(), FixedClock(), broken)
+    gate = EXAMPLE.HandoverGate("run_1", SUBJECT, NoSecrets(), FixedClock(), broken)
     with pytest.raises(OSError, match="disk full"):
         gate.pass_on(AgentRole.CALLER, AgentRole.PLANNER, STATE)
     assert gate.done == []

@@ -11,7 +11,6 @@ import pytest
 from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.governance.memory_items import as_fact, of_fact
-from crp_integrations.governance.memory_stores import MemoryEventStore
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.seals import sha256
 from tests.fabric.lifecycle_fixtures import fabric
@@ -117,4 +116,4 @@ def test_one_item_that_is_none_does_not_hide_the_others(
             assert "pump" not in caplog.text
     # Who lays the log beside what is stored is told, and makes nothing anew without it.
     with pytest.raises(FactRejected, match=reference.fact_id):
-        MemoryEventStore(officer, WRITES).log(())
+        list(officer.items(strict=True))

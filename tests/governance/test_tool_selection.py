@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
-from crp_integrations.governance.context_pack import AssembleRequest
+from crp_integrations.governance.context_pack import AssembleRequest, check_calls, check_offered
 from crp_integrations.governance.memory_writer import PolicyContext
-from crp_integrations.governance.pack_checks import check_calls, check_offered
 from crp_integrations.governance.settings import ToolSettings
 from crp_integrations.governance.tools import Parameter, ToolSelector, ToolSpec
 from crp_integrations.guard.decisions import LOCAL, AllowAll, Decision, LabelFilter, Subject

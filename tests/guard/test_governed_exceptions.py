@@ -217,19 +217,3 @@ def test_a_runtime_audit_names_each_bypass_that_nobody_answers_for() -> None:
         "shadow",
     )
     assert audit_exceptions(registry, ["legacy-export"], NOON + 2 * HOUR) == ("legacy-export",)
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"colour": "red"}, "colour: is no field of an exception"),
-        ({"scope": "acme"}, "scope: wanted an object"),
-        ({"hooks": []}, "hooks: wanted at least one"),
-        ({"expires_at": "tomorrow"}, "expires_at: wanted a time such as 2026-05-25T10:00:00Z"),
-        ({"owner": ""}, "owner: is empty; an exception without it is refused"),
-    ],
-)
-def test_a_refusal_is_in_words_of_this_package(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        grant_exception(written(**fields))
-    assert str(caught.value) == f"governed exception 'legacy-export' is refused: {said}"

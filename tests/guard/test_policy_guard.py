@@ -177,13 +177,6 @@ def test_subjects_of_the_same_roles_are_one_class_where_no_name_is_read() -> Non
     assert len(engine.asked) == 1 + len(other) - 1
 
 
-def test_an_answer_that_is_no_decision_is_kept_for_nobody() -> None:
-    failing, engine = guard({"allow": "yes"})
-    assert failing.decide(ANNA, "read", ("a:b",)).failed
-    engine.told = {"allow": True}
-    assert failing.decide(ANNA.model_copy(update={"name": "boris"}), "read", ("a:b",)).allowed
-
-
 NAMED = """package crp.access
 import rego.v1
 default decision := {"allow": false}

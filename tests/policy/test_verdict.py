@@ -19,7 +19,6 @@ from crp_integrations.policy.verdict import judge_answer
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
-    ClaimStatus,
     HaltReason,
     Oversight,
     QualityTier,
@@ -195,10 +194,6 @@ def test_upgrade_on_risk_asks_again_from_a_level_on(text: str, lowest: RiskLevel
         assert (Demand.RISK in judge_answer(parse_policy(text), at(level)).unmet) is wanted
 
 
-def test_without_permission_a_risk_asks_for_nothing() -> None:
-    assert judge_answer(parse_policy("warn-on MEDIUM"), bad()).unmet == ()
-
-
 @pytest.mark.parametrize("field", ["grounding_pct", "entailment_score", "flow_score"])
 def test_a_threshold_is_met_from_its_value_on(field: str) -> None:
     name = "require-" + field.split("_")[0]
@@ -265,13 +260,6 @@ def test_facts_from_elsewhere_need_their_word(source: PolicySource) -> None:
     assert judge_answer(Policy(), good(), origins={"f1": source}) == PolicyJudgement()
 
 
-def test_without_context_the_envelopes_facts_are_refused() -> None:
-    assert (
-        only(judge_answer(parse_policy("default-src parametric"), good()))[2]
-        == "1 claim from context"
-    )
-
-
 def test_personal_data_of_the_question_is_not_blamed_on_the_answer() -> None:
     report = check(
         "The fee is 40 EUR per month.",
@@ -293,16 +281,6 @@ def test_block_repetition_goes_by_max_repetition() -> None:
             assert (bounded.unreachable, bounded.halt) == (above, None)
             blocked = judge_answer(parse_policy(f"max-repetition {most}; block-repetition"), report)
             assert (blocked.halt is HaltReason.POLICY) is above
-
-
-def test_a_claim_that_was_not_read_may_hide_a_fabrication() -> None:
-    first, *others = good().claims
-    unread = first.model_copy(update={"status": ClaimStatus.NOT_CHECKED})
-    found = judge_answer(
-        parse_policy("block-fabrication"), good().changed(claims=(unread, *others))
-    )
-    assert only(found)[2] == "1 claim not read"
-    assert found.halt is HaltReason.POLICY
 
 
 def test_what_was_not_measured_is_not_met() -> None:
@@ -382,14 +360,3 @@ def test_a_judgement_holds_no_word_of_the_answer() -> None:
     assert len(judge_answer(everything, bad()).violations) == 8
     for word in ("Ada", "Lisbon", "1987", "90", "jo.smith", "Water", "f1"):
         assert word not in text
-
-
-def test_a_changed_value_is_caught_by_entailment_and_risk_and_not_by_grounding() -> None:
-    report = check(FACTS[1].replace("17", "19"), FACTS)
-    assert report.distortion_count == 1
-    assert (
-        judge_answer(parse_policy("require-grounding 1.00; block-fabrication"), report).violations
-        == ()
-    )
-    assert judge_answer(parse_policy("require-entailment 0.50"), report).halt is HaltReason.POLICY
-    assert judge_answer(parse_policy("halt-on MEDIUM"), report).halt is HaltReason.POLICY

@@ -12,7 +12,16 @@ from crp_integrations.messages import Message, ToolCall
 from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redaction import redact
-from tests.receipt.relayed import MODEL, SESSION, asked, changed, opened, receipt_of
+from tests.receipt.relayed import (
+    ANSWER,
+    MODEL,
+    QUESTION,
+    SESSION,
+    asked,
+    changed,
+    opened,
+    receipt_of,
+)
 from tests.relay.conftest import FACTS
 
 OTHER_SESSION = "crp_sess_" + "t" * 16
@@ -53,6 +62,37 @@ def test_what_was_sent_beside_the_context_is_compared(
     assert place in [one.place for one in found.differences]
 
 
+def test_two_windows_of_one_question_differ_by_part() -> None:
+    relay, _ = opened(ANSWER, FACTS[0])
+    first = relay.ask(QUESTION, model=MODEL, session_id=SESSION)
+    second = relay.ask(QUESTION, model=MODEL, session_id=OTHER_SESSION, budget_tokens=45)
+    left, right = receipt_of(relay, first.receipt_id), receipt_of(relay, second.receipt_id)
+    compared = diff(left, right)
+    assert not compared.same
+    assert compared.facts_out
+    parts = {one.part for one in compared.differences}
+    assert {"fit", "envelope", "report", "text"} <= parts
+    assert "candidates" not in parts
+    places = [one.place for one in compared.differences]
+    assert "fit.budget_tokens" in places
+    assert any(place.startswith("answer, byte ") for place in places)
+    assert compared.left_context.startswith("[1] ")
+
+
+def test_candidates_are_compared_by_their_ids() -> None:
+    receipt = asked()
+
+    def rescored(content: dict[str, Any]) -> None:
+        content["candidates"][0]["relevance"] += 1
+
+    (unlike,) = [
+        one
+        for one in diff(receipt, changed(receipt, rescored)).differences
+        if one.part == "candidates"
+    ]
+    assert unlike.place == f"candidates.{receipt.content['candidates'][0]['id']}.relevance"
+
+
 def test_a_text_that_is_in_one_alone_says_which() -> None:
     found = diff(asked(), asked(system_prompt="You are Anna."))
     (one,) = [one for one in found.differences if one.place == "system-prompt"]
@@ -70,7 +110,8 @@ def test_a_text_that_is_not_in_both_copies_is_not_taken_for_equal(
     shown = capsys.readouterr().out
     assert "not compared, not in both copies: answer" in shown
     assert "nothing that was compared differs" in shown
-    assert diff(whole, whole).not_compared == ()
+    again = diff(whole, asked())
+    assert (again.same, again.differences, again.not_compared) == (True, (), ())
 
 
 def _conversation(session: str) -> Receipt:
@@ -92,7 +133,7 @@ def test_ids_of_windows_and_times_are_no_difference() -> None:
         for one in content["candidates"]:
             one |= {"ingested_at": "2020-01-01T00:00:00Z", "decision": "another"}
 
-    assert diff(left, changed(left, later)).rescored == ()
+    assert diff(left, changed(left, later)).same
 
 
 def test_ids_of_tool_calls_are_no_difference_and_their_arguments_are() -> None:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import ReceiptBroken
-from crp_integrations.receipt.canonical import b64
 from crp_integrations.receipt.leaves import (
     LeafEntry,
     as_json,
@@ -21,7 +20,6 @@ from crp_integrations.receipt.leaves import (
     salts,
     texts_as_json,
 )
-from crp_integrations.receipt.records import Shown, texts_from_json
 
 FACTS = [LeafEntry(f"fact/f{n}", bytes([n]) * 32, f"f{n}") for n in range(4)]
 TEXT = LeafEntry("answer", b"a" * 32, of=(0, 1), follows=True, parts=("[1] ",))
@@ -69,14 +67,6 @@ def test_an_odd_leaf_of_a_fact_is_named(number: int, changed: dict[str, Any], pl
     assert refused.value.place == f"leaves[{number}]{place}"
 
 
-def test_hashes_that_are_long_and_short_in_turn_are_not_shared_out() -> None:
-    told = _told(*FACTS)
-    told[1]["hash"], told[2]["hash"] = "ab" * 33, "ab" * 31
-    with pytest.raises(ReceiptBroken) as refused:
-        entries_of(told, "leaves")
-    assert refused.value.place == "leaves[1].hash"
-
-
 @pytest.mark.parametrize("odd", [5, -1, True, None, 1.0, [0, 0], [0, 2, 1], [5, 0, 1]])
 @pytest.mark.parametrize("name", ["of", "parts"])
 def test_an_odd_number_of_a_leaf_is_named(name: str, odd: Any) -> None:
@@ -85,35 +75,6 @@ def test_an_odd_number_of_a_leaf_is_named(name: str, odd: Any) -> None:
     with pytest.raises(ReceiptBroken) as refused:
         entries_of(told, "leaves")
     assert refused.value.place.startswith(f"leaves[4].{name}")
-
-
-@pytest.mark.parametrize(
-    "salt",
-    [
-        "A" * 42 + "B=",
-        "A" * 43,
-        "A" * 44,
-        "A" * 42 + "==",
-        "A" * 40 + "AA =",
-        "A" * 39 + "=AAA=",
-        "-" * 43 + "=",
-        "",
-        None,
-        7,
-    ],
-)
-def test_a_salt_has_one_writing(salt: Any) -> None:
-    good = {"salt": b64(b"s" * 32), "text": "t"}
-    assert texts_from_json([good], FACTS[:1]) == (Shown(b"s" * 32, "t"),)
-    with pytest.raises(ReceiptBroken) as refused:
-        texts_from_json([good, {"salt": salt, "text": "t"}], FACTS[:2])
-    assert refused.value.place == "texts[1].salt"
-
-
-@given(salt=st.binary(min_size=32, max_size=32), text=st.text())
-def test_every_salt_reads_back(salt: bytes, text: str) -> None:
-    told = [{"salt": b64(salt), "text": text}]
-    assert texts_from_json(told, FACTS[:1]) == (Shown(salt, text),)
 
 
 @pytest.mark.parametrize("count", [0, 1, 57, 1_024, 1_025, 3_000])

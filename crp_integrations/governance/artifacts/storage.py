@@ -46,12 +46,8 @@ class Artifact(Record):
 
     Attributes:
         kind: `prose`, `log`, `search`, `data`, `summary`, or a tool's own word.
-        media_type: that it is served with.
-        checksum: `sha256:…` of the content.
-        size: bytes of the content.
         sources: ids of items, facts, sources and sessions that it comes from, ascending. Erasing
             one of them erases the artifact.
-        labels: access labels that the guard decides on, ascending.
         redacted: kinds of personal data that were taken out before it was kept, ascending.
     """
 
@@ -158,11 +154,8 @@ class AddressClaim(Record):
     Spec: Summit §Privacy & Security
 
     Attributes:
-        ref: the artifact's handle.
         subject: for whom it was made; the guard is asked for it again.
         residency: region whose artifact it is; empty for none.
-        expires_at: from when on it is refused.
-        nonce: spent with the first use.
     """
 
     SCHEMA = "artifact-claim/1"

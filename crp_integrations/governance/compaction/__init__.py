@@ -2,7 +2,7 @@
 
 In: an agent's messages, or a context pack with its texts. Out: the same kind of thing, with drop
 reports, summaries and citations. Read `records.py` (triggers), `compactor.py` (the door),
-`pipeline.py` over `stages.py` (the methods in order), `text_pieces.py`, `json_data.py` and
-`relevance.py` (pieces and their scores), `summaries.py` (summaries in levels), then
-`verification.py` (what refuses a result). No text is rewritten: what is shown is quoted.
+`pipeline.py` over `stages.py` (the methods in order, scores and summaries), `text_pieces.py` and
+`json_data.py` (pieces), then `verification.py` (what refuses a result). No text is rewritten: what
+is shown is quoted.
 """

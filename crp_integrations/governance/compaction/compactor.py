@@ -18,10 +18,10 @@ from crp_integrations.governance.compaction.records import (
     Summary,
     find_triggers,
 )
-from crp_integrations.governance.compaction.relevance import Relevance
 from crp_integrations.governance.compaction.stages import (
     ContextEntry,
     Firmness,
+    Relevance,
     TokenCosts,
     WorkingContext,
 )
@@ -52,12 +52,6 @@ _PARTS: Final[Mapping[str, Wanted]] = {
 _KEPT: Final = frozenset({"user", "task", "policy"})
 # Between a section's number and a label, which may hold anything else.
 _PARTED: Final = "\u241f"
-
-
-def pack_line(mark: int, speaker: str, quoted: str) -> str:
-    """One line of a summary; its citation holds the id."""
-    gap = "\n" if quoted.startswith(("```", "~~~")) else " "
-    return f"- {speaker}".rstrip() + gap + quoted
 
 
 def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[ContextEntry]:
@@ -149,6 +143,11 @@ def _summary_item(items: Sequence[ContextItem], summary: Summary) -> ContextItem
     )
 
 
+def line_of(opening: str, quoted: str) -> str:
+    """One line of a summary; a fence opens a line of its own."""
+    return opening + ("\n" if quoted.startswith(("```", "~~~")) else " ") + quoted
+
+
 # Runs until the whole, counted at once, fits as the sum of its parts does.
 _RUNS = 3
 T = TypeVar("T")
@@ -164,7 +163,6 @@ class AutoCompactor:
     Spec: Summit §Compression Strategy
 
     Args:
-        counter: the tokenizer of the model that will be asked.
         artifacts: where large texts and summaries are kept; None offloads nothing.
     """
 
@@ -205,8 +203,6 @@ class AutoCompactor:
         Spec: Summit §Compression Strategy
 
         Args:
-            budget: tokens that messages and tool definitions may have together, above 0.
-            now: moment of the drop reports.
             question: what the messages are looked at by; None for the last of the user's.
             tools: definitions that are sent along; they count, and stay.
             ids: of the messages, each once; None makes them from what the messages say.
@@ -238,10 +234,12 @@ class AutoCompactor:
             now,
             tokens=self._counter.count_messages(before) + defined,
             after_tool_call=bool(before) and before[-1].role == "tool",
-            scored=lambda: Relevance(asked, [m.content for m in before], self._bonus),
+            scored=lambda: Relevance(
+                asked, [m.content for m in before], self.settings.protected_bonus
+            ),
             costs=history.message_costs(before, self._counter, defined),
             head=history.HEAD,
-            line=history.history_line,
+            line=lambda mark, speaker, quoted: line_of(f"[{mark}] {speaker}:", quoted),
             in_place=True,
             order=list(dict.fromkeys(foldable)),
         )
@@ -267,11 +265,7 @@ class AutoCompactor:
         Spec: Summit §Key APIs
 
         Args:
-            budget: tokens that the rendered pack may have, above 0.
-            texts: those that the items refer to, by reference.
-            now: moment of the drop reports.
             question: what the items are looked at by; None for the query of their evidence.
-            after_tool_call: whether the pack follows a tool call.
 
         Raises:
             RequestError: a text is missing, an id stands twice, or the budget is not above 0.
@@ -301,10 +295,12 @@ class AutoCompactor:
             now,
             tokens=self._counter.count(rendered) if rendered else 0,
             after_tool_call=after_tool_call,
-            scored=lambda: Relevance(asked, [e.text for e in entries], self._bonus, scores),
+            scored=lambda: Relevance(
+                asked, [e.text for e in entries], self.settings.protected_bonus, scores
+            ),
             costs=TokenCosts(lambda at, shown: count(shown), count),
             head="",
-            line=pack_line,
+            line=lambda mark, speaker, quoted: line_of(f"- {speaker}".rstrip(), quoted),
             in_place=False,
             order=[entries[at].unit for at in order if entries[at].firmness < Firmness.PINNED],
         )
@@ -313,10 +309,6 @@ class AutoCompactor:
         compact = CompactPack(compacted=written[0], texts=written[1], account=account)
         check_pack(pack, compact, texts)
         return compact
-
-    @property
-    def _bonus(self) -> float:
-        return self.settings.protected_bonus
 
     def _compacted(
         self,

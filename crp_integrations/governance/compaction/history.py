@@ -177,7 +177,7 @@ def message_costs(messages: Sequence[Message], counter: TokenCounter, tools: int
         entries=lambda at, texts: [
             count(with_text(messages[place], text)) for place, text in zip(at, texts, strict=True)
         ],
-        summaries=lambda texts: [count(_summary_message(text)) for text in texts],
+        summaries=lambda texts: [count(Message(role="user", content=text)) for text in texts],
         base=empty + tools,
     )
 
@@ -185,18 +185,6 @@ def message_costs(messages: Sequence[Message], counter: TokenCounter, tools: int
 def with_text(message: Message, text: str) -> Message:
     """A message with another content, the same one where that is its own."""
     return message if message.content == text else message.model_copy(update={"content": text})
-
-
-def _summary_message(text: str) -> Message:
-    """A summary as the message that the model is shown."""
-    return Message(role="user", content=text)
-
-
-def history_line(mark: int, speaker: str, quoted: str) -> str:
-    """One line of a summary."""
-    # A fence opens a line.
-    gap = "\n" if quoted.startswith(("```", "~~~")) else " "
-    return f"[{mark}] {speaker}:{gap}{quoted}"
 
 
 def write_history(
@@ -208,7 +196,7 @@ def write_history(
     first = min(context.folded.get("", {}), default=-1)
     for place, message in enumerate(messages):
         if summary is not None and place == first:
-            left.append(_summary_message(summary.text))
+            left.append(Message(role="user", content=summary.text))
             names.append(summary.id)
         cut = context.cuts[place]
         if cut is not None:

@@ -9,10 +9,12 @@ from functools import cached_property
 
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.governance.compaction.text_pieces import (
+    LogText,
     ProseText,
     ShortenedText,
     TextKind,
     TextPiece,
+    is_log,
     keep_whole,
     split_pieces,
 )
@@ -29,7 +31,6 @@ class JsonNode:
     """A value.
 
     Attributes:
-        start, end: of the value in the text.
         path: its field, with `[]` for any element of an array, such as `results[].title`.
         key: where its key stands, with quotation marks; None for an element and for the root.
         children: of an object or array, in order; None for a plain value.
@@ -147,10 +148,12 @@ _MOST_HITS_WITHOUT_NAMES = 0.5
 GAP = '"\u2026"'
 
 
-def read_json(text: str) -> JsonData | None:
-    """The reading of a text of JSON; None for any other text."""
+def read_text(text: str) -> ProseText:
+    """A text as data, as a log, or as prose."""
     root = parse_json(text)
-    return JsonData(text, root) if root is not None else None
+    if root is not None:
+        return JsonData(text, root)
+    return LogText(text) if is_log(text) else ProseText(text)
 
 
 @dataclass(frozen=True)
@@ -211,9 +214,9 @@ class JsonData(ProseText):
             named |= dict.fromkeys(inside, names)
         return named
 
-    def cut(self, kept: Sequence[int]) -> ShortenedText:
+    def cut(self, numbers: Sequence[int]) -> ShortenedText:
         """The kept members; a hit of which something is kept keeps its names."""
-        stay = {other for number in kept for other in (number, *self.named.get(number, ()))}
+        stay = {other for number in numbers for other in (number, *self.named.get(number, ()))}
         if len(stay) == len(self.pieces):
             return keep_whole(self.text, len(stay))
         spans: list[tuple[int, int]] = []
@@ -222,8 +225,8 @@ class JsonData(ProseText):
             # So that a reader sees that there was more.
             gap = f"{GAP}: {GAP}" if self.root.is_object else GAP
             text = f"{text[:-1]}{', ' if len(text) > 2 else ''}{gap}{text[-1]}"
-        numbers = sorted(stay)
-        return ShortenedText(text, tuple(spans), tuple(numbers), self.lost_fields(numbers))
+        left = sorted(stay)
+        return ShortenedText(text, tuple(spans), tuple(left), self.lost_fields(left))
 
     def _read(self, node: JsonNode, pieces: list[TextPiece], *, first: bool) -> None:
         if node.children:
@@ -269,19 +272,19 @@ class JsonData(ProseText):
         inside = ", ".join(written)
         return f"{{{inside}}}" if node.is_object else f"[{inside}]"
 
-    def _leaf(self, node: JsonNode, kept: list[int], spans: list[tuple[int, int]]) -> str:
+    def _leaf(self, node: JsonNode, numbers: list[int], spans: list[tuple[int, int]]) -> str:
         if len(node.pieces) == 1:
             spans.append((node.start, node.end))
             return self.text[node.start : node.end]
         runs: list[tuple[int, int]] = []
-        for number in kept:
+        for number in numbers:
             piece = self.pieces[number]
-            if runs and number - 1 in kept:
+            if runs and number - 1 in numbers:
                 runs[-1] = (runs[-1][0], piece.end)
             else:
                 runs.append((piece.start, piece.end))
         spans += runs
         inner = ELLIPSIS.join(self.text[start:end] for start, end in runs)
-        head = "" if kept[0] == node.pieces[0] else ELLIPSIS.lstrip()
-        tail = "" if kept[-1] == node.pieces[-1] else ELLIPSIS.rstrip()
+        head = "" if numbers[0] == node.pieces[0] else ELLIPSIS.lstrip()
+        tail = "" if numbers[-1] == node.pieces[-1] else ELLIPSIS.rstrip()
         return f'"{head}{inner}{tail}"'

@@ -1,7 +1,9 @@
 """One compaction from the triggers to the reports, the same for histories and for packs.
 
 The methods in their order: deduplicate, drop, offload, prune, fold, sum up. Each goes on until its
-aim is reached. Less firm entries go first; ties go by place.
+aim is reached. Less firm entries go first; ties go by place. Summaries quote in levels: source,
+cluster, session (`extractive@1`); each takes the best pieces of the one below, so that a sentence
+of a session's summary stands in its cluster's and its source's as well.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from crp_integrations.envelope.prompt import ELLIPSIS
@@ -19,13 +22,21 @@ from crp_integrations.governance.compaction.records import (
     ArtifactStore,
     Citation,
     Summary,
+    SummaryLevel,
     Trigger,
     budget_share,
 )
-from crp_integrations.governance.compaction.relevance import RELEVANCE
-from crp_integrations.governance.compaction.stages import Firmness, LossReason, WorkingContext
-from crp_integrations.governance.compaction.summaries import Line, build_summary
-from crp_integrations.governance.compaction.text_pieces import ShortenedText
+from crp_integrations.governance.compaction.stages import (
+    RELEVANCE,
+    Firmness,
+    LossReason,
+    WorkingContext,
+)
+from crp_integrations.governance.compaction.text_pieces import (
+    ShortenedText,
+    merge_spans,
+    quote_spans,
+)
 from crp_integrations.governance.context_pack import DropReport
 from crp_integrations.governance.settings import CompactionSettings
 
@@ -33,8 +44,15 @@ COMPACTION: Final = "compaction@1"
 ALGORITHMS: Final = (COMPACTION, RELEVANCE, EXTRACTIVE)
 SAME: Final = "(a later call had the same result)"
 HANDLE: Final = "(kept whole as {ref})"
+# A level of summaries below the last may have so many times its even part of the room.
+_SOURCE_PART, _CLUSTER_PART = 3, 2
 # Rounds of estimating and counting before pruning gives up; each comes nearer by the excess.
 _ROUNDS: Final = 8
+
+# Numbers of pieces by the number of their entry.
+Chosen = dict[int, list[int]]
+# Writes a line of a summary from its mark, who says it, and the quotation.
+Line = Callable[[int, str, str], str]
 
 
 @dataclass(slots=True)
@@ -44,14 +62,10 @@ class CompactionRun:
     Spec: Summit §Compression Strategy
 
     Attributes:
-        budget: tokens of the whole.
         slack: tokens below the budget to stay, since the whole may count more than its parts.
-        head: first line of a summary; empty for none.
-        line: writes a line of a summary.
         in_place: an equal result gives way to a note, as in a history.
         order: units that may be summed up, first to go first.
         offloaded: texts and summaries that were put into the store.
-        shown: the summary that is shown for each shelf.
     """
 
     context: WorkingContext
@@ -67,21 +81,18 @@ class CompactionRun:
     offloaded: list[ArtifactRef] = field(default_factory=list)
     shown: dict[str, Summary] = field(default_factory=dict)
     summaries: list[Summary] = field(default_factory=list)
+    limit: int = field(init=False)
+    _room: int = field(init=False)
 
-    @property
-    def limit(self) -> int:
-        """Tokens that the parts may have."""
-        return self.budget - self.slack
-
-    @property
-    def room(self) -> int:
-        """Tokens that summaries may have."""
-        return budget_share(self.budget, self.settings.summary_share)
+    def __post_init__(self) -> None:
+        # Tokens that the parts, and that summaries, may have.
+        self.limit = self.budget - self.slack
+        self._room = budget_share(self.budget, self.settings.summary_share)
 
     @property
     def _reserve(self) -> int:
         """Tokens to hold free for the summaries that are due."""
-        return self.room if self.context.folded else 0
+        return self._room if self.context.folded else 0
 
     def go(self) -> None:
         """Through all the methods."""
@@ -108,8 +119,6 @@ class CompactionRun:
             for reason, names in self.context.losses().items()
         )
 
-    # --- the order of the methods --------------------------------------------------------
-
     def _shorten_results(self) -> None:
         """Shorten the results of the last call, each kind in its own way."""
         context = self.context
@@ -135,13 +144,11 @@ class CompactionRun:
 
     def _reduce_firm(self) -> None:
         """What is recent, and at last the results that the model has not seen."""
-        self._offload(self.limit - self.room, Firmness.OPEN)
-        self._prune(self.limit - self.room, Firmness.RECENT, keep=self.settings.prune_to)
+        self._offload(self.limit - self._room, Firmness.OPEN)
+        self._prune(self.limit - self._room, Firmness.RECENT, keep=self.settings.prune_to)
         self._fold(self.limit, lambda firmness: firmness <= Firmness.RECENT)
         for keep in (self.settings.prune_to, 0.0):
             self._prune(self.limit - self._reserve, Firmness.OPEN, keep=keep)
-
-    # --- the methods ---------------------------------------------------------------------
 
     def _deduplicate(self) -> None:
         """Show equal texts once: in a history the last, with a note before it; else the first."""
@@ -215,7 +222,7 @@ class CompactionRun:
         for _ in range(_ROUNDS):
             if context.total <= aim:
                 return
-            stay = {at: context.kept(at) for at in places}
+            stay = {at: context.shown_pieces(at) for at in places}
             gone = self._least_relevant(stay, excess, keep)
             if not gone:
                 return
@@ -277,11 +284,9 @@ class CompactionRun:
     def _sum_up(self) -> None:
         """Sum up what was folded, each shelf with its part of the room."""
         context = self.context
-        room = min(self.room, self.limit - context.total)
-        weights = {
-            shelf: sum(len(cut.text) for cut in cuts.values())
-            for shelf, cuts in context.folded.items()
-        }
+        room = min(self._room, self.limit - context.total)
+        folded = context.folded.items()
+        weights = {shelf: sum(len(c.text) for c in cuts.values()) for shelf, cuts in folded}
         total = max(1, sum(weights.values()))
         for shelf in sorted(weights):
             own = room * weights[shelf] // total
@@ -299,8 +304,9 @@ class CompactionRun:
             if self.artifacts is not None:
                 for level in levels:
                     sources = [citation.item_id for citation in level.citations]
-                    ref = self.artifacts.put(level.text, kind="summary", sources=sources)
-                    self.offloaded.append(ref)
+                    self.offloaded.append(
+                        self.artifacts.put(level.text, kind="summary", sources=sources)
+                    )
 
     def _record_shortened(self) -> None:
         """The records of texts that are shown in part in their place."""
@@ -317,8 +323,6 @@ class CompactionRun:
                     dropped_fields=cut.fields,
                 )
             )
-
-    # --- pieces --------------------------------------------------------------------------
 
     def _cuttable(self, most: Firmness, least: Firmness = Firmness.FREE) -> list[int]:
         return [
@@ -351,3 +355,146 @@ class CompactionRun:
                 chosen.append(number)
                 used += cost
         return reading.cut(sorted(chosen)) if chosen else ShortenedText("", (), (), ("text",))
+
+
+def build_summary(
+    context: WorkingContext, shelf: str, room: int, head: str, line: Line
+) -> tuple[list[Summary], int]:
+    """A shelf's folded entries summed up within so many tokens, and the tokens.
+
+    The last summary is that of the session, to be shown; it was made from those before it. The list
+    is empty where nothing fits.
+
+    Spec: Summit §Compression Strategy
+    """
+    folded = context.folded[shelf]
+    stay: Chosen = {}
+    for at, cut in sorted(folded.items()):
+        whole = cut.text == context.entries[at].text
+        numbers = range(len(context.relevance.reading(at).pieces)) if whole else cut.pieces
+        if numbers:
+            stay[at] = list(numbers)
+    if not stay or room <= 0:
+        return [], 0
+    clusters: dict[str, list[int]] = {}
+    for at in stay:
+        clusters.setdefault(context.entries[at].cluster, []).append(at)
+    pick = _Pieces(context, list(folded), head, line)
+    by_source: Chosen = {}
+    for at, pieces in stay.items():
+        by_source |= pick.best({at: pieces}, _SOURCE_PART * room // len(stay))
+    of_cluster = {
+        name: pick.best(
+            {at: by_source[at] for at in members}, _CLUSTER_PART * room // len(clusters)
+        )
+        for name, members in clusters.items()
+    }
+    united = {at: numbers for chosen in of_cluster.values() for at, numbers in chosen.items()}
+    chosen = pick.best({at: united[at] for at in sorted(united)}, room, least=False)
+    tokens = 0
+    while chosen:
+        (tokens,) = context.costs.summaries([pick.text(chosen)])
+        if tokens <= room:
+            break
+        chosen = pick.lightened(chosen, tokens - room)
+    if not chosen:
+        return [], 0
+    sources = {at: pick.summary("source", {at: by_source[at]}) for at in stay}
+    middle = [
+        pick.summary("cluster", of_cluster[name], [sources[at].id for at in members])
+        for name, members in clusters.items()
+    ]
+    session = pick.summary("session", chosen, [each.id for each in middle])
+    return [*sources.values(), *middle, session], tokens
+
+
+class _Pieces:
+    """Chooses pieces by their scores, and writes them as lines with marks, in the entries' order.
+
+    What repeats another's words is chosen once.
+    """
+
+    def __init__(self, context: WorkingContext, folded: list[int], head: str, line: Line) -> None:
+        self._context, self._head, self._line = context, head, line
+        texts = [context.entries[at].text for at in folded]
+        counts = context.costs.summaries(texts)
+        self._rate = {
+            at: tokens / max(1, len(text))
+            for at, tokens, text in zip(folded, counts, texts, strict=True)
+        }
+
+    def best(self, offered: Chosen, room: int, *, least: bool = True) -> Chosen:
+        """The best pieces that fit, about; with `least` at least one of all of them."""
+        chosen: Chosen = {at: [] for at in offered}
+        quoted: set[str] = set()
+        used = 0.0
+        for at, number in self._ranked(offered):
+            words = self._words(at, number)
+            tokens = self._rate[at] * len(words)
+            first = least and not quoted
+            if words in quoted or (used + tokens > room and not first):
+                continue
+            quoted.add(words)
+            used += tokens
+            chosen[at].append(number)
+        return {at: sorted(numbers) for at, numbers in chosen.items() if numbers or least}
+
+    def lightened(self, chosen: Chosen, excess: int) -> Chosen:
+        """The same without the pieces that say least, at least one."""
+        left = {at: set(numbers) for at, numbers in chosen.items()}
+        freed = 0.0
+        for at, number in reversed(self._ranked(chosen)):
+            left[at].discard(number)
+            freed += self._rate[at] * len(self._words(at, number))
+            if 2 * freed >= excess:
+                break
+        return {at: sorted(numbers) for at, numbers in left.items() if numbers}
+
+    def text(self, chosen: Chosen) -> str:
+        """The whole text of a summary."""
+        lines = [self._head] if self._head else []
+        for mark, at in enumerate(_used(chosen), start=1):
+            # Who says it, with the handle of its whole text where that is kept elsewhere.
+            speaker = f"{self._context.entries[at].speaker} {self._context.frames.get(at, '')}"
+            quoted = quote_spans(self._context.entries[at].text, self._spans(at, chosen[at]))
+            lines.append(self._line(mark, speaker.strip(), quoted))
+        return "\n".join(lines)
+
+    def summary(self, level: SummaryLevel, chosen: Chosen, children: Sequence[str] = ()) -> Summary:
+        """The record of a summary."""
+        used = _used(chosen)
+        kinds = {self._context.relevance.reading(at).kind for at in used}
+        citations = [
+            Citation(
+                mark=mark, item_id=self._context.entries[at].id, spans=self._spans(at, chosen[at])
+            )
+            for mark, at in enumerate(used, start=1)
+        ]
+        lost = [self._context.relevance.reading(at).lost_fields(chosen[at]) for at in chosen]
+        return Summary.of(
+            level,
+            self.text(chosen),
+            citations,
+            kind=kinds.pop() if len(kinds) == 1 else "mixed",
+            children=tuple(children),
+            dropped_fields=tuple(dict.fromkeys(chain.from_iterable(lost))),
+        )
+
+    def _ranked(self, offered: Chosen) -> list[tuple[int, int]]:
+        scores = self._context.relevance.pieces
+        every = [(at, number) for at, numbers in offered.items() for number in numbers]
+        return sorted(every, key=lambda each: (-scores(each[0])[each[1]], *each))
+
+    def _words(self, at: int, number: int) -> str:
+        piece = self._context.relevance.reading(at).pieces[number]
+        return self._context.entries[at].text[piece.start : piece.end]
+
+    def _spans(self, at: int, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        pieces = self._context.relevance.reading(at).pieces
+        return merge_spans(
+            [(pieces[n].start, pieces[n].end) for n in numbers], self._context.entries[at].text
+        )
+
+
+def _used(chosen: Chosen) -> list[int]:
+    return [at for at in sorted(chosen) if chosen[at]]

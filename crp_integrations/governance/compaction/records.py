@@ -79,9 +79,7 @@ class Summary(Record):
     Attributes:
         level: `targeted` for one result of a tool in its place; else what it sums up.
         kind: how the text was read, `prose`, `log`, `search` or `data`; `mixed` for several.
-        children: ids of the summaries that it was made from.
         dropped_fields: fields, or kinds of lines, of which something was left out.
-        method: `extractive@n`.
     """
 
     SCHEMA = "summary/1"
@@ -123,8 +121,6 @@ class ArtifactRef(Record):
 
     Attributes:
         ref: the handle, as the model sees it; no address and no permission.
-        checksum: `sha256:…` of the text.
-        sources: ids of the items that it comes from.
     """
 
     SCHEMA = "artifact-ref/1"
@@ -142,9 +138,7 @@ class CompactionAccount(Part):
         triggers: what started it; none when nothing did, and then nothing is changed.
         reports: one for each reason; together they name everything that is not shown as it was.
         summaries: those shown, those they were made from, and texts that are shown in part.
-        artifacts: texts that were put into a store.
         tokens_before, tokens_after: of the whole context by the caller's counter.
-        fits: whether it is within the budget.
         why_not: where it is not, what holds the tokens that cannot go.
     """
 

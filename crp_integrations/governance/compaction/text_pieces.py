@@ -167,15 +167,13 @@ class ShortenedText:
     """What is left of a text.
 
     Attributes:
-        text: as the model is shown it.
         spans: what of the text it is, in the text's characters, in order.
-        kept: numbers of the pieces.
         fields: fields of which something was left out, each once.
     """
 
     text: str
     spans: Spans
-    kept: tuple[int, ...]
+    pieces: tuple[int, ...]
     fields: tuple[str, ...] = ()
 
 
@@ -202,22 +200,22 @@ class ProseText:
         """For each piece those that name what it is of; only hits of a search have such."""
         return {}
 
-    def cut(self, kept: Sequence[int]) -> ShortenedText:
+    def cut(self, numbers: Sequence[int]) -> ShortenedText:
         """The text with some of its pieces alone, in order; a sign stands where others stood."""
         pieces = self.pieces
-        if len(kept) == len(pieces):
+        if len(numbers) == len(pieces):
             return keep_whole(self.text, len(pieces))
-        spans = merge_spans([(pieces[n].start, pieces[n].end) for n in kept], self.text)
+        spans = merge_spans([(pieces[n].start, pieces[n].end) for n in numbers], self.text)
         text = self.quote(spans)
-        if kept and kept[0] > 0:
+        if numbers and numbers[0] > 0:
             text = self._gap("", text).lstrip() + text
-        if kept and kept[-1] < len(pieces) - 1:
+        if numbers and numbers[-1] < len(pieces) - 1:
             text += self._gap(text, "").rstrip()
-        return ShortenedText(text, spans, tuple(kept), self.lost_fields(kept))
+        return ShortenedText(text, spans, tuple(numbers), self.lost_fields(numbers))
 
-    def lost_fields(self, kept: Sequence[int]) -> tuple[str, ...]:
+    def lost_fields(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """Fields of the pieces that are not kept, each once and in order."""
-        stay = set(kept)
+        stay = set(numbers)
         return tuple(dict.fromkeys(p.field for n, p in enumerate(self.pieces) if n not in stay))
 
     def quote(self, spans: Spans) -> str:

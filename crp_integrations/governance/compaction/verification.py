@@ -35,7 +35,7 @@ from crp_integrations.messages import Message
 _NUMERAL = re.compile(r"(?<![\w.,])\d[\d.,]*(?<![.,])")
 
 
-def find_missing(said: str, source: str) -> Iterator[tuple[int, int]]:
+def find_missing(text: str, source: str) -> Iterator[tuple[int, int]]:
     """Where a text has a figure, date, id, code or quotation that its source does not have.
 
     A figure or date may be written in another way, as "4.2 million" for "4,200,000"; an id, code or
@@ -45,30 +45,30 @@ def find_missing(said: str, source: str) -> Iterator[tuple[int, int]]:
     # The source is read only where something is not in it word for word, which is rare.
     theirs: list[Quantity] | None = None
     source_dates: list[DateMention] | None = None
-    for quantity in quantities(said):
+    for quantity in quantities(text):
         taken.append((quantity.start, quantity.end))
         if _is_literal_in(quantity.text, source):
             continue
         theirs = quantities(source) if theirs is None else theirs
         if not any(agree(quantity, other) and quantity.bound == other.bound for other in theirs):
             yield quantity.start, quantity.end
-    for date in dates(said):
+    for date in dates(text):
         taken.append((date.start, date.end))
         if _is_literal_in(date.text, source):
             continue
         source_dates = dates(source) if source_dates is None else source_dates
         if not any(gives(other, date) for other in source_dates):
             yield date.start, date.end
-    literal = [*identifiers(said), *find_code(said)]
+    literal = [*identifiers(text), *find_code(text)]
     for span in literal:
         taken.append((span.start, span.end))
-        if not _is_literal_in(span.of(said), source):
+        if not _is_literal_in(span.of(text), source):
             yield span.start, span.end
-    for match in QUOTATION.finditer(said):
+    for match in QUOTATION.finditer(text):
         if match.group()[1:-1] not in source:
             yield match.span()
     # Digits that no reader of the above takes, such as those glued to letters.
-    for match in _NUMERAL.finditer(said):
+    for match in _NUMERAL.finditer(text):
         inside = any(start <= match.start() and match.end() <= end for start, end in taken)
         if not inside and not _is_literal_in(match.group(), source):
             yield match.span()
@@ -203,7 +203,7 @@ def _find_summary_faults(
     summaries: Sequence[Summary],
     after: Mapping[str, str],
     texts: Mapping[str, str],
-    said: Mapping[str, str],
+    speakers: Mapping[str, str],
 ) -> list[str]:
     """Summaries that cite nothing or what is not there, or have a figure without a source."""
     faults = []
@@ -227,7 +227,7 @@ def _find_summary_faults(
             if after[summary.id] != summary.text:
                 faults.append(f"summary {summary.id} is shown in other words")
             source = "\n\n".join(
-                f"{said[c.item_id]}\n{texts[c.item_id]}" for c in summary.citations
+                f"{speakers[c.item_id]}\n{texts[c.item_id]}" for c in summary.citations
             )
             own = _HANDLE.sub("", re.sub(r"(?m)^(?:\[\d{1,5}\]|-)\s", "", summary.text))
             if any(True for _ in find_missing(own, source)):

@@ -48,10 +48,8 @@ class InjectionFinding(Part):
     """One sign at one place.
 
     Attributes:
-        rule: name of the rule.
         level: how much it says by itself.
         reason: one plain sentence that holds no word of the text.
-        start, end: character offsets in the text as given.
     """
 
     rule: RuleName
@@ -65,10 +63,8 @@ class InjectionReport(Part):
     """What the rules say of one text.
 
     Attributes:
-        rules: `name@n` of the rules.
         score: [0, 1], probability by the findings taken as independent; equal signs count once.
         injected: whether the score reaches the threshold.
-        findings: in the order of their places.
         model: identity of the model that was asked too, empty for none.
     """
 

@@ -173,7 +173,7 @@ def erase(
             for receipt in _at(connection, "place = ?", place):
                 emptied = receipt.chain.window_id in windows
                 touched |= _replace(
-                    connection, place, receipt, erased(receipt, wanted[place], said=emptied)
+                    connection, place, receipt, erased(receipt, wanted[place], answers=emptied)
                 )
         except StoreDamaged:
             touched.add(_silenced(connection, place))
