@@ -10,8 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError
 
-from crp_integrations.errors import AccessDenied, EngineError, StoreDamaged, StoreError, StoreNewer
+from crp_integrations.errors import (
+    AccessDenied,
+    EngineError,
+    RequestError,
+    StoreDamaged,
+    StoreError,
+    StoreNewer,
+)
 from crp_integrations.fabric.life.lifecycle import has_outlived
 from crp_integrations.fabric.ports import FactBrief, Transaction
 from crp_integrations.fabric.ports.facts import search_each
@@ -233,15 +241,8 @@ class NamespaceReader:
             allowed = self._allowed(snapshot.index)
             among = None
             if where is not None:
-                among = snapshot.select(transaction.facts, self.as_of(where), allowed)
-        return snapshot.index.nearest(
-            vector,
-            k,
-            # A selection holds nothing that may not be seen.
-            allowed=None if among else allowed,
-            among=among,
-            scan_rows=self._fabric.settings.scan_rows,
-        )
+                among = snapshot.index.select(transaction.facts.find(self.as_of(where)))
+        return snapshot.index.nearest(vector, k, allowed=allowed, among=among)
 
     def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
         """Tell that `nearest` and `search_text` come next, for a store that does both at once."""
@@ -412,6 +413,12 @@ class NamespaceReader:
 
     def as_of(self, where: Where) -> Where:
         """The filter as it is meant now, where it tells ACTIVE facts from STALE ones."""
+        try:
+            where.model_dump_json()
+        except PydanticSerializationError:
+            raise RequestError(
+                "a filter holds half of a surrogate pair, which is no character; remove it"
+            ) from None
         if where.as_of is not None or len(RETRIEVABLE.intersection(where.statuses or ())) != 1:
             return where
         return where.model_copy(update={"as_of": self._fabric.clock.now()})

@@ -322,59 +322,12 @@ def test_a_filter_finds_exactly_the_best_of_what_is_meant(store: Store) -> None:
     ):
         with store.begin(NAME, write=False) as transaction:
             picture = kept.snapshot(transaction.facts)
-            chosen = picture.select(transaction.facts, where)
             meant = transaction.facts.find(where)
+            chosen = picture.index.select(meant)
         place = {one.fact_id: n for n, one in enumerate(made)}
         exact = cosine(rows, query)
         wanted = sorted(meant, key=lambda id_: (-float(exact[place[id_]]), id_))[:20]
         assert ids(picture.index.nearest(query, 20, among=chosen)) == wanted
-
-
-def test_a_known_set_is_asked_for_once_until_something_changes(store: Store) -> None:
-    kept = live(store)
-    put(store, numbered(60), vectors(60))
-    asked = []
-
-    class Asking(Counting):
-        def find(self, where: Where) -> list[str]:
-            asked.append(where)
-            return self.facts.find(where)  # type: ignore[no-any-return]
-
-    def choose(where: Where, allowed: Any = None) -> int:
-        with store.begin(NAME, write=False) as transaction:
-            facts: Any = Asking(transaction.facts)
-            return len(kept.snapshot(facts).select(facts, where, allowed).places)
-
-    where = Where(sources=("user",))
-    assert [choose(where) for _ in range(3)] == [60, 60, 60]
-    assert len(asked) == 1
-    assert choose(where, [False]) == 0
-    assert choose(where, [True]) == 60
-    assert len(asked) == 2
-    write(store, lambda facts: facts.set_status([fact(3).fact_id], FactStatus.DELETED, NOON))
-    assert choose(where) == 59
-    # Use is not in the log, so a filter by use is never remembered.
-    unused = Where(unused_since=NOON.replace(year=2030))
-    assert choose(unused) == 59
-    write(store, lambda facts: facts.touch([fact(5).fact_id], NOON.replace(year=2031)))
-    assert choose(unused) == 58
-
-
-def test_remembered_sets_are_bounded(store: Store) -> None:
-    kept = live(store)
-    put(store, [fact(n, metadata={"part": n}) for n in range(100)], vectors(100))
-    picture = look(store, kept)
-    with store.begin(NAME, write=False) as transaction:
-        for part in range(40):
-            picture.select(transaction.facts, Where(metadata={"part": part}))
-        assert len(picture._selections._known) == 16
-        large = Where(ingested_before=fact(24).ingested_at)
-        small = Where(ingested_before=fact(23).ingested_at)
-        for where in (large, small, Where(sources=("user",))):
-            picture.select(transaction.facts, where)
-    rows = [known.rows for known in picture._selections._known.values()]
-    assert sum(len(own) for own in rows if own is not None) <= 50
-    assert rows[-1] is None
 
 
 @pytest.mark.parametrize("status", [FactStatus.DELETED, FactStatus.QUARANTINED])
@@ -386,7 +339,7 @@ def test_no_filter_brings_back_what_may_not_be_retrieved(store: Store, status: F
     write(store, lambda facts: facts.set_archived([fact(3).fact_id], NOON))
     with store.begin(NAME, write=False) as transaction:
         picture = kept.snapshot(transaction.facts)
-        chosen = picture.select(transaction.facts, Where(statuses=tuple(FactStatus)))
+        chosen = picture.index.select(transaction.facts.find(Where(statuses=tuple(FactStatus))))
     hits = ids(picture.index.nearest(rows[2], 50, among=chosen))
     assert len(hits) == 18
     assert not {fact(2).fact_id, fact(3).fact_id} & set(hits)

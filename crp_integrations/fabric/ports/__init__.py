@@ -16,7 +16,6 @@ from crp_integrations.fabric.ports.facts import FactBrief, FactOutline, FactsFac
 from crp_integrations.fabric.ports.store import (
     Cache,
     CachedFile,
-    CacheEntry,
     DerivedContent,
     Store,
     Transaction,
@@ -29,7 +28,6 @@ from crp_integrations.fabric.ports.store import (
 
 __all__ = [
     "Cache",
-    "CacheEntry",
     "CachedFile",
     "CommunityEngine",
     "DerivedContent",

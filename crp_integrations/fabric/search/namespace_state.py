@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from pydantic_core import PydanticSerializationError
-
-from crp_integrations.errors import ConfigError, EngineError, RequestError, StoreError
+from crp_integrations.errors import ConfigError, EngineError, StoreError
 from crp_integrations.fabric.ports import Cache, FactsFacet, GraphEngine, LogMark, Transaction
-from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.search.neighbour_graph import NeighbourGraphs, SavedGraph
-from crp_integrations.fabric.search.vector_index import IndexPart, VectorIndex
+from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.fabric.state_hash import (
     EMBEDDER_SETTING,
@@ -92,36 +88,7 @@ class StateHashes:
 
 # States that are kept: a reader that began a little earlier than another one finds its own.
 _KEPT = 4
-# Selections that one state remembers, and their rows together as a share of all.
-_SELECTIONS = 16
-_SELECTED_SHARE = 0.5
-
 _log = logging.getLogger(__name__)
-
-
-class IndexParts:
-    """The parts of one index that were asked for last; safe between threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[object, IndexPart] = OrderedDict()
-
-    def get(self, key: object, make: Callable[[], IndexPart], room: int) -> IndexPart:
-        """The selection under a key, made when it is not known."""
-        with self._lock:
-            part = self._known.get(key)
-            if part is not None:
-                self._known.move_to_end(key)
-                return part
-        made = make()
-        with self._lock:
-            self._known[key] = made
-            while len(self._known) > _SELECTIONS or (len(self._known) > 1 and self._rows() > room):
-                self._known.popitem(last=False)
-        return made
-
-    def _rows(self) -> int:
-        return sum(len(known.rows) for known in self._known.values() if known.rows is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,33 +104,11 @@ class Snapshot:
     mark: LogMark
     index: VectorIndex
     lacking: bool
-    _selections: IndexParts = field(default_factory=IndexParts)
 
     @property
     def generation(self) -> int:
         """Of the state."""
         return self.index.generation
-
-    def select(
-        self, facts: FactsFacet, where: Where, allowed: Sequence[bool] | None = None
-    ) -> IndexPart:
-        """The facts that a filter means, remembered for the next search."""
-        seen = None if allowed is None or all(allowed) else tuple(allowed)
-
-        def make() -> IndexPart:
-            return self.index.select(facts.find(where), seen)
-
-        if where.unused_since is not None:
-            # Use leaves no trace in the log, so this filter may mean other facts the next time.
-            return make()
-        room = int(_SELECTED_SHARE * len(self.index))
-        try:
-            key = where.model_dump_json()
-        except PydanticSerializationError:
-            raise RequestError(
-                "a filter holds half of a surrogate pair, which is no character; remove it"
-            ) from None
-        return self._selections.get((key, seen), make, room)
 
 
 class NamespaceState:
@@ -274,8 +219,6 @@ class NamespaceState:
             lost = thorough and graphs.keeps and graphs.kept(facts) is None
         index = snapshot.index
         if not graphs.due(index) and not (lost and graphs.wanted(len(index))):
-            if graphs.behind(index, snapshot.mark):
-                graphs.restate(index, snapshot.mark)
             return False
         built = self._snapshot_of(snapshot.mark, graphs.build(index))
         with self._lock:
