@@ -18,7 +18,6 @@ from crp_integrations.fabric.state_hash import (
     Item,
     StateHash,
     epoch_item,
-    read_state,
 )
 from crp_integrations.vocabulary import RETRIEVABLE
 
@@ -76,14 +75,16 @@ class StateHashes:
             if changed is None:
                 continue
             if known.items is not None:
-                items = known.items.changed(changed, facts.state(changed)).with_epoch(epoch)
+                items = known.items.changed(changed, facts.state(changed), epoch)
                 return _HashedState(mark, generation, epoch, items.digest, items)
             if not changed and known.epoch == epoch:
                 return _HashedState(mark, generation, epoch, known.digest, None)
             # A change of a few facts: more of them are to be expected.
             hold = None
             break
-        return _HashedState(mark, generation, epoch, *read_state(facts.state(), epoch, hold=hold))
+        items = StateHash(facts.state(), epoch)
+        held = items if hold is None or len(items) <= hold else None
+        return _HashedState(mark, generation, epoch, items.digest, held)
 
 
 # States that are kept: a reader that began a little earlier than another one finds its own.
