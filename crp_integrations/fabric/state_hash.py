@@ -18,6 +18,7 @@ from crp_integrations.vocabulary import RETRIEVABLE
 
 Item = tuple[str, str, str]
 
+
 def state_hash(items: Iterable[Item]) -> str:
     """Hash the sorted `id:content_hash:status` of every retrievable fact, joined with `|`.
 

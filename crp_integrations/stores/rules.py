@@ -238,11 +238,6 @@ class Statements(Protocol):
     """A connection with a transaction that is open."""
 
     @property
-    def packs_references(self) -> bool:
-        """Whether the ids that a window or a receipt names are written as one row at first."""
-        ...
-
-    @property
     def padding(self) -> bytes:
         """Zeros that lie in front of a text, so that no copy of it stays in a page of others."""
         ...

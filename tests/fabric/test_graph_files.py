@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -262,35 +261,6 @@ def test_a_reader_takes_the_newer_graph_when_its_own_is_worn(store: SqliteStore,
     assert spy.built == [COUNT + 60]
 
 
-def test_a_writer_takes_the_graph_that_another_one_built(store: SqliteStore, spy: Spy) -> None:
-    one, two = live(store, spy), live(store, spy)
-    for kept in (one, two):
-        look(store, kept)
-    put(store, numbered(60, COUNT), vectors(60, seed=4))
-    assert one.settle()
-    assert not two.settle()
-    assert look(store, two).index.worn == 0.0
-    assert spy.built == [COUNT + 60]
-
-
-def test_a_process_that_only_writes_looks_at_the_file_once(store: SqliteStore, spy: Spy) -> None:
-    looked = []
-    cache = store.cache(NAME)
-    load = cache.load
-    cache.load = lambda name: looked.append(name) or load(name)  # type: ignore[method-assign]
-    writer = NamespaceState(
-        lambda: store.begin(NAME, write=False), cache, VectorGraphSettings(exact_up_to=50), spy
-    )
-    for number in range(5):
-        put(store, numbered(6, COUNT + 6 * number), vectors(6, seed=number))
-        assert not writer.settle()
-    assert (spy.built, spy.loaded, looked) == ([], 0, [GRAPH_FILE])
-    # More than a fifth is new by now.
-    put(store, numbered(1, COUNT + 30), vectors(1))
-    assert writer.settle()
-    assert spy.built == [COUNT + 31]
-
-
 def test_maintenance_makes_a_lost_file_anew(store: SqliteStore, spy: Spy) -> None:
     writer = live(store, spy)
     look(store, writer)
@@ -380,18 +350,6 @@ def test_what_is_written_while_a_graph_is_built_is_found(tmp_path: Path, spy: Sp
     assert index.nearest(rows[0], 1)[0].fact_id == fact(COUNT).fact_id
     assert look(store, live(store, spy)).index.graph is not None
     store.close()
-
-
-def test_a_thrown_away_file_is_told_once(
-    store: SqliteStore, spy: Spy, caplog: pytest.LogCaptureFixture
-) -> None:
-    told(drop_an_id)(*files(store))
-    with caplog.at_level(logging.WARNING):
-        look(store, live(store, spy))
-        look(store, live(store, spy))
-    messages = [record.getMessage() for record in caplog.records]
-    assert sum("thrown away" in message for message in messages) == 1
-    assert fact(3).content not in caplog.text
 
 
 def test_an_erasure_leaves_the_next_process_a_graph(tmp_path: Path, spy: Spy) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.errors import AccessDenied, FactRejected, IllegalTransition
+from crp_integrations.errors import FactRejected, IllegalTransition
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.inspection import HealthFinding, NamespaceExamination
 from crp_integrations.fabric.namespace import Namespace
@@ -99,16 +99,6 @@ def test_stats_counts_facts_sources_events_and_hashes(whole):
     assert found.search == "exact"
     assert found.events > 0
     assert (found.files == {}) is isinstance(whole.store, MemoryStore)
-
-
-def test_looking_at_a_namespace_makes_nothing(tmp_path):
-    namespace = fabric(SqliteStore(tmp_path / "kb")).bind(ACME)
-    assert namespace.doctor() == NamespaceExamination(
-        namespace="acme", facts=0, sources=0, events=0
-    )
-    assert namespace.stats().files == {}
-    assert list(namespace.export()) == []
-    assert not (tmp_path / "kb").exists()
 
 
 def test_a_whole_namespace_has_no_findings(kept):
@@ -229,16 +219,6 @@ def test_compacting_keeps_what_is_there_and_no_byte_of_what_is_gone(kept, tmp_pa
     for file in (tmp_path / "kb").rglob("*"):
         if file.is_file():
             assert b"value0" not in file.read_bytes(), file.name
-
-
-def test_compacting_needs_leave_to_write(whole):
-    class Nothing(Labelled):
-        def decide(self, subject, action, labels):
-            decision = super().decide(subject, action, labels)
-            return decision.model_copy(update={"allowed": action == "read"})
-
-    with pytest.raises(AccessDenied):
-        whole.bind(ACME, Nothing()).compact()
 
 
 def stored(namespace: Namespace, **where) -> list[str]:

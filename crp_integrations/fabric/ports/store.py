@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import NamedTuple, Protocol, cast
 
 from pydantic import JsonValue
 
@@ -360,37 +360,3 @@ def bulk_load(store: Store, namespace: str) -> AbstractContextManager[None]:
     if not hasattr(store, "loading"):
         return nullcontext()
     return cast("_WithJobs", store).loading(namespace)
-
-
-class Scratch(Protocol):
-    """Bytes that bear no name: no other process finds them, and they are gone when it is closed."""
-
-    def put(self, data: bytes) -> int | None:
-        """Where the bytes begin; None where there is no room for them."""
-        ...
-
-    def get(self, start: int, size: int) -> bytes:
-        """Bytes that were put.
-
-        Raises:
-            StoreError: they cannot be read back.
-        """
-        ...
-
-    def close(self) -> None:
-        """Forget everything."""
-        ...
-
-
-@runtime_checkable
-class ScratchStore(Protocol):
-    """What a store has that can put bytes down for a while, beside `Store`."""
-
-    def scratch(self) -> Scratch | None:
-        """A new scratch; None where none can be made."""
-        ...
-
-
-def scratch_of(store: object) -> Scratch | None:
-    """As `ScratchStore`; None of a store that has none."""
-    return store.scratch() if isinstance(store, ScratchStore) else None

@@ -7,6 +7,5 @@ score, the same ones in whatever order the facts came in.
 
 Read in this order: `vector_index` (the unit rows of one state, exact search, the step to the next),
 `neighbour_graph` (the graph above a size, and its file), `store_index` (a store that searches by
-itself), `word_search`, `fact_cache` (facts read lately), `namespace_state` (all of it kept up to
-date).
+itself), `word_search`, `namespace_state` (all of it kept up to date).
 """

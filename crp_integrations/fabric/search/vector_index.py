@@ -449,11 +449,11 @@ class VectorIndex:
         if among is not None:
             if allowed is not None:
                 among = among[np.array(allowed, dtype=np.bool_)[self.codes[among]]]
-            rough = [
+            parts = [
                 self.gathered(among[start : start + _GATHERED]) @ wanted
                 for start in range(0, max(1, len(among)), _GATHERED)
             ]
-            return self._best(wanted, k, among[self._likely(np.concatenate(rough), k)])
+            return self._best(wanted, k, among[self._likely(np.concatenate(parts), k)])
         if self.graph is not None:
             hits = self._by_graph(self.graph, wanted, k, allowed)
             if hits is not None:

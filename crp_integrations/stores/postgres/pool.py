@@ -123,10 +123,10 @@ class PostgresPool:
         address: str,
         busy_seconds: float,
         most: int,
-        given: Callable[[], None] = lambda: None,
+        on_use: Callable[[], None] = lambda: None,
     ) -> None:
         """Open nothing yet."""
-        self._given = given
+        self._on_use = on_use
         try:
             parts = conninfo_to_dict(address)
         except psycopg.ProgrammingError as error:
@@ -185,7 +185,7 @@ class PostgresPool:
         except PoolClosed as error:
             raise StoreError(f"store {self.name} is closed") from error
         try:
-            self._given()
+            self._on_use()
             yield PostgresConnection(raw, self.name)
         except BaseException:
             _undo(raw)

@@ -13,17 +13,12 @@ from typing import Any
 
 from crp_integrations.errors import ConfigError, EngineError, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.seals import sha256, sha256_hex
-from crp_integrations.stores.files import (
-    FileScratch,
-    make_folder,
-    refuse_unwritable,
-    scratch_beside,
-)
+from crp_integrations.stores.files import make_folder, refuse_unwritable
 from crp_integrations.stores.keys import NAMESPACES
 from crp_integrations.stores.relational import receipts, sessions
-from crp_integrations.stores.relational.facts import RelationalFacts
+from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
 from crp_integrations.stores.relational.rows import STATUSES, bogus_status, number
-from crp_integrations.stores.relational.transaction import Facets, RelationalSnapshot, facets
+from crp_integrations.stores.relational.transaction import Facets, facets
 from crp_integrations.stores.rules import (
     AMONG,
     FACTS_DUE,
@@ -236,11 +231,6 @@ class SqliteStore:
         """Where derived files of a namespace are kept."""
         folder = self._pool(checked_name(namespace)).path.parent / CACHE
         return FileCache(folder, namespace, lambda: self._over_tables(namespace))
-
-    def scratch(self) -> FileScratch | None:
-        """A file without a name on the store's disk, for what an ingestion puts down."""
-        self._refuse_closed()
-        return scratch_beside(self._root)
 
     def scrub(self, namespace: str) -> bool:
         """Take every byte of what was removed off the disk; cheap when nothing was."""
@@ -466,11 +456,11 @@ def owner(connection: SqliteConnection, path: Path, wanted: str | None = None) -
     return checked_owner(None if row is None else row[0], path, wanted)
 
 
-def checked_owner(found: Any, path: Path, wanted: str | None) -> str:
+def checked_owner(owner_name: Any, path: Path, wanted: str | None) -> str:
     """The owner that a database names."""
-    if found is None or (wanted is not None and found != wanted):
+    if owner_name is None or (wanted is not None and owner_name != wanted):
         raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
     # Where a namespace is wanted, the path was made from its name.
-    if wanted is None and path.parent.name != sha256_hex(str(found)):
+    if wanted is None and path.parent.name != sha256_hex(str(owner_name)):
         raise StoreDamaged(f"{path} belongs to another namespace")
-    return str(found)
+    return str(owner_name)

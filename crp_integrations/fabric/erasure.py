@@ -15,8 +15,8 @@ from datetime import datetime
 from crp_integrations.audit.drafts import EventDraft, name_or_hash
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import StoreBusy
-from crp_integrations.fabric.life.fact_writer import FactWriter
-from crp_integrations.fabric.life.lifecycle import ErasureReport
+from crp_integrations.fabric.lifecycle import ErasureReport
+from crp_integrations.fabric.namespace_writer import NamespaceWriter
 from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
 from crp_integrations.fabric.records import Fact, Source, Where
 from crp_integrations.fabric.state_hash import (
@@ -45,7 +45,7 @@ def withdraw_windows(
 
 
 def withdraw_elsewhere(
-    writer: FactWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
+    writer: NamespaceWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
 ) -> bool:
     """Take what other namespaces said with facts of this one, each in a transaction of its own."""
     clean = True
@@ -58,7 +58,7 @@ def withdraw_elsewhere(
 
 
 def forget_sessions(
-    writer: FactWriter,
+    writer: NamespaceWriter,
     choose: Callable[[Transaction], Sequence[str]],
     cause: str,
 ) -> list[str]:
@@ -88,7 +88,7 @@ def windows_due(facts: FactsFacet) -> bool:
     return facts.setting(WINDOWS_SETTING) is not None
 
 
-def windows_scrubbed(writer: FactWriter) -> bool:
+def windows_scrubbed(writer: NamespaceWriter) -> bool:
     """Take the bytes of what was said off the disk; the index's files hold none of them."""
     with writer.begin(False) as transaction:
         if not windows_due(transaction.facts):
@@ -135,7 +135,7 @@ _PART = re.compile(r"[^\W_]+")
 class SourceErasure:
     """Erases sources of one namespace, on behalf of one subject."""
 
-    writer: FactWriter
+    writer: NamespaceWriter
 
     def erase(self, source_id: str) -> ErasureReport:
         """Remove a source's facts, whatever their status, and leave a tombstone.
@@ -249,14 +249,14 @@ def _label_parts(text: str) -> list[str]:
     return _PART.findall(text.casefold())
 
 
-def drop_cache(writer: FactWriter) -> None:
+def drop_cache(writer: NamespaceWriter) -> None:
     """Remove the namespace's derived files."""
     cache = writer.cache()
     if cache is not None:
         cache.drop()
 
 
-def scrubbed(writer: FactWriter) -> bool:
+def scrubbed(writer: NamespaceWriter) -> bool:
     """Take what was removed off the disk, if anything is left there."""
     with writer.begin(False) as transaction:
         pending = transaction.facts.setting(SCRUB_SETTING)
