@@ -36,6 +36,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import FixedClock, HashEmbedder, WordCounter
+from tests.fabric.embedders import index_of
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import SPAWN
 
@@ -571,7 +572,7 @@ def test_above_the_exact_size_the_graph_finds_neighbours(tmp_path: Path) -> None
         for topic in TOPICS:
             namespace.add(texts(topic, 16))
         namespace.maintain()
-        assert (whole.index("acme").graph is not None) == (name == "graph")
+        assert (index_of(whole).graph is not None) == (name == "graph")
         assert namespace.recluster(afresh=True).searched == 48
         graph = namespace.graph()
         found[name] = set(zip(graph.left.tolist(), graph.right.tolist(), strict=True))

@@ -27,7 +27,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import NOON, HashEmbedder
-from tests.fabric.embedders import ACME, KEYS, Letters, fabric, sentence
+from tests.fabric.embedders import ACME, KEYS, Letters, fabric, index_of, sentence
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 EVERY = Where(statuses=tuple(FactStatus))
@@ -330,5 +330,5 @@ def test_the_graph_is_built_of_the_new_vectors(tmp_path: Path) -> None:
         hits = new.bind(ACME).nearest(Letters().embed_query(sentence(30)), 5)
         assert hits[0].fact_id == ids[30]
         # It was built at the switch and is read from its file.
-        assert new.index("acme").graph is not None
+        assert index_of(new).graph is not None
         assert built == 0

@@ -120,7 +120,7 @@ def test_a_whole_namespace_has_no_findings(kept):
 )  # fmt: skip
 def test_each_kind_of_damage_is_named(kept, tmp_path, statement, check, named):
     (database,) = tmp_path.rglob("*.sqlite")
-    kept._fabric.store.close()
+    kept._region.store.close()
     if statement.startswith("UPDATE vectors"):
         vector = np.full(256, 0.5, dtype="<f4").tobytes()
         statement = f"UPDATE vectors SET vector = x'{vector.hex()}' WHERE fact = 2"
@@ -135,7 +135,7 @@ def test_each_kind_of_damage_is_named(kept, tmp_path, statement, check, named):
 
 @pytest.mark.requirement("009-8.3-5")
 def test_a_changed_event_is_found_at_its_place(kept, tmp_path):
-    kept._fabric.store.close()
+    kept._region.store.close()
     changed = damage(
         tmp_path,
         "DROP TRIGGER events_update",
@@ -172,7 +172,7 @@ def test_an_unfinished_scrubbing_is_named(kept):
 
 def test_a_damaged_file_is_a_finding_and_not_a_crash(kept, tmp_path):
     (database,) = tmp_path.rglob("*.sqlite")
-    kept._fabric.store.close()
+    kept._region.store.close()
     data = bytearray(database.read_bytes())
     # Pages of tables, not the header that says that it is a database.
     data[8192:] = bytes(len(data) - 8192)

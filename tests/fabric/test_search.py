@@ -20,6 +20,7 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import cosine
 from crp_integrations.vocabulary import FactStatus, SourceKind
 from tests.doubles import NOON, FixedClock, HashEmbedder
+from tests.fabric.embedders import index_of
 from tests.fabric.test_namespace import ACME, Labelled, document, fabric, sentence
 
 LITERAL = FabricSettings.preset("literal")
@@ -81,7 +82,7 @@ def test_a_filter_has_recall_one_and_brings_nothing_that_may_not_be_retrieved(
     whole = made.bind(ACME)
     given = facts(60)
     whole.add(given)
-    assert (made.index("acme").graph is not None) == large
+    assert (index_of(made).graph is not None) == large
     whole.forget(facts=[given[2].fact_id])
     whole.quarantine([given[7].fact_id], "wrong")
     whole.mark_stale([given[12].fact_id])
@@ -131,8 +132,8 @@ def test_literal_searches_a_graph_after_every_write(store: Store) -> None:
     queries = [ours.embedder.embed_query(f"value{number} passage") for number in range(12)]
 
     def equal() -> None:
-        assert made.index("acme").graph is not None
-        assert plain.index("acme").graph is None
+        assert index_of(made).graph is not None
+        assert index_of(plain).graph is None
         for query in queries:
             assert ours.nearest(query, 5) == theirs.nearest(query, 5)
 
@@ -153,9 +154,9 @@ def test_maintenance_builds_a_graph_and_opening_does_not(tmp_path: Path) -> None
     made = fabric(SqliteStore(tmp_path / "kb"), settings=LITERAL, graphs=graphs())
     namespace = made.bind(ACME)
     namespace.maintain(graph=False)
-    assert made.index("acme").graph is None
+    assert index_of(made).graph is None
     namespace.maintain()
-    assert made.index("acme").graph is not None
+    assert index_of(made).graph is not None
 
 
 @pytest.mark.requirement(

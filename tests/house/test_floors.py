@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.house.imports import OWN, Import, files, imports, path_of, room_of_file
+from tests.house.imports import OWN, Import, files, imports, room_of_file
 
 # From the roof down; rooms of one floor are strangers.
 FLOORS: tuple[tuple[str, ...], ...] = (
@@ -90,7 +90,6 @@ WORLD_CALLS = frozenset(
 )  # fmt: skip
 # Weights are files of the package itself, read through importlib.resources.
 READS_OWN_FILES = ("weights/",)
-LONGEST = 500
 
 
 def _own() -> list[Import]:
@@ -191,13 +190,6 @@ def test_only_the_drivers_of_relay_await() -> None:
     judging = {"relay/judge.py", "relay/judge_calls.py"}
     allowed = {"relay/drive.py", *judging, *passing_on}
     assert awaiting <= allowed
-
-
-def test_no_module_is_long() -> None:
-    lengths = {
-        file: len(path_of(file).read_text(encoding="utf-8").splitlines()) for file in files()
-    }
-    assert {file: count for file, count in lengths.items() if count > LONGEST} == {}
 
 
 def test_only_the_roof_prints() -> None:

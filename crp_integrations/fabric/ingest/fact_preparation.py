@@ -22,7 +22,7 @@ from crp_integrations.errors import CRPError, EngineError, FactRejected
 from crp_integrations.fabric.lifecycle import check_validity
 from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.ports.engines import Progress, ProgressCount
-from crp_integrations.fabric.records import USER_SOURCE, Fact
+from crp_integrations.fabric.records import USER_SOURCE, Fact, Source
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings, ImportanceSettings
 from crp_integrations.ports import Clock, Embedder
 from crp_integrations.seals import iso
@@ -90,6 +90,30 @@ def fact_importance(
             weight = settings.user + settings.user_modifier
     # Rounded, so that .90 + .05 is .95 on disk and in every comparison.
     return round(min(1.0, max(0.0, weight)), 6)
+
+
+def weigh_importance(source: Source, content: str, heading: str, settings: FabricSettings) -> float:
+    """The importance weight of a passage of a source.
+
+    Spec: CRP-SPEC-009 §4.4
+    """
+    return fact_importance(
+        source.kind,
+        content=content,
+        settings=settings.importance,
+        heading=heading,
+        title=source.title,
+        uri=source.uri,
+        metadata=source.metadata,
+    )
+
+
+def heading_of(fact: Fact) -> str:
+    """The headings in a location as chunking writes it, pages and offsets left out."""
+    parts = fact.source_location.split(" · ")[:-1]
+    if parts and parts[0].startswith("p. "):
+        del parts[0]
+    return " · ".join(parts)
 
 
 def _named(metadata: Mapping[str, JsonValue], name: str) -> str:

@@ -24,7 +24,7 @@ from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import IngestError, StoreBusy
 from crp_integrations.fabric.ingest.document_passages import PassageReader
-from crp_integrations.fabric.ingest.fact_preparation import Row
+from crp_integrations.fabric.ingest.fact_preparation import Row, weigh_importance
 from crp_integrations.fabric.ingest.ingestion_plan import (
     AnyDocument,
     IngestionBatch,
@@ -38,7 +38,6 @@ from crp_integrations.fabric.ingest.ingestion_plan import (
     of_another_ttl,
     source_entry,
     sources_with_stale,
-    weigh_importance,
 )
 from crp_integrations.fabric.namespace_writer import NamespaceWriter
 from crp_integrations.fabric.ports import FactsFacet, Transaction

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from crp_integrations.errors import FactRejected, IngestError, StoreBusy
 from crp_integrations.fabric.ingest.document_passages import PassageReader
-from crp_integrations.fabric.ingest.fact_preparation import fact_importance
+from crp_integrations.fabric.ingest.fact_preparation import weigh_importance
 from crp_integrations.fabric.lifecycle import has_outlived
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.ports.engines import Progress, ignore_progress
@@ -331,7 +331,7 @@ class IngestionBatch:
     """The documents that are waiting, with what they are to be and what was stored of them.
 
     Attributes:
-        listed, sources: in the same order.
+        readers, sources: in the same order.
         stored: registry entries by URI as they were read before.
         refused: by URI, why a document has too little text for a fact.
         ttl: ISO 8601 duration for all of their facts; None leaves what is stored.
@@ -489,27 +489,3 @@ def distinct_documents(documents: Iterable[AnyDocument], progress: Progress) -> 
         if earlier.document_hash != document.document_hash:
             raise IngestError(f"{uri} is given twice with different content")
     return list(by_uri.values())
-
-
-def weigh_importance(source: Source, content: str, heading: str, settings: FabricSettings) -> float:
-    """The importance weight of a passage of a source.
-
-    Spec: CRP-SPEC-009 §4.4
-    """
-    return fact_importance(
-        source.kind,
-        content=content,
-        settings=settings.importance,
-        heading=heading,
-        title=source.title,
-        uri=source.uri,
-        metadata=source.metadata,
-    )
-
-
-def heading_of(fact: Fact) -> str:
-    """The headings in a location as chunking writes it, pages and offsets left out."""
-    parts = fact.source_location.split(" · ")[:-1]
-    if parts and parts[0].startswith("p. "):
-        del parts[0]
-    return " · ".join(parts)

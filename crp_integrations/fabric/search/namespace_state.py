@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from crp_integrations.errors import ConfigError, EngineError, StoreError
 from crp_integrations.fabric.ports import Cache, FactsFacet, GraphEngine, LogMark, Transaction
-from crp_integrations.fabric.search.neighbour_graph import NeighbourGraphs, SavedGraph
+from crp_integrations.fabric.search.neighbour_graph import NeighbourGraphs
 from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.fabric.state_hash import (
@@ -142,7 +142,6 @@ class NamespaceState:
         self._settling = threading.Lock()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._hashes = StateHashes()
-        self._file: SavedGraph | None = None
         # Searches that lacked a graph, and whether that was logged.
         self._searches_without_graph = 0
         self._warned = False
@@ -209,15 +208,14 @@ class NamespaceState:
             facts = transaction.facts
             # From here on a change costs only itself, also to a process that never reads.
             self.state_hash(facts)
-            if thorough:
-                self._file = None
-            if graphs is None or (not self._snapshots and self._needs_no_graph(graphs, facts)):
+            # A process that has read nothing yet need not read a small namespace for its graph.
+            if graphs is None or not (self._snapshots or graphs.wanted(_retrievable(facts))):
                 return False
             snapshot = self._current(facts)
             if snapshot.lacking and (loaded := self._loaded(facts, snapshot)):
                 snapshot = loaded
             embedder = facts.setting(EMBEDDER_SETTING) or ""
-            lost = thorough and graphs.keeps and graphs.kept(facts) is None
+            lost = thorough and graphs.keeps and not graphs.is_kept(facts)
         index = snapshot.index
         if not graphs.due(index) and not (lost and graphs.wanted(len(index))):
             return False
@@ -228,15 +226,6 @@ class NamespaceState:
             self._snapshots = (*earlier, built)
         graphs.save(built.index, built.mark, embedder)
         return True
-
-    def _needs_no_graph(self, graphs: NeighbourGraphs, facts: FactsFacet) -> bool:
-        """Whether a process that has read nothing yet has no graph to build."""
-        if self._file is None or not self._file.enough(facts):
-            if not graphs.wanted(_retrievable(facts)):
-                return True
-            # The whole file is checked, so what it says is remembered.
-            self._file = graphs.kept(facts)
-        return self._file is not None and self._file.enough(facts)
 
     def _current(self, facts: FactsFacet) -> Snapshot:
         mark, generation = facts.mark(), facts.generation()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field, JsonValue, ValidationError
@@ -69,24 +68,6 @@ class GraphFile(Record):
     def mark(self) -> LogMark:
         """Of the state that the file says."""
         return LogMark(self.sequence, self.token)
-
-
-@dataclass(frozen=True, slots=True)
-class SavedGraph:
-    """A graph's file, as far as a writer must know it.
-
-    Attributes:
-        mark: of the state that it says.
-        room: changes since then up to which it need not be built anew, whatever they are.
-    """
-
-    mark: LogMark
-    room: int
-
-    def enough(self, facts: FactsFacet) -> bool:
-        """Whether no more than that has changed."""
-        changed = facts.changes(self.mark)
-        return changed is not None and len(changed) <= self.room
 
 
 class NeighbourGraphs:
@@ -191,14 +172,11 @@ class NeighbourGraphs:
             return None
         return index.with_graph(self._graph(built))
 
-    def kept(self, facts: FactsFacet) -> SavedGraph | None:
-        """A whole file whose state the log leads from; it is not loaded."""
+    def is_kept(self, facts: FactsFacet) -> bool:
+        """Whether there is a whole file whose state the log leads from; it is not loaded."""
         cached = None if self._cache is None else self._cache.load(GRAPH_FILE)
         about = None if cached is None else self._fitting(facts, cached)
-        if about is None:
-            return None
-        saved = SavedGraph(about.mark, int(self._settings.rebuild_share * len(about.ids)))
-        return None if facts.changes(saved.mark) is None else saved
+        return about is not None and facts.changes(about.mark) is not None
 
     def _graph(self, built: GraphIndex) -> IndexGraph:
         return IndexGraph(built, self._settings.ef_search, self._settings.ef_beyond)

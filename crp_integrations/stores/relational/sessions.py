@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -298,9 +297,6 @@ def problems(connection: Statements) -> Iterator[str]:
 UNDER_WAY = timedelta(days=1)
 # Under this name every part of a report names a fact.
 _FACT = "fact_id"
-_IDS = re.compile(rf'"{_FACT}"\s*:\s*("(?:[^"\\]|\\.)*")')
-# Begins a character that is written as its number.
-_ESCAPED = "\\u"
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,21 +348,9 @@ def _read(report: str) -> Any:
         return json.loads(report)
 
 
-def _named(report: str) -> Iterable[str]:
+def _named(report: str) -> Iterator[str]:
     """Every fact id anywhere in a report."""
-    value = _read(report)
-    if _ESCAPED in report:
-        # The key itself may be written with escapes.
-        return _walked(value)
-    # In JSON a word within quotation marks before a colon is a key, wherever it stands.
-    return [
-        json.loads(quoted) if "\\" in quoted else quoted[1:-1] for quoted in _IDS.findall(report)
-    ]
-
-
-def _walked(value: Any) -> Iterator[str]:
-    """Every fact id anywhere in a report that was read."""
-    waiting = [value]
+    waiting = [_read(report)]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
