@@ -266,3 +266,15 @@ def note_due(connection: Statements, name: str) -> None:
         "ON CONFLICT (name) DO UPDATE SET value = own.value + 1",
         [name],
     )
+
+
+def pages(
+    connection: Statements, statement: str, after: Any, size: int
+) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query, so many at a time, so that no lock is held throughout.
+
+    Its parameters are the key to go on behind, which is its first column, and the size.
+    """
+    while page := connection.rows(statement, [after, size]):
+        yield page
+        after = page[-1][0]

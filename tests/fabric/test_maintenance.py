@@ -13,13 +13,12 @@ import pytest
 
 from crp_integrations.errors import AccessDenied, RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest.fact_preparation import PREPARED_SETTING
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.settings import FabricSettings, LifecycleSettings
 from crp_integrations.guard.decisions import Decision
-from crp_integrations.seals import iso, sha256
+from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
@@ -215,16 +214,6 @@ def test_the_period_of_disuse_is_a_setting_and_none_means_never(store: Store) ->
     assert made.bind(ACME).maintain().archived == 1
 
 
-def test_periods_longer_than_time_itself_are_never_over(store: Store) -> None:
-    made = fabric(store, settings=settings(retention_days=1e7, archive_after_days=1e7))
-    namespace = made.bind(ACME)
-    (one, _) = namespace.add([Fact(content=sentence(1), ttl="P9000Y"), sentence(2)]).facts
-    namespace.forget(facts=[one])
-    at(made, NOON + timedelta(days=9000))
-    report = namespace.maintain()
-    assert (report.purged, report.archived, report.stale) == (0, 0, 0)
-
-
 def test_nothing_due_writes_nothing(tmp_path: Path) -> None:
     root = tmp_path / "kb"
     made = fabric(SqliteStore(root), keyring=FileKeyRing(root / "keys"))
@@ -378,18 +367,6 @@ def test_vectors_that_a_killed_ingestion_left_behind_go_after_their_time(store: 
     before = everything(made)
     assert not namespace.maintain().prepared_cleared
     assert everything(made) == before
-
-
-def test_a_namespace_that_holds_nothing_else_loses_them_too(store: Store) -> None:
-    made = fabric(store)
-    rows = made.embedder.embed_passages([sentence(1)])
-    with made.store.begin("acme") as transaction:
-        transaction.facts.prepare(made.embedder.identity, [sha256(sentence(1))], rows)
-        transaction.facts.set_setting(PREPARED_SETTING, iso(NOON))
-    at(made, NOON + timedelta(days=8))
-    assert made.bind(ACME).maintain().prepared_cleared
-    with made.store.begin("acme", write=False) as transaction:
-        assert not transaction.facts.prepared(made.embedder.identity, [sha256(sentence(1))])
 
 
 DAY = timedelta(days=1)

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from crp_integrations.loaders.text import read_text
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.vocabulary import EventType, FactStatus, SourceKind, SourceStatus
+from crp_integrations.vocabulary import EventType, FactStatus, SourceKind
 from tests.doubles import NOON, PARAGRAPHS, FixedClock, HashEmbedder, WordCounter
 
 KEYS = FixedKeyRing(b"k" * 32)
@@ -136,53 +135,6 @@ def test_ingestion_runs_in_order() -> None:
     wanted = ["read", "chunk", "facts", "embed", "insert"]
     assert steps.names == [f"fabric.{name}" for name in wanted]
     assert order == ["embed", "insert"]
-
-
-def test_an_unchanged_document_adds_nothing() -> None:
-    made = fabric()
-    namespace = made.bind(ACME)
-    given_ = [document("a", sentence(1)), document("b", sentence(2))]
-    namespace.ingest(given_, kind=SourceKind.OFFICIAL)
-    before = (namespace.state_hash(), namespace.generation(), events(made))
-    made.clock.moment += timedelta(days=1)  # type: ignore[attr-defined]
-    report = namespace.ingest(given_)
-    assert (report.facts, report.sources) == ((), ())
-    assert report.unchanged == ("test:a", "test:b")
-    assert report.state_hash == before[0]
-    assert (namespace.state_hash(), namespace.generation(), events(made)) == before
-
-
-def test_a_changed_document_keeps_what_is_still_there() -> None:
-    namespace = fabric().bind(ACME)
-    first = namespace.ingest([document("a", sentence(1), sentence(2), sentence(3))])
-    second = namespace.ingest([document("a", sentence(9), sentence(1), sentence(3))])
-    by_text = {fact.content: fact for fact in namespace.facts([*first.facts, *second.facts])}
-    assert len(second.facts) == 1
-    assert by_text[sentence(1)].fact_id in first.facts
-    status = {text: fact.status for text, fact in by_text.items()}
-    assert status == {
-        sentence(1): FactStatus.ACTIVE,
-        sentence(2): FactStatus.STALE,
-        sentence(3): FactStatus.ACTIVE,
-        sentence(9): FactStatus.ACTIVE,
-    }
-    (source,) = namespace.sources()
-    assert (source.status, source.fact_count) == (SourceStatus.UPDATED, 3)
-    third = namespace.ingest([document("a", sentence(1), sentence(2), sentence(3))])
-    assert third.facts == ()
-    back = {fact.content: fact.status for fact in namespace.facts([*first.facts, *second.facts])}
-    assert back[sentence(2)] is FactStatus.ACTIVE
-    assert back[sentence(9)] is FactStatus.STALE
-    assert third.state_hash != first.state_hash
-
-
-def test_a_text_that_stands_twice_is_two_facts_and_may_move() -> None:
-    namespace = fabric().bind(ACME)
-    first = namespace.ingest([document("a", sentence(1), sentence(2), sentence(1))])
-    assert len(set(first.facts)) == 3
-    second = namespace.ingest([document("a", sentence(2), sentence(1), sentence(1), sentence(1))])
-    assert len(second.facts) == 1
-    assert namespace.size() == 4
 
 
 @settings(max_examples=20)

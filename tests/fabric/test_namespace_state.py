@@ -376,22 +376,6 @@ def test_the_graph_is_built_anew_once_more_than_a_fifth_changed(store: Store, en
     assert not set(gone) & set(index.base_ids)
 
 
-def test_labels_status_and_communities_do_not_wear_a_graph(store: Store, engine: Any) -> None:
-    spy = Spy(engine)
-    kept = live(store, spy)
-    put(store, numbered(100), vectors(100))
-    kept.settle()
-    everyone = [fact(n).fact_id for n in range(100)]
-    write(store, lambda facts: facts.set_status(everyone, FactStatus.STALE, NOON))
-    write(store, lambda facts: facts.set_communities(dict.fromkeys(everyone, "c")))
-    assert look(store, kept).index.worn == 0.0
-    assert not kept.settle()
-    again = live(store, spy)
-    if store.cache(NAME) is not None:
-        assert look(store, again).index.graph is not None
-        assert look(store, again).index.worn == 0.0
-
-
 @pytest.mark.parametrize("mode", ["exact", "graph"])
 def test_the_answer_does_not_depend_on_the_order_of_insertion(
     tmp_path: Path, engine: Any, mode: str

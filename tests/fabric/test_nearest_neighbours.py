@@ -17,7 +17,6 @@ from crp_integrations.fabric.nearest_neighbours import (
     MILLION,
     NOBODY,
     Neighbours,
-    choose_neighbours,
     contract_graph,
     search_neighbours,
 )
@@ -121,14 +120,6 @@ def test_what_is_kept_and_brought_forward_equals_a_search_from_scratch(data: st.
         fresh, _ = kept(ids, rows, None)
         assert lists(known.neighbours) == lists(fresh.neighbours)
         assert searched <= len(ids)
-
-
-def test_given_candidates_are_scored_exactly() -> None:
-    rows = block(8, 50)
-    every = np.arange(50)
-    owners, others = (part.reshape(-1) for part in np.meshgrid(every, every, indexing="ij"))
-    found = choose_neighbours(Neighbours.empty(50, 4, 500_000), rows, owners, others)
-    assert lists(found) == brute(rows, 4, 500_000)
 
 
 @settings(max_examples=60)

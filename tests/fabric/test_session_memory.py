@@ -273,17 +273,6 @@ def test_the_source_that_is_forgotten_is_forgotten_in_every_session_of_the_tenan
     )
 
 
-def test_a_filter_speaks_of_stored_facts_alone() -> None:
-    acme = fabric().bind(ACME)
-    (known,) = acme.add([KNOWN]).facts
-    acme.hold(MINE, [SECRET])
-    view = acme.view(MINE)
-    vector = view.embedder.embed_query("peanuts")
-    assert [hit.fact_id for hit in view.nearest(vector, 9, Where())] == [known]
-    assert [hit.fact_id for hit in view.search_text("peanuts", 9, Where())] == [known]
-    assert view.find(Where()) == [known]
-
-
 def test_the_tier_is_1_when_the_session_alone_has_something() -> None:
     acme = fabric().bind(ACME)
     assert acme.view(MINE).memory_tier() == 3

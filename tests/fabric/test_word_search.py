@@ -134,17 +134,6 @@ def test_an_earlier_reader_sees_its_own_state(store: Store) -> None:
         assert [id_ for id_, _ in words.search(earlier.facts, ["passage"], 9)] == [first]
 
 
-def test_a_small_namespace_is_left_to_the_store(store: Store) -> None:
-    engine = Logged()
-    made = made_of(store, engine, settings=FabricSettings(lexical_from=3))
-    made.bind(ACME).add([sentence(1), sentence(2)])
-    assert len(found(made, "passage")) == 2
-    assert engine.log == []
-    made.bind(ACME).add([sentence(3)])
-    assert len(found(made, "passage")) == 3
-    assert [what for what, _ in engine.log] == ["built"]
-
-
 def test_the_guard_and_the_filter_decide_as_ever(store: Store, engine: LexicalEngine) -> None:
     made = made_of(store, engine)
     secret = [Fact(content=sentence(n), labels=("secret",)) for n in range(6)]
@@ -175,17 +164,6 @@ def test_after_a_failure_it_is_built_from_nothing(store: Store) -> None:
             found(made, "passage")
     assert len(found(made, "passage")) == 21
     assert [what for what, _ in engine.log] == ["built", "built"]
-
-
-def test_regions_have_the_same_engine() -> None:
-    from crp_integrations.stores.memory import MemoryStore
-
-    engine = Logged()
-    made = made_of(MemoryStore(), engine, regions={"eu": MemoryStore()})
-    inside = made.bind(ACME, residency="eu")
-    inside.add([sentence(1)])
-    assert len(inside.search_text("passage", 5)) == 1
-    assert [what for what, _ in engine.log] == ["built"]
 
 
 MAIL, PHONE = "joan.miller@waterboard.example", "49301234567"

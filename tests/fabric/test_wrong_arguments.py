@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Block, Fact, Where, source_id
 from crp_integrations.vocabulary import FactStatus
-from tests.doubles import FixedClock
 from tests.fabric.lifecycle_fixtures import (
     ACME,
     document,
@@ -53,15 +52,6 @@ def test_labels_that_are_no_texts_are_refused_by_name(labels: Any) -> None:
             Fact(content=sentence(1), labels=labels)
 
 
-def test_labels_of_an_update_are_texts(store: Store) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    (id_,) = namespace.add([Fact(content=sentence(1), labels=("secret",))]).facts
-    with pytest.raises(FactRejected, match="labels holds 5 of type int"):
-        namespace.update(id_, labels=[5])  # type: ignore[list-item]
-    assert [fact.labels for fact in stored(made, id_)] == [("secret",)]
-
-
 @pytest.mark.requirement("009-2-8")
 def test_other_metadata_of_the_same_text_reach_its_facts(store: Store) -> None:
     made = fabric(store)
@@ -99,18 +89,6 @@ def test_a_document_that_is_ingested_again_makes_its_stale_facts_active(store: S
     before = everything(made)
     assert namespace.ingest([new]).unchanged == ("test:a",)
     assert everything(made) == before
-
-
-def test_what_has_outlived_its_time_stays_stale_when_its_document_is_ingested_again() -> None:
-    clock = FixedClock()
-    made = fabric(clock=clock)
-    namespace = made.bind(ACME)
-    (id_,) = namespace.ingest([document("a", sentence(1))]).facts
-    namespace.update(id_, ttl="P1D")
-    clock.moment += timedelta(days=2)
-    namespace.mark_stale([id_])
-    assert namespace.ingest([document("a", sentence(1))]).unchanged == ("test:a",)
-    assert namespace.facts([id_])[0].status is S
 
 
 @pytest.mark.parametrize("verb", ["quarantine", "lift", "archive", "restore", "mark_stale"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from crp_integrations.errors import ReceiptBroken, StoreDamaged, StoreError
@@ -21,7 +22,15 @@ from crp_integrations.receipt.records import (
 from crp_integrations.receipt.redaction import erased, silent
 from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, Statement, keyid_of
 from crp_integrations.stores import rules
-from crp_integrations.stores.rules import AMONG, SHOWN, WINDOWS_DUE, Statements, among, note_due
+from crp_integrations.stores.rules import (
+    AMONG,
+    SHOWN,
+    WINDOWS_DUE,
+    Statements,
+    among,
+    note_due,
+    pages,
+)
 
 COLUMNS = "place, payload, signature, key, texts"
 READ = f"SELECT {COLUMNS} FROM receipts LEFT JOIN receipt_contents USING (place)"
@@ -183,18 +192,16 @@ def forget(connection: Statements, session_id: str) -> None:
 
 def problems(connection: Statements) -> Iterator[str]:
     """Which receipts do not read back, one sentence each."""
-    after, wrong = -1, 0
-    while wrong < SHOWN:
-        part = connection.rows(f"{READ} WHERE place > ? ORDER BY place LIMIT 100", [after])
-        if not part:
-            return
-        for row in part:
+    return islice(_unreadable(connection), SHOWN)
+
+
+def _unreadable(connection: Statements) -> Iterator[str]:
+    for page in pages(connection, f"{READ} WHERE place > ? ORDER BY place LIMIT ?", -1, 100):
+        for row in page:
             try:
                 _receipt(row)
             except StoreDamaged as error:
-                wrong += 1
                 yield str(error)
-        after = part[-1][0]
 
 
 def _at(connection: Statements, where: str, value: Any) -> Iterator[Receipt]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -28,6 +29,7 @@ from crp_integrations.stores.rules import (
     Statements,
     among,
     note_due,
+    pages,
 )
 
 # Ids read at a time.
@@ -276,21 +278,17 @@ def problems(connection: Statements) -> Iterator[str]:
     )
     for what, kind, statement in looks:
         key = "session_id" if kind is Session else "window_id"
-        after, wrong = "", 0
-        while wrong < SHOWN:
-            part = connection.rows(
-                f"{statement} WHERE {key} > ? ORDER BY {key} LIMIT ?", [after, PAGE]
-            )
-            if not part:
-                break
-            after = part[-1][0]
-            for id_, text in part:
-                try:
-                    if text is not None:
-                        read(kind, text)
-                except StoreDamaged:
-                    wrong += 1
-                    yield f"{what} {id_!r:.80} does not read back"
+        rows = pages(connection, f"{statement} WHERE {key} > ? ORDER BY {key} LIMIT ?", "", PAGE)
+        wrong = (id_ for page in rows for id_, text in page if not _reads_back(kind, text))
+        for id_ in islice(wrong, SHOWN):
+            yield f"{what} {id_!r:.80} does not read back"
+
+
+def _reads_back(kind: type[Record], text: Any) -> bool:
+    try:
+        return text is None or read(kind, text) is not None
+    except StoreDamaged:
+        return False
 
 
 # A window that began longer ago than this is not waited for: what it shows is known by then.

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from crp_integrations.stores.rules import (
     WriterLocks,
     among,
     checked_name,
+    pages,
 )
 from crp_integrations.stores.sqlite import schema
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
@@ -99,7 +101,7 @@ def problems(connection: SqliteConnection) -> Iterator[str]:
     yield from _text_index(connection)
     yield from _vectors(connection)
     yield from _statuses(connection)
-    yield from _contents(connection)
+    yield from islice(_contents(connection), SHOWN)
 
 
 def _text_index(connection: SqliteConnection) -> Iterator[str]:
@@ -136,20 +138,14 @@ def _statuses(connection: SqliteConnection) -> Iterator[str]:
 
 
 def _contents(connection: SqliteConnection) -> Iterator[str]:
-    after, wrong = 0, 0
-    while wrong < SHOWN:
-        # A text that is no UTF-8 cannot be had as a text.
-        part = connection.rows(
-            "SELECT fact, fact_id, CAST(content AS BLOB), content_hash FROM facts WHERE fact > ? "
-            "ORDER BY fact LIMIT ?",
-            [after, SLICE],
-        )
-        if not part:
-            return
-        after = part[-1][0]
-        for _, id, content, stored in part:
+    # A text that is no UTF-8 cannot be had as a text.
+    statement = (
+        "SELECT fact, fact_id, CAST(content AS BLOB), content_hash FROM facts WHERE fact > ? "
+        "ORDER BY fact LIMIT ?"
+    )
+    for page in pages(connection, statement, 0, SLICE):
+        for _, id, content, stored in page:
             if sha256(content) != stored:
-                wrong += 1
                 yield f"the text of fact {id} does not match its content hash"
 
 
