@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from crp_integrations.errors import ConfigError, EngineError, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.community_detection import CommunityDetection
 from crp_integrations.fabric.embedder_migration import ReembedReport
-from crp_integrations.fabric.erasure import SourceErasure, forget_sessions, windows_scrubbed
+from crp_integrations.fabric.erasure import erase_source, forget_sessions, windows_scrubbed
 from crp_integrations.fabric.fact_changes import (
     UNCHANGED,
     Unchanged,
@@ -475,7 +475,7 @@ class Namespace(FabricView):
 
         Spec: CRP-SPEC-009 §8.3
         """
-        erased = SourceErasure(self._writer()).erase(source)
+        erased = erase_source(self._writer(), source)
         if erased.facts:
             # The graph's file went with the bytes; without another one, the next process has none.
             self._region.namespace_state(self._own.name).settle(thorough=graph)

@@ -108,14 +108,6 @@ def weigh_importance(source: Source, content: str, heading: str, settings: Fabri
     )
 
 
-def heading_of(fact: Fact) -> str:
-    """The headings in a location as chunking writes it, pages and offsets left out."""
-    parts = fact.source_location.split(" · ")[:-1]
-    if parts and parts[0].startswith("p. "):
-        del parts[0]
-    return " · ".join(parts)
-
-
 def _named(metadata: Mapping[str, JsonValue], name: str) -> str:
     value = metadata.get(name)
     return "" if value is None else str(value).strip()

@@ -24,14 +24,10 @@ from crp_integrations.stores.rules import ASIDE_SQL, RETRIEVABLE_SQL, checked_na
 # Texts sort by their code points, as they do in Python and SQLite, whatever the database's locale.
 _T = 'TEXT COLLATE "C"'
 _TOKEN = "replace(gen_random_uuid()::text, '-', '')"
-
-
 # Under this name `own` keeps the number of the series in use; none is 0.
 SERIES = "series"
 # Under this name `own` keeps the number of the last step that was taken.
 VERSION_NAME = "schema_version"
-
-
 # Runs under the lock of the generation, so that numbers follow each other as commits do.
 _LOG = f"""INSERT INTO changes
             SELECT coalesce((SELECT max(sequence) FROM changes), 0)
