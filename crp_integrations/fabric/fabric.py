@@ -70,10 +70,10 @@ class Fabric(FabricRegion):
             "redactor": redactor,
         }
         derived = elsewhere or {}
-        super().__init__(store, derived=derived.get(""), **engines)
+        super().__init__(store, elsewhere=derived.get(""), **engines)
         self._regions = {
             name.lower(): FabricRegion(
-                place, derived=derived.get(name), residency=name.lower(), **engines
+                place, elsewhere=derived.get(name), residency=name.lower(), **engines
             )
             for name, place in (regions or {}).items()
         }

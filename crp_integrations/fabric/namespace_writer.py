@@ -160,10 +160,10 @@ class NamespaceWriter:
     def erase_elsewhere(self, ids: Sequence[str]) -> None:
         """Erase what is kept of facts outside of the store; of shared facts, for every tenant."""
         region = self.region
-        if region.derived is not None:
+        if region.elsewhere is not None:
             shared = self.namespace.startswith(PREFIX)
             for name in region.store.namespaces() if shared else [self.namespace]:
-                region.derived.erase(name, ids, region.clock.now())
+                region.elsewhere.erase(name, ids, region.clock.now())
 
     # --- what is there -----------------------------------------------------------------
 

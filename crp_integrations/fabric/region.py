@@ -106,7 +106,7 @@ class FabricRegion:
         notify: told of quarantines and changed sources; None for the log.
         leiden: finds communities; None for a fabric that has none.
         lexical: searches large namespaces for words; None leaves it to the store.
-        derived: what is kept of facts outside of the store; None for nothing.
+        elsewhere: what is kept of facts outside of the store; None for nothing.
         guard: of every namespace that is bound without one; None for the local guard that allows
             everything.
         redactor: takes personal data out of texts where the guard says so; without one such texts
@@ -127,7 +127,7 @@ class FabricRegion:
         notify: Notify | None = None,
         leiden: CommunityEngine | None = None,
         lexical: LexicalEngine | None = None,
-        derived: DerivedContent | None = None,
+        elsewhere: DerivedContent | None = None,
         guard: Guard | None = None,
         redactor: Redactor | None = None,
         residency: str = "",
@@ -143,7 +143,7 @@ class FabricRegion:
         self.notify: Notify = notify or log_notice
         self.leiden = leiden
         self.lexical = lexical
-        self.derived = derived
+        self.elsewhere = elsewhere
         self.guard: Guard = guard or AllowAll()
         self.redactor = redactor
         self.residency = residency
