@@ -25,7 +25,7 @@ from crp_integrations.cli.store_access import (
     subject_of,
 )
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
-from crp_integrations.fabric.shared_namespace import stored_name
+from crp_integrations.fabric.region import stored_name
 from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.markup import counted
 from crp_integrations.ports import KeyRing

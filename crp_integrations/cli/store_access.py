@@ -107,7 +107,7 @@ def reembedding(
     A store of an embedder that this command does not know can be moved all the same: no vector of
     the old one is asked for.
     """
-    from crp_integrations.fabric.shared_namespace import check_configured, stored_name
+    from crp_integrations.fabric.region import check_configured, stored_name
     from crp_integrations.relay.build import moving_fabric
 
     subject = subject_of(tenant, shared)

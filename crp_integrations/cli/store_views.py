@@ -17,15 +17,15 @@ from crp_integrations.markup import counted
 
 if TYPE_CHECKING:
     from crp_integrations.audit.trail import AuditTrail
-    from crp_integrations.fabric.communities.similarity_graph import ClusterReport
     from crp_integrations.fabric.embedder_migration import ReembedReport
     from crp_integrations.fabric.inspection import NamespaceExamination, NamespaceStats
-    from crp_integrations.fabric.life.lifecycle import (
+    from crp_integrations.fabric.lifecycle import (
         ChangeReport,
         ErasureReport,
         MaintenanceReport,
     )
     from crp_integrations.fabric.records import Fact, Source
+    from crp_integrations.fabric.similarity_graph import ClusterReport
 
 # What the JSON form tells of a fact to look at.
 REVIEWED = {"fact_id", "source_id", "content"}

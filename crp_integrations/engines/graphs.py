@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from crp_integrations.envelope.ports import Link, Reached
 from crp_integrations.errors import EngineError, MissingExtra
-from crp_integrations.fabric.communities.similarity_graph import FactGraph
+from crp_integrations.fabric.similarity_graph import FactGraph
 from crp_integrations.scores import SCALE
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from crp_integrations.envelope.candidates import (
 )
 from crp_integrations.envelope.near_duplicates import Deduplication, as_pairs
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.fabric.life.lifecycle import known
+from crp_integrations.fabric.lifecycle import known
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import GroundingMode
 

@@ -167,8 +167,6 @@ class _Selection:
             fact_ids.update(hit.fact_id for hit in early[-1].hits)
             if not early[-1].cold:
                 continue
-            if where is None and settings.k_lexical:
-                view.foresee(vector, k_nearest + 1, need, settings.k_lexical)
             # Asking for one more than wanted tells whether a fact that is as near was left out.
             ranked = view.nearest(vector, k_nearest + 1, where)
             hits = ranked[:k_nearest]

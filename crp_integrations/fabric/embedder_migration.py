@@ -252,7 +252,7 @@ class EmbedderMigration:
                 "nothing was switched"
             )
 
-    def _prepare(self, told: ProgressCount) -> int:
+    def _prepare(self, progress: ProgressCount) -> int:
         """Embed the texts without a new vector, slice by slice; returns how many there were."""
         done = 0
         workers = self.settings.embed_workers
@@ -276,7 +276,7 @@ class EmbedderMigration:
                     step = state_hash.stored_number(facts, STEP_SETTING)
                     facts.set_setting(STEP_SETTING, str(step + 1))
             done += len(part)
-            told.more(len(part))
+            progress.more(len(part))
         return done
 
     def _still(self, facts: FactsFacet, part: Slice) -> set[str]:

@@ -1,21 +1,19 @@
-"""The part of a namespace that looks at it as a whole: counts, examination, export, compaction."""
+"""A look at one namespace as a whole: counts, sizes, and whether what is stored is whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from crp_integrations.audit import journal
-from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.errors import ChainBroken, EngineError, StoreDamaged, StoreError
-from crp_integrations.fabric.life.erasure import SCRUB_SETTING, windows_due
-from crp_integrations.fabric.namespace_reader import NamespaceReader
+from crp_integrations.fabric.erasure import SCRUB_SETTING, windows_due
 from crp_integrations.fabric.ports import FactsFacet, Transaction
-from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.region import FabricRegion
 from crp_integrations.fabric.state_hash import (
     EMBEDDER_SETTING,
     communities_found,
@@ -23,13 +21,8 @@ from crp_integrations.fabric.state_hash import (
     read_epoch,
     state_hash,
 )
-from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.records import Part, Record
-from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import FactStatus
-
-if TYPE_CHECKING:
-    from crp_integrations.fabric.fabric import Fabric
 
 # Facts that are read at once.
 _SLICE = 512
@@ -111,17 +104,14 @@ class NamespaceExamination(Record):
 class NamespaceHealth:
     """Looks at one namespace without changing it."""
 
-    def __init__(self, fabric: Fabric, name: str) -> None:
-        self._fabric = fabric
+    def __init__(self, region: FabricRegion, name: str) -> None:
+        self._region = region
         self._name = name
-        self._state_of = fabric.namespace_state(name)
-
-    def _begin(self) -> AbstractContextManager[Transaction]:
-        return self._fabric.begin(self._name, write=False)
+        self._state_of = region.namespace_state(name)
 
     def stats(self) -> NamespaceStats:
         """Count what is there, in one state of the namespace."""
-        with self._begin() as transaction:
+        with self._region.begin(self._name, write=False) as transaction:
             facts = transaction.facts
             stored = facts.setting(EMBEDDER_SETTING) or ""
             index = self._state_of.snapshot(facts).index
@@ -131,19 +121,19 @@ class NamespaceHealth:
             tip = transaction.journal.tip()
             return NamespaceStats(
                 namespace=self._name,
-                store=self._fabric.store.name,
-                facts=_aged_tally(facts, self._fabric.clock.now()),
+                store=self._region.store.name,
+                facts=_aged_tally(facts, self._region.clock.now()),
                 sources=dict(sorted(sources.items())),
                 communities=communities_found(facts),
                 embedder=stored,
-                dimensions=self._fabric.embedder.dimensions if stored else 0,
+                dimensions=self._region.embedder.dimensions if stored else 0,
                 generation=facts.generation(),
                 epoch=read_epoch(facts),
                 state_hash=self._state_of.state_hash(facts),
                 events=tip.seq if tip else 0,
                 changes=facts.mark().sequence,
                 search="exact" if index.graph is None else "graph",
-                files=dict(sorted(self._fabric.store.files(self._name).items())),
+                files=dict(sorted(self._region.store.files(self._name).items())),
             )
 
     def examine(self) -> NamespaceExamination:
@@ -154,10 +144,10 @@ class NamespaceHealth:
                 problem=sentence,
                 remedy="Put the store back from a copy; a damaged index alone is built anew.",
             )
-            for sentence in self._fabric.store.check(self._name)
+            for sentence in self._region.store.check(self._name)
         ]
         try:
-            with self._begin() as transaction:
+            with self._region.begin(self._name, write=False) as transaction:
                 facts = transaction.facts
                 events, broken = self._journal(transaction)
                 sources = [source.source_id for source in facts.sources()]
@@ -194,7 +184,7 @@ class NamespaceHealth:
             return 0, []
         try:
             return journal.verify_journal(
-                transaction.journal.events(), journal_key(self._fabric.keyring, self._name)
+                transaction.journal.events(), self._region.key(self._name)
             ), []
         except ChainBroken as error:
             return tip.seq, [
@@ -247,11 +237,11 @@ class NamespaceHealth:
             except (StoreError, EngineError) as error:
                 yield HealthFinding(check="vectors", problem=f"{error}.", remedy=_REEMBED)
                 return
-            if rows.shape[1] != self._fabric.embedder.dimensions:
+            if rows.shape[1] != self._region.embedder.dimensions:
                 yield HealthFinding(
                     check="vectors",
                     problem=f"The stored vectors have {rows.shape[1]} numbers, and "
-                    f"{self._fabric.embedder.identity!r} makes {self._fabric.embedder.dimensions}.",
+                    f"{self._region.embedder.identity!r} makes {self._region.embedder.dimensions}.",
                     remedy=_REEMBED,
                 )
                 return
@@ -293,17 +283,17 @@ class NamespaceHealth:
 
         Spec: CRP-SPEC-009 §8.3
         """
-        retention = timedelta(days=self._fabric.settings.lifecycle.retention_days)
+        retention = timedelta(days=self._region.settings.lifecycle.retention_days)
         due = facts.find(
             Where(
-                statuses=(FactStatus.DELETED,), modified_before=self._fabric.clock.now() - retention
+                statuses=(FactStatus.DELETED,), modified_before=self._region.clock.now() - retention
             )
         )
         if due:
             yield HealthFinding(
                 check="upkeep",
                 problem=f"{len(due)} deleted facts are past their retention of "
-                f"{self._fabric.settings.lifecycle.retention_days:g} days.",
+                f"{self._region.settings.lifecycle.retention_days:g} days.",
                 remedy="Run crp fabric maintain.",
             )
         if facts.setting(SCRUB_SETTING) is not None or windows_due(facts):
@@ -320,59 +310,6 @@ def _ids(wrong: list[str]) -> str:
         return f"Fact {wrong[0]} does"
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     return f"Facts {', '.join(wrong[:_NAMED])}{more} do"
-
-
-# Facts of an export that are read at once.
-_EXPORT_SLICE = 256
-
-
-class NamespaceInspection:
-    """What an operator asks of a namespace; a base of `Namespace`. The shared ones are left out."""
-
-    _fabric: Fabric
-    _guard: Guard
-    _own: NamespaceReader
-    subject: Subject
-
-    def stats(self) -> NamespaceStats:
-        """Counts, hashes and sizes of the tenant's own namespace, whoever may see its facts."""
-        return NamespaceHealth(self._fabric, self._own.name).stats()
-
-    def doctor(self) -> NamespaceExamination:
-        """Look at everything that is stored, and say what is wrong and what to do about it.
-
-        Spec: CRP-SPEC-009 §1
-        """
-        return NamespaceHealth(self._fabric, self._own.name).examine()
-
-    def export(self, where: Where | None = None) -> Iterator[Source | Fact]:
-        """The tenant's own sources, then its facts, of one state, both by id."""
-        which = Where() if where is None else where
-        of_kind(which, Where, "where", "a Where, as in Where(statuses=(FactStatus.ARCHIVED,))")
-        return self._records(which)
-
-    def compact(self) -> None:
-        """Rewrite the files without free space and without a byte of what was removed.
-
-        Spec: CRP-SPEC-009 §3.3
-        """
-        require(self._guard, self.subject, "write", NAMESPACE)
-        self._fabric.store.compact(self._own.name)
-
-    def _records(self, where: Where) -> Iterator[Source | Fact]:
-        """Sources, then facts; the transaction is open until the last one is taken."""
-        gate = self._own.gate()
-        with self._fabric.begin(self._own.name, write=False) as transaction:
-            facts = transaction.facts
-            yield from (source for source in facts.sources() if gate.may_read(source.labels))
-            ids = facts.find(self._own.as_of(where))
-            # Deleted facts are never exported, not even to a reader who asks for them by status.
-            for start in range(0, len(ids), _EXPORT_SLICE):
-                records = facts.get(ids[start : start + _EXPORT_SLICE])
-                shown = gate.facts(
-                    fact for fact in records if fact.status is not FactStatus.DELETED
-                )
-                yield from self._own.aged(shown)
 
 
 def _aged_tally(facts: FactsFacet, now: datetime) -> dict[str, int]:

@@ -1,4 +1,9 @@
-"""The reads of one stored namespace, filtered by the guard's decisions for one subject."""
+"""The reads of one stored namespace, filtered by the guard's decisions for one subject.
+
+A shared namespace is one that the operator keeps and every tenant may read.
+
+Spec: CRP-SPEC-009 §9.2
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError
 
-from crp_integrations.errors import AccessDenied, EngineError, StoreDamaged, StoreError, StoreNewer
-from crp_integrations.fabric.life.lifecycle import has_outlived
+from crp_integrations.errors import (
+    AccessDenied,
+    EngineError,
+    RequestError,
+    StoreDamaged,
+    StoreError,
+    StoreNewer,
+)
+from crp_integrations.fabric.lifecycle import has_outlived
 from crp_integrations.fabric.ports import FactBrief, Transaction
-from crp_integrations.fabric.ports.facts import search_each
+from crp_integrations.fabric.ports.store import FaultCounts, fault_counts_of
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
+from crp_integrations.fabric.region import PREFIX, FabricRegion
 from crp_integrations.fabric.search.namespace_state import Snapshot
 from crp_integrations.fabric.search.store_index import StoreIndex, store_index
 from crp_integrations.fabric.search.vector_index import Hit, VectorIndex
@@ -30,9 +45,6 @@ from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.seals import sha256
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceStatus
-
-if TYPE_CHECKING:
-    from crp_integrations.fabric.fabric import Fabric
 
 Read = TypeVar("Read", Fact, FactBrief)
 
@@ -86,10 +98,10 @@ class AccessFilter:
         """Whether the subject may read what carries exactly these labels."""
         return self.decision(labels).allowed
 
-    def briefs(self, found: Iterable[FactBrief]) -> list[FactBrief]:
+    def briefs(self, briefs: Iterable[FactBrief]) -> list[FactBrief]:
         """Those that may be read, in their order, without what must be redacted."""
         shown = []
-        for brief in found:
+        for brief in briefs:
             decision = self.decision(brief.labels)
             if decision.redact and decision.allowed:
                 brief = replace(brief, content=self._redacted(brief.content, decision))
@@ -97,10 +109,10 @@ class AccessFilter:
                 shown.append(brief)
         return shown
 
-    def facts(self, found: Iterable[Fact]) -> list[Fact]:
+    def facts(self, facts: Iterable[Fact]) -> list[Fact]:
         """Those that may be read, in their order, without what must be redacted."""
         shown = []
-        for fact in found:
+        for fact in facts:
             decision = self.decision(fact.labels)
             if decision.redact and decision.allowed:
                 text = self._redacted(fact.content, decision)
@@ -134,12 +146,12 @@ def _without(value: JsonValue, text: str) -> JsonValue:
     return "" if value == text else value
 
 
-def _stale(one: Read) -> Read:
-    if one.status is not FactStatus.ACTIVE:
-        return one
-    if isinstance(one, Fact):
-        return one.changed(status=FactStatus.STALE)
-    return replace(one, status=FactStatus.STALE)
+def _stale(fact: Read) -> Read:
+    if fact.status is not FactStatus.ACTIVE:
+        return fact
+    if isinstance(fact, Fact):
+        return fact.changed(status=FactStatus.STALE)
+    return replace(fact, status=FactStatus.STALE)
 
 
 @dataclass(slots=True)
@@ -147,13 +159,11 @@ class _ReadMoment:
     """What the reads of one transaction share.
 
     Attributes:
-        begun: what `FactCache` said before the transaction began.
         gate: what the guard said during it.
         counted: new token counts by key and id, to be stored afterwards.
     """
 
     transaction: Transaction
-    begun: int
     gate: AccessFilter
     snapshot: Snapshot | StoreIndex | None = None
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -165,22 +175,22 @@ class NamespaceReader:
     For `Namespace` alone, which puts the tenant's own and the shared ones together.
 
     Attributes:
+        region: where it is.
         name: the namespace's name in the store.
     """
 
-    def __init__(self, fabric: Fabric, name: str, subject: Subject, guard: Guard) -> None:
-        self._fabric = fabric
-        self._gate = AccessFilter(guard, subject, fabric.redactor)
+    def __init__(self, region: FabricRegion, name: str, subject: Subject, guard: Guard) -> None:
+        self.region = region
+        self._gate = AccessFilter(guard, subject, region.redactor)
         self._moment: _ReadMoment | None = None
         self.name = name
 
     @contextmanager
     def moment(self) -> Iterator[Self]:
         """The same reads within one transaction, so all of them see one committed state."""
-        begun = self._fabric.fact_cache.begun()
-        with self._fabric.begin(self.name, write=False) as transaction:
+        with self.region.begin(self.name, write=False) as transaction:
             bound = copy(self)
-            bound._moment = made = _ReadMoment(transaction, begun, self._gate.passing())
+            bound._moment = made = _ReadMoment(transaction, self._gate.passing())
             yield bound
             generation = transaction.facts.generation() if made.counted else 0
         for key, counts in made.counted.items():
@@ -188,7 +198,7 @@ class NamespaceReader:
 
     def seen_facts(self) -> bool:
         """Whether the state that was read last, if any was, held facts; reads nothing."""
-        return self._fabric.namespace_state(self.name).seen_facts()
+        return self.region.namespace_state(self.name).seen_facts()
 
     def generation(self) -> int:
         """A number that grows with every committed change of what can be retrieved."""
@@ -201,7 +211,7 @@ class NamespaceReader:
         Spec: CRP-SPEC-009 §6.1
         """
         with self._begun() as transaction:
-            return self._fabric.namespace_state(self.name).state_hash(transaction.facts)
+            return self.region.namespace_state(self.name).state_hash(transaction.facts)
 
     def size(self) -> int:
         """How many facts the subject may retrieve."""
@@ -223,39 +233,19 @@ class NamespaceReader:
         """
         with self._begun() as transaction:
             snapshot = self._snapshot(transaction)
+            meant = None if where is None else transaction.facts.find(self.as_of(where))
             if isinstance(snapshot, StoreIndex):
-                allowed, last = self._allowed(snapshot), self._moment is None
-                if where is not None:
-                    meant = self.as_of(where)
-                    return snapshot.nearest_where(vector, k, meant, allowed, last=last)
-                return snapshot.nearest(vector, k, allowed=allowed, last=last)
-            allowed = self._allowed(snapshot.index)
-            among = None
-            if where is not None:
-                among = snapshot.select(transaction.facts, self.as_of(where), allowed)
-        return snapshot.index.nearest(
-            vector,
-            k,
-            # A selection holds nothing that may not be seen.
-            allowed=None if among else allowed,
-            among=among,
-            scan_rows=self._fabric.settings.scan_rows,
-        )
-
-    def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
-        """Tell that `nearest` and `search_text` come next, for a store that does both at once."""
-        if self._moment is None or not (terms := self._terms(query)):
-            return
-        snapshot = self._snapshot(self._moment.transaction)
-        if isinstance(snapshot, StoreIndex):
-            snapshot.foresee(vector, k, terms, k_words, self._allowed(snapshot))
+                return snapshot.nearest(vector, k, self._allowed(snapshot), meant)
+            index = snapshot.index
+            among = None if meant is None else index.select(meant)
+        return index.nearest(vector, k, allowed=self._allowed(index), among=among)
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
         """The k best facts that hold any word of a query; ties by id."""
         terms = self._terms(query)
         if not terms or k <= 0:
             return []
-        with self._fabric.tracer.step("fabric.words"), self._begun() as transaction:
+        with self.region.tracer.step("fabric.words"), self._begun() as transaction:
             facts = transaction.facts
             index = self._index(transaction)
             gate = self.gate()
@@ -271,9 +261,9 @@ class NamespaceReader:
             hits = search_words(facts.search_text, terms, k, partial(passing, whole))
             if not any(cut):
                 return hits
-            most = self._fabric.settings.redacted_hits
+            most = self.region.settings.redacted_hits
             redacted = search_redacted(
-                partial(search_each, facts),
+                facts.search_text,
                 terms,
                 k,
                 partial(passing, cut),
@@ -289,9 +279,7 @@ class NamespaceReader:
     ) -> set[str]:
         """Those of the ids that are stored here, whatever their labels; with `aside` archived."""
         with self._begun() if within is None else nullcontext(within) as transaction:
-            retrievable = self._fabric.namespace_state(self.name).retrievable(
-                transaction.facts, ids
-            )
+            retrievable = self.region.namespace_state(self.name).retrievable(transaction.facts, ids)
             others = transaction.facts.get(left) if (left := [*{*ids} - retrievable]) else []
             return retrievable | {f.fact_id for f in others if aside or f.status not in RETRIEVABLE}
 
@@ -317,19 +305,9 @@ class NamespaceReader:
         return self.gate().facts(fact for fact in facts if fact.retrievable)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of facts, in the order asked for; cached ones are not read again."""
-        ready, begun = self._fabric.fact_cache, self._fabric.fact_cache.begun()
+        """What selection reads of facts, in the order asked for."""
         with self._begun() as transaction:
-            facts = transaction.facts
-            if self._moment is not None:
-                begun = self._moment.begun
-            state = facts.mark(), facts.generation()
-            briefs = ready.briefs(self.name, state, ids)
-            if len(briefs) < len(ids):
-                missing = [id_ for id_ in ids if id_ not in briefs]
-                new = facts.briefs(missing)
-                ready.put(self.name, state, new, begun)
-                briefs |= {brief.fact_id: brief for brief in new}
+            briefs = {brief.fact_id: brief for brief in transaction.facts.briefs(ids)}
         return self.gate().briefs(brief for id_ in ids if (brief := briefs.get(id_)) is not None)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
@@ -347,38 +325,28 @@ class NamespaceReader:
         keep: bool = True,
     ) -> dict[str, int]:
         """Token counts of facts, counting only those never counted under this key."""
-        ready = self._fabric.fact_cache
         with self._begun() as transaction:
             facts = transaction.facts
             index = self._index(transaction)
-            allowed = self._allowed(index)
-            places = index.places(ids, allowed)
+            places = index.places(ids, self._allowed(index))
             seen = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
             # A text that is redacted for this subject has a length of its own, which nobody keeps.
-            cut = self._redacted(index, seen)
+            cut = self._redacted_ids(index, seen)
             seen = [id_ for id_ in seen if id_ not in cut]
-            state = facts.mark(), (generation := facts.generation())
-            stored = ready.tokens(self.name, state, key, seen)
-            if len(stored) < len(seen):
-                left = [id_ for id_ in seen if id_ not in stored]
-                read = facts.token_counts(key, left)
-                ready.put_tokens(self.name, state, key, read)
-                stored |= read
+            counts = {**facts.token_counts(key, seen)}
+            generation = facts.generation()
         # Texts are read for what was never counted alone.
-        missing = self.briefs([id_ for id_ in dict.fromkeys(seen) if id_ not in stored])
+        missing = self.briefs([id_ for id_ in dict.fromkeys(seen) if id_ not in counts])
         if missing:
-            counted = count([fact.content for fact in missing])
-            new = dict(zip((fact.fact_id for fact in missing), counted, strict=True))
-            stored |= new
+            new = _counted(missing, count)
+            counts |= new
             if keep and self._moment is not None:
                 self._moment.counted.setdefault(key, {}).update(new)
             elif keep:
                 self._save_counts(key, new, generation)
         if cut:
-            shown = self.briefs(sorted(cut))
-            counted = count([fact.content for fact in shown])
-            stored |= dict(zip((fact.fact_id for fact in shown), counted, strict=True))
-        return {id_: stored[id_] for id_ in ids if id_ in stored}
+            counts |= _counted(self.briefs(sorted(cut)), count)
+        return {id_: counts[id_] for id_ in ids if id_ in counts}
 
     def edges(self, ids: Sequence[str]) -> list[Edge]:
         """Edges from any of the facts to facts that the subject may retrieve, as stored."""
@@ -408,17 +376,23 @@ class NamespaceReader:
 
     def as_of(self, where: Where) -> Where:
         """The filter as it is meant now, where it tells ACTIVE facts from STALE ones."""
+        try:
+            where.model_dump_json()
+        except PydanticSerializationError:
+            raise RequestError(
+                "a filter holds half of a surrogate pair, which is no character; remove it"
+            ) from None
         if where.as_of is not None or len(RETRIEVABLE.intersection(where.statuses or ())) != 1:
             return where
-        return where.model_copy(update={"as_of": self._fabric.clock.now()})
+        return where.model_copy(update={"as_of": self.region.clock.now()})
 
-    def aged(self, found: Iterable[Read]) -> list[Read]:
+    def aged(self, facts: Iterable[Read]) -> list[Read]:
         """Facts as they stand now: one whose ttl has run out is STALE, and nothing is written.
 
         Spec: CRP-SPEC-009 §8.1
         """
-        now = self._fabric.clock.now()
-        return [_stale(fact) if has_outlived(fact, now) else fact for fact in found]
+        now = self.region.clock.now()
+        return [_stale(fact) if has_outlived(fact, now) else fact for fact in facts]
 
     def gate(self) -> AccessFilter:
         """What lets things of one pass of reads through: of the moment, or one of its own."""
@@ -436,13 +410,13 @@ class NamespaceReader:
         """The transaction that all reads share, or one of their own."""
         if self._moment is not None:
             return nullcontext(self._moment.transaction)
-        return self._fabric.begin(self.name, write=False)
+        return self.region.begin(self.name, write=False)
 
     def _snapshot(self, transaction: Transaction) -> Snapshot | StoreIndex:
         moment = self._moment
         if moment is not None and moment.snapshot is not None:
             return moment.snapshot
-        fabric, facts = self._fabric, transaction.facts
+        fabric, facts = self.region, transaction.facts
         stored = store_index(facts, fabric.settings.graph.exact_up_to, fabric.check_embedder)
         snapshot = stored or fabric.namespace_state(self.name).snapshot(facts)
         if moment is not None:
@@ -457,7 +431,7 @@ class NamespaceReader:
         gate = self.gate()
         return [gate.may_read(labels) for labels in index.label_sets]
 
-    def _redacted(self, index: VectorIndex | StoreIndex, ids: Sequence[str]) -> set[str]:
+    def _redacted_ids(self, index: VectorIndex | StoreIndex, ids: Sequence[str]) -> set[str]:
         """Those of the ids whose texts the subject is shown without personal data."""
         gate = self.gate()
         # Most often no set of labels asks for redaction, and then no fact is looked at.
@@ -470,14 +444,121 @@ class NamespaceReader:
     def _terms(self, query: str) -> list[str]:
         terms = list(dict.fromkeys(word.lower for word in words(query)))
         telling = [word for word in terms if word not in STOP_WORDS] or terms
-        return telling[: self._fabric.settings.query_terms]
+        return telling[: self.region.settings.query_terms]
 
     def _save_counts(self, key: str, counts: dict[str, int], generation: int) -> None:
         """Store counts of facts as they were in a state; a count is only a saving."""
         try:
-            with self._fabric.begin(self.name, write=True) as transaction:
+            with self.region.begin(self.name, write=True) as transaction:
                 if transaction.facts.generation() == generation:
                     transaction.facts.save_token_counts(key, counts)
         except (StoreError, AccessDenied) as error:
             if isinstance(error, StoreDamaged | StoreNewer):
                 raise
+
+
+def _counted(
+    briefs: Sequence[FactBrief], count: Callable[[list[str]], list[int]]
+) -> dict[str, int]:
+    counts = count([brief.content for brief in briefs])
+    return dict(zip((brief.fact_id for brief in briefs), counts, strict=True))
+
+
+class SharedNamespaceReader(NamespaceReader):
+    """A shared namespace as a tenant sees it: without any trace of how others use it."""
+
+    def nearest(self, vector: FloatRows, k: int, where: Where | None = None) -> list[Hit]:
+        """As of any namespace; the filter sees no use."""
+        return super().nearest(vector, k, where and _for_tenants(where))
+
+    def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
+        """As of any namespace; the filter sees no use."""
+        return super().search_text(query, k, where and _for_tenants(where))
+
+    def find(self, where: Where) -> list[str]:
+        """Ids of retrievable facts; the filter sees no use."""
+        return super().find(_for_tenants(where))
+
+    def facts(self, ids: Sequence[str]) -> list[Fact]:
+        """Facts in the order asked for, as if they had never been used."""
+        return [
+            fact.model_copy(update={"access_count": 0, "last_accessed_at": None})
+            for fact in super().facts(ids)
+        ]
+
+    def content_hashes(self, ids: Sequence[str]) -> dict[str, str]:
+        """Content hashes of those that are not deleted, by id, whoever may see them."""
+        with self._begun() as transaction:
+            return {
+                fact.fact_id: fact.content_hash
+                for fact in transaction.facts.get(ids)
+                if fact.status is not FactStatus.DELETED
+            }
+
+    def note_use(self, ids: Sequence[str], now: datetime) -> None:
+        """Record for the operator that an envelope held facts; ids of others do nothing."""
+        try:
+            with self.region.begin(self.name, write=True) as transaction:
+                transaction.facts.touch(ids, now)
+        except StoreError:
+            return
+
+    def note_findings(self, ids: Sequence[str]) -> dict[str, FaultCounts]:
+        """Count for the operator that an answer went wrong with facts; ids of others do nothing.
+
+        Spec: CRP-SPEC-009 §8.4
+        """
+        try:
+            with self.region.begin(self.name, write=True) as transaction:
+                facet = fault_counts_of(transaction)
+                return facet.count(ids) if facet is not None else {}
+        except StoreError:
+            return {}
+
+
+def refuse_shared(
+    shared: Iterable[SharedNamespaceReader], ids: Sequence[str], source_id: str
+) -> None:
+    """Refuse a tenant's write to what a shared namespace has, as far as the tenant may see it."""
+    for reading in shared:
+        what = [f"fact {fact.fact_id}" for fact in reading.facts(ids)]
+        what += [f"source {s.source_id!r}" for s in reading.sources() if s.source_id == source_id]
+        if what:
+            raise AccessDenied(
+                f"{what[0]} is of shared namespace {reading.name.removeprefix(PREFIX)!r}, which "
+                "only the operator changes; nothing was changed"
+            )
+
+
+def refuse_other_text(
+    shared: Sequence[SharedNamespaceReader], facts: Iterable[Fact], own: Iterable[Fact]
+) -> None:
+    """Refuse a tenant's fact that would say something else than the shared one of its id.
+
+    Spec: CRP-SPEC-009 §9.2
+    """
+    if not shared:
+        return
+    wanted = {fact.fact_id: fact.content_hash for fact in facts}
+    before = {f.fact_id: f.content_hash for f in own if f.status is not FactStatus.DELETED}
+    for reading in shared:
+        for id_, content_hash in reading.content_hashes(sorted(wanted)).items():
+            if wanted[id_] != content_hash and before.get(id_, content_hash) == content_hash:
+                raise AccessDenied(
+                    f"fact {id_} is of shared namespace {reading.name.removeprefix(PREFIX)!r} and "
+                    "says something else there, which only the operator changes; give the text "
+                    "another id; nothing was changed"
+                )
+
+
+def _for_tenants(where: Where) -> Where:
+    """The filter as it holds for a fact that nobody has used and that can be retrieved."""
+    fields: dict[str, object] = {"unused_since": None}
+    if where.unused_since is not None:
+        # A fact never used is unused since any moment after its ingestion.
+        bounds = [at for at in (where.ingested_before, where.unused_since) if at is not None]
+        fields["ingested_before"] = min(bounds)
+    if where.statuses is not None:
+        fields["statuses"] = tuple(status for status in where.statuses if status in RETRIEVABLE)
+        fields["archived"] = False
+    return where.model_copy(update=fields)

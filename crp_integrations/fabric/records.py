@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, overload
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 from uuid import UUID, uuid5
 
@@ -15,110 +15,18 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    GetCoreSchemaHandler,
     JsonValue,
     TypeAdapter,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema
 
 from crp_integrations.errors import CRPError, FactRejected
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, SourceStatus
 
-_BYTES = 16
-_LENGTH = 36
-
-
-class FactIds(Sequence[str]):
-    """Ids in order, 16 bytes each as long as all are UUIDs as `fact_id` writes them.
-
-    It equals the tuple of the same ids, and is written like one.
-    """
-
-    __slots__ = ("_packed", "_plain")
-
-    def __init__(self, ids: Iterable[str] = ()) -> None:
-        packed = bytearray()
-        plain: list[str] | None = None
-        for id_ in ids:
-            if plain is None:
-                own = _packed(id_)
-                if own is not None:
-                    packed += own
-                    continue
-                plain = list(_unpacked(packed))
-            plain.append(id_)
-        self._packed = bytes(packed) if plain is None else b""
-        self._plain = None if plain is None else tuple(plain)
-
-    def __len__(self) -> int:
-        return len(self._packed) // _BYTES if self._plain is None else len(self._plain)
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
-        if self._plain is not None:
-            return self._plain[place]
-        if isinstance(place, slice):
-            return tuple(self[at] for at in range(*place.indices(len(self))))
-        start = range(len(self))[place] * _BYTES
-        return str(UUID(bytes=self._packed[start : start + _BYTES]))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._plain) if self._plain is not None else _unpacked(self._packed)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, FactIds):
-            return (self._packed, self._plain) == (other._packed, other._plain)
-        return isinstance(other, tuple) and len(other) == len(self) and other == tuple(self)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __add__(self, other: Iterable[str]) -> tuple[str, ...]:
-        return (*self, *other)
-
-    def __radd__(self, other: Iterable[str]) -> tuple[str, ...]:
-        return (*other, *self)
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        texts = handler(tuple[str, ...])
-        read = core_schema.no_info_after_validator_function(cls, texts)
-        return core_schema.json_or_python_schema(
-            json_schema=read,
-            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), read]),
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                tuple, return_schema=texts
-            ),
-        )
-
-
-def _packed(id_: str) -> bytes | None:
-    """The bytes of a UUID in its usual form; None for any other text."""
-    if len(id_) != _LENGTH:
-        return None
-    try:
-        own = UUID(id_)
-    except ValueError:
-        return None
-    return own.bytes if str(own) == id_ else None
-
-
-def _unpacked(packed: bytes | bytearray) -> Iterator[str]:
-    for start in range(0, len(packed), _BYTES):
-        yield str(UUID(bytes=bytes(packed[start : start + _BYTES])))
-
-
+# Id of the source of facts that name none, and the scheme of sources without a document.
+USER_SOURCE = "user"
 # Root of every fact and source id; any other value would give other ids.
 ID_SPACE = UUID("6f0f5d3e-3a1c-5b0e-9a52-0d7c2b1f4e68")
 _NUMBER = re.compile(r"\s*[+-]?[0-9.]+(e[+-]?[0-9]+)?\s*", re.IGNORECASE)
@@ -481,8 +389,7 @@ class IngestReport(Record):
     SCHEMA = "ingest-report/1"
 
     sources: tuple[str, ...] = ()
-    # A long file brings hundreds of thousands.
-    facts: FactIds = FactIds()
+    facts: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     returned: tuple[str, ...] = ()
     rewritten: tuple[str, ...] = ()

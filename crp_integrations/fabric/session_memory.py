@@ -17,18 +17,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from crp_integrations.errors import LimitReached, RequestError, StoreError
-from crp_integrations.fabric.ingest.fact_preparation import prepare_facts
-from crp_integrations.fabric.ingest.ingestion import IngestionTarget
-from crp_integrations.fabric.namespace_reader import AccessFilter
+from crp_integrations.errors import LimitReached, StoreError
 from crp_integrations.fabric.ports import FactBrief
-from crp_integrations.fabric.ports.engines import ignore_progress
 from crp_integrations.fabric.records import Edge, Fact, Where
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.settings import HotSettings, ShelfSettings
 from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.vectors import FloatRows, cosine, top
-from crp_integrations.vocabulary import SourceKind
 
 # Number of the session's own facts in the memory cascade (CRP-SPEC-003 §5.2).
 HOT_TIER = 1
@@ -65,12 +60,12 @@ class SessionFacts:
 
 
 class SessionFactsLayer:
-    """What a session held at one moment, as one subject may see it, for a `FabricView`."""
+    """What a session held at one moment, as one subject is shown it, for a `FabricView`."""
 
     tier = HOT_TIER
 
-    def __init__(self, held: SessionFacts, gate: AccessFilter) -> None:
-        self._held = held.as_shown(gate.facts(held.facts.values()))
+    def __init__(self, held: SessionFacts) -> None:
+        self._held = held
         self._ids = list(self._held.facts)
         self._place = {id_: number for number, id_ in enumerate(self._ids)}
 
@@ -336,59 +331,3 @@ def _put(shelf: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) 
     shelf.move_to_end(key)
     while len(shelf) > most:
         shelf.popitem(last=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFactIntake(IngestionTarget):
-    """Puts facts into the memory of one tenant's sessions, on behalf of one subject.
-
-    Attributes:
-        own: those of some ids that the namespace stores, whatever their status.
-        stored: the same, and those that a shared namespace stores.
-    """
-
-    session_memory: SessionMemory
-    own: Callable[[Sequence[str]], set[str]]
-    stored: Callable[[Sequence[str]], set[str]]
-
-    def hold(
-        self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None
-    ) -> tuple[list[str], list[str]]:
-        """Hold facts for a session, all of them or none.
-
-        Spec: CRP-SPEC-009 §7.2
-        """
-        if not session_id:
-            raise RequestError("facts are held for a session; give its session_id")
-        now = self.clock.now()
-        prepared = prepare_facts(
-            facts,
-            namespace=self.namespace,
-            kind=kind,
-            now=now,
-            counter=self.counter,
-            settings=self.settings,
-            allow=self.allow,
-        )
-        before = self.session_memory.held(self.namespace, session_id, now)
-        own = self.own([fact.fact_id for fact in prepared])
-        self.check_shared([fact for fact in prepared if fact.fact_id not in own], ())
-        there = self.stored([fact.fact_id for fact in prepared]) | set(
-            before.facts if before else ()
-        )
-        fresh = [fact for fact in prepared if fact.fact_id not in there]
-        # Before the costly embedding, so that too many facts cost nothing.
-        self.session_memory.check_room(self.namespace, session_id, len(fresh))
-        new = []
-        if fresh:
-            rows = self._rows(fresh)
-            new = self.session_memory.hold(self.namespace, session_id, fresh, rows, now)
-        held = set(new)
-        return new, [fact.fact_id for fact in prepared if fact.fact_id not in held]
-
-    def _rows(self, facts: Sequence[Fact]) -> FloatRows:
-        """Unit vectors of the facts, shape (len(facts), dimensions)."""
-        texts = {fact.content_hash: fact.content for fact in facts}
-        with self.tracer.step("fabric.embed"):
-            rows = self.embedding.vectors(texts, ignore_progress)
-        return np.stack([rows[fact.content_hash] for fact in facts])

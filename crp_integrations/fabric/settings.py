@@ -231,9 +231,6 @@ class FabricSettings(Part):
     Attributes:
         embed_slice: texts handed to the embedder at once; changes progress, never a vector.
         embed_workers: slices embedded side by side.
-        scan_rows: rows of one block of the exact vector search; changes memory, never a score.
-        ready_bytes: most bytes of facts that questions have read and that are kept at hand for the
-            next one, of all namespaces of a region together; 0 keeps none.
         query_terms: most distinct words of a query that the lexical search looks for.
         redacted_hits: most facts of one word search whose texts are redacted for whoever asks, to
             see whether the words are left in them; each distinct word of the query has its share.
@@ -250,8 +247,6 @@ class FabricSettings(Part):
     shelves: ShelfSettings = ShelfSettings()
     embed_slice: int = Field(default=64, ge=1)
     embed_workers: int = Field(default=2, ge=1)
-    scan_rows: int = Field(default=65_536, ge=1)
-    ready_bytes: int = Field(default=64_000_000, ge=0)
     query_terms: int = Field(default=64, ge=1)
     redacted_hits: int = Field(default=128, ge=1)
     shared: tuple[str, ...] = ()

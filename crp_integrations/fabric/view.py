@@ -152,11 +152,6 @@ class FabricView:
         hits = [hit for layer in hit_lists for hit in layer]
         return sorted(hits, key=lambda hit: (-hit.score, hit.fact_id))[:k]
 
-    def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
-        """Tell that both are searched next; a store of its own then does it in one statement."""
-        if len(self._layers) == 1 and self._stored:
-            self._stored[0].foresee(vector, k, query, k_words)
-
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
         """The k best facts that hold any word of a query; ties by id."""
         hit_lists = self._found(k, lambda layer, wanted: layer.search_text(query, wanted, where))

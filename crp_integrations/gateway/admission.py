@@ -30,7 +30,7 @@ from pydantic import Field, ValidationError
 
 from crp_integrations.errors import ConfigError, LimitReached, RequestError
 from crp_integrations.fabric.records import Moment
-from crp_integrations.fabric.shared_namespace import refuse_reserved
+from crp_integrations.fabric.region import refuse_reserved
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.records import Record
 from crp_integrations.relay.settings import first_problem

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from crp_integrations import __version__
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import EnvelopePreview
-from crp_integrations.fabric.life.lifecycle import ChangeReport, ErasureReport
+from crp_integrations.fabric.lifecycle import ChangeReport, ErasureReport
 from crp_integrations.fabric.records import Fact
 from crp_integrations.gateway import chat_completions, resources
 from crp_integrations.gateway.admission import (

@@ -18,8 +18,8 @@ from pydantic_core import ErrorDetails
 
 from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.ingest.fact_upsert import named
-from crp_integrations.fabric.life.lifecycle import DECAY_KEY
-from crp_integrations.fabric.life.lifecycle import decay as decay_of
+from crp_integrations.fabric.lifecycle import DECAY_KEY
+from crp_integrations.fabric.lifecycle import decay as decay_of
 from crp_integrations.fabric.records import Duration, Fact, Moment, source_id
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import canonical, sha256

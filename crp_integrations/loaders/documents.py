@@ -103,8 +103,13 @@ def _load_file(
             f"{name} has {bytes_ >> 20} MiB, and {form} is read whole; wanted at most "
             f"{LARGEST >> 20} MiB: split it, or save it as text"
         )
-    for document in _read_form(form, read_bytes(file), uri=uri, name=name):
-        yield document if keep or form == "jsonl" else _reread_document(file, form, document, name)
+    if keep or form == "jsonl":
+        yield from _read_form(form, read_bytes(file), uri=uri, name=name)
+        return
+    # It reads its file again instead of holding its paragraphs.
+    yield text.reread_document(
+        lambda: next(_read_form(form, read_bytes(file), uri=uri, name=name)), name
+    )
 
 
 def _read_form(form: str, data: bytes, *, uri: str, name: str) -> Iterator[Document]:
@@ -121,28 +126,6 @@ def _read_form(form: str, data: bytes, *, uri: str, name: str) -> Iterator[Docum
             yield from jsonl.read_jsonl(data, uri=uri, name=name)
         case _:
             yield text.read_text(data, uri=uri, name=name)
-
-
-def _reread_document(file: Path, form: str, first: Document, name: str) -> StreamedDocument:
-    """A document that reads its file again instead of holding its paragraphs."""
-    uri, known = first.uri, first.document_hash
-
-    def blocks() -> Iterator[Block]:
-        data = read_bytes(file)
-        if sha256(data) != known:
-            raise IngestError(f"{name} changed while it was read; ingest it again")
-        for document in _read_form(form, data, uri=uri, name=name):
-            yield from document.blocks
-
-    return StreamedDocument(
-        uri=uri,
-        title=first.title,
-        document_hash=known,
-        blocks=blocks,
-        kind=first.kind,
-        labels=first.labels,
-        metadata=first.metadata,
-    )
 
 
 def _sniff(data: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,52 +98,47 @@ def _walk_folder(root: Path) -> FoundFiles:
     return FoundFiles(root, tuple(files), tuple(skipped))
 
 
-def read_bytes(file: Path) -> bytes:
-    """A file's bytes."""
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
     try:
-        return file.read_bytes()
+        yield
     except OSError as error:
         raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def read_bytes(file: Path) -> bytes:
+    """A file's bytes."""
+    with _reading(file):
+        return file.read_bytes()
 
 
 def file_size(file: Path) -> int:
     """Bytes of a file."""
-    try:
+    with _reading(file):
         return file.stat().st_size
-    except OSError as error:
-        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
 
 
 def read_pieces(file: Path) -> Iterator[bytes]:
     """A file's bytes, a mebibyte at a time."""
-    try:
-        with file.open("rb") as opened:
-            while piece := opened.read(_PIECE):
-                yield piece
-    except OSError as error:
-        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+    with _reading(file), file.open("rb") as opened:
+        while piece := opened.read(_PIECE):
+            yield piece
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
     """Each line of a file with the place of its first byte, line feed included."""
     place = 0
-    try:
-        with file.open("rb") as opened:
-            for line in opened:
-                yield place, line
-                place += len(line)
-    except OSError as error:
-        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+    with _reading(file), file.open("rb") as opened:
+        for line in opened:
+            yield place, line
+            place += len(line)
 
 
 def read_part(file: Path, start: int, length: int) -> bytes:
     """Bytes of a file from a place on; fewer where it ends."""
-    try:
-        with file.open("rb") as opened:
-            opened.seek(start)
-            return opened.read(length)
-    except OSError as error:
-        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+    with _reading(file), file.open("rb") as opened:
+        opened.seek(start)
+        return opened.read(length)
 
 
 def _reason(error: OSError | ValueError) -> str:

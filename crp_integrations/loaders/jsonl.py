@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import IngestError
-from crp_integrations.fabric.records import Block, Document, StreamedDocument
+from crp_integrations.fabric.records import Document, StreamedDocument
 from crp_integrations.loaders.files import NoTextError, decode, encoding_of, read_lines, read_part
-from crp_integrations.loaders.text import read_front_matter, split_paragraphs
+from crp_integrations.loaders.text import read_front_matter, reread_document, split_paragraphs
 from crp_integrations.seals import digest, sha256_hex
 
 _TEXT_KEYS = ("text", "content")
@@ -61,24 +61,7 @@ def _lazy(
         line = decode(read_part(file, start, length), name=place)
         return _document(line, number, uri=uri, name=place)
 
-    first = document()
-    known = first.document_hash
-
-    def blocks() -> Iterator[Block]:
-        again = document()
-        if again.document_hash != known:
-            raise IngestError(f"{place} changed while it was read; ingest it again")
-        yield from again.blocks
-
-    return StreamedDocument(
-        uri=first.uri,
-        title=first.title,
-        document_hash=known,
-        blocks=blocks,
-        kind=first.kind,
-        labels=first.labels,
-        metadata=first.metadata,
-    )
+    return reread_document(document, place)
 
 
 def _document(line: str, number: int, *, uri: str, name: str) -> Document:

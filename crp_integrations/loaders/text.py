@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
@@ -121,6 +121,28 @@ def _as_json(value: Any, budget: list[int], name: str) -> JsonValue:
     if isinstance(value, list | tuple | set | frozenset):
         return [_as_json(item, budget, name) for item in value]
     return str(value)
+
+
+def reread_document(read: Callable[[], Document], name: str) -> StreamedDocument:
+    """A document that is read again whenever its paragraphs are wanted, instead of holding them."""
+    first = read()
+    known = first.document_hash
+
+    def blocks() -> Iterator[Block]:
+        again = read()
+        if again.document_hash != known:
+            raise IngestError(f"{name} changed while it was read; ingest it again")
+        yield from again.blocks
+
+    return StreamedDocument(
+        uri=first.uri,
+        title=first.title,
+        document_hash=known,
+        blocks=blocks,
+        kind=first.kind,
+        labels=first.labels,
+        metadata=first.metadata,
+    )
 
 
 # Items of a list that have at least this many characters on average are paragraphs.

@@ -1,85 +1,21 @@
-"""Private folders, locks and scratch files, and objects that are written whole or not at all."""
+"""Private folders, locks, and objects that are written whole or not at all."""
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import secrets
 import sqlite3
-import tempfile
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO
 
 from crp_integrations.errors import RequestError, StoreBusy, StoreError
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-
-
-class FileScratch:
-    """Bytes in a file that nobody else can open; the system frees it, also after a kill."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        """Take the file, which is written without a buffer so that a full disk is noticed."""
-        self._file = file
-        self._end = 0
-
-    def put(self, data: bytes) -> int | None:
-        """Where the bytes begin; None when the disk has no room for them."""
-        start = self._end
-        try:
-            self._file.seek(start)
-            if self._file.write(data) != len(data):
-                return None
-        except OSError:
-            return None
-        self._end += len(data)
-        return start
-
-    def get(self, start: int, size: int) -> bytes:
-        """Bytes that were put."""
-        try:
-            self._file.seek(start)
-            data = self._file.read(size)
-        except OSError as error:
-            raise StoreError(f"a scratch file cannot be read: {error.strerror}") from error
-        if len(data) != size:
-            raise StoreError(f"a scratch file gave {len(data)} of {size} bytes")
-        return data
-
-    def close(self) -> None:
-        """Forget everything."""
-        self._file.close()
-
-
-def scratch_beside(folder: Path) -> FileScratch | None:
-    """A scratch on the disk of a store's folder, which may not be there yet; None without room."""
-    there = next((path for path in (folder, *folder.absolute().parents) if path.is_dir()), None)
-    return None if there is None else _unnamed(str(there))
-
-
-def temporary_scratch() -> FileScratch | None:
-    """A scratch where this machine keeps temporary files."""
-    return _unnamed(None)
-
-
-def memory_scratch() -> FileScratch:
-    """A scratch that is no file."""
-    return FileScratch(io.BytesIO())
-
-
-def _unnamed(folder: str | None) -> FileScratch | None:
-    try:
-        return FileScratch(tempfile.TemporaryFile(buffering=0, dir=folder))
-    except OSError:
-        return None
-
-
 # More than a window leaves on the disk with its receipt, which has the texts that it was shown.
 ROOM_BYTES = 1 << 20
 # SQLite's log and its locks. Whoever only read the file may have made them, as only read too.

@@ -15,7 +15,6 @@ from typing import Any
 
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports.store import ClaimedJob
-from crp_integrations.stores.files import FileScratch, memory_scratch
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.transaction import facets
 from crp_integrations.stores.rules import Done, TransactionGate, WriterLocks, checked_name
@@ -31,8 +30,6 @@ class _SharedConnection:
     Attributes:
         database: where the next statement runs.
     """
-
-    packs_references = True
 
     def __init__(self, database: SqliteConnection, lock: threading.RLock) -> None:
         self.database = database
@@ -229,11 +226,6 @@ class MemoryStore:
     def cache(self, namespace: str) -> None:
         """None: there are no files."""
         self._check(namespace)
-
-    def scratch(self) -> FileScratch:
-        """A scratch in memory, for what an ingestion puts down."""
-        self._refuse_closed()
-        return memory_scratch()
 
     def scrub(self, namespace: str) -> bool:
         """Do nothing: there are no files."""

@@ -238,11 +238,6 @@ class Statements(Protocol):
     """A connection with a transaction that is open."""
 
     @property
-    def packs_references(self) -> bool:
-        """Whether the ids that a window or a receipt names are written as one row at first."""
-        ...
-
-    @property
     def padding(self) -> bytes:
         """Zeros that lie in front of a text, so that no copy of it stays in a page of others."""
         ...
@@ -271,3 +266,15 @@ def note_due(connection: Statements, name: str) -> None:
         "ON CONFLICT (name) DO UPDATE SET value = own.value + 1",
         [name],
     )
+
+
+def pages(
+    connection: Statements, statement: str, after: Any, size: int
+) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query, so many at a time, so that no lock is held throughout.
+
+    Its parameters are the key to go on behind, which is its first column, and the size.
+    """
+    while page := connection.rows(statement, [after, size]):
+        yield page
+        after = page[-1][0]

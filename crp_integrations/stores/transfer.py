@@ -17,7 +17,6 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import FactsFacet, Store
 from crp_integrations.fabric.records import Fact, Source
 from crp_integrations.fabric.search.namespace_state import StateHashes
-from crp_integrations.stores.relational import fact_references
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.rows import columns
 from crp_integrations.stores.rules import PackedVector, Statements
@@ -96,7 +95,9 @@ class Moved:
     state_hash: str
 
 
-def move(source: Store, target: Store, namespace: str, told: Callable[[str, int], None]) -> Moved:
+def move(
+    source: Store, target: Store, namespace: str, progress: Callable[[str, int], None]
+) -> Moved:
     """Copy a namespace into a store that has none of that name; the source stays as it is."""
     if namespace in target.namespaces():
         raise StoreError(
@@ -110,9 +111,8 @@ def move(source: Store, target: Store, namespace: str, told: Callable[[str, int]
             for page in _pages(old.statements, table):
                 _write(new, table, page)
                 written += len(page)
-                told(table.name, written)
+                progress(table.name, written)
             counted[table.name] = written
-        _spread(old.statements, new.statements)
         new.settle_numbers(old)
         before, after = (StateHashes().of(facts) for facts in (reading.facts, writing.facts))
         if before != after:
@@ -143,12 +143,8 @@ def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
 
 
 def _counts(connection: Statements) -> dict[str, int]:
-    # What a source still has packed arrives in the index.
-    indexed = {"window_facts", "window_sources", "receipt_facts"}
     return {
-        table.name: connection.rows(f"SELECT count(*) FROM {table.name}")[0][0]
-        for table in TABLES
-        if table.name not in indexed
+        table.name: connection.rows(f"SELECT count(*) FROM {table.name}")[0][0] for table in TABLES
     }
 
 
@@ -169,15 +165,6 @@ def _pages(connection: Statements, table: MovedTable) -> Iterator[list[tuple[Any
         page = connection.rows(
             f"{what} WHERE ({key}) > ({marks}) ORDER BY {key} LIMIT {PAGE}", list(after)
         )
-
-
-def _spread(source: Statements, target: Statements) -> None:
-    """Put into the target's index the references that the source has packed."""
-    for kind in (fact_references.WINDOWS, fact_references.RECEIPTS):
-        for references in fact_references.left(source, kind):
-            if references.damaged:
-                raise StoreError(f"row {references.number} of {kind.table} does not read back")
-            kind.spread(target, [references])
 
 
 def _write(facts: RelationalFacts, table: MovedTable, page: list[tuple[Any, ...]]) -> None:

@@ -17,14 +17,14 @@ import numpy.typing as npt
 from crp_integrations import Relay
 from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import MissingExtra
-from crp_integrations.fabric.communities.similarity_graph import (
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import Block, Document, Fact, Where
+from crp_integrations.fabric.settings import CommunitySettings, FabricSettings
+from crp_integrations.fabric.similarity_graph import (
     ClusterReport,
     FactGraph,
     modularity,
 )
-from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.records import Block, Document, Fact, Where
-from crp_integrations.fabric.settings import CommunitySettings, FabricSettings
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import sha256

@@ -88,7 +88,7 @@ def measure(facts: int, *, rounds: int = ROUNDS, seed: int = 0) -> HashResult:
         place = chance.randrange(facts)
         nodes[place] = _Node(nodes[place].fact_id, _content(chance))
         start = time.process_time()
-        kept = kept.changed([], [nodes[place].item])
+        kept = kept.changed([], [nodes[place].item], None)
         changes.append(_since(start))
     change = mean(changes)
     return HashResult(

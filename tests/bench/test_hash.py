@@ -18,7 +18,7 @@ def test_a_small_measurement_is_bit_equal() -> None:
 
 
 def test_a_difference_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.StateHash, "changed", lambda self, removed, items: self)
+    monkeypatch.setattr(bench.StateHash, "changed", lambda self, removed, items, epoch: self)
     assert not bench.measure(50, rounds=1).bit_equal
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from crp_integrations.engines.graphs import as_networkx, engine_for, write_graphml
 from crp_integrations.errors import EngineError
-from crp_integrations.fabric.communities.similarity_graph import FactGraph
 from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.similarity_graph import FactGraph
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import FixedClock, HashEmbedder, WordCounter

@@ -8,6 +8,7 @@ import numpy as np
 
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.keys import FixedKeyRing
@@ -48,3 +49,9 @@ def fabric(store: Store, embedder: Any = None, **parts: Any) -> Fabric:
 
 def sentence(number: int) -> str:
     return f"Passage {number} says in ten words or more that value{number} is {number} units."
+
+
+def index_of(made: Fabric) -> VectorIndex:
+    """The index of the present state of acme."""
+    with made.begin("acme", write=False) as transaction:
+        return made.namespace_state("acme").snapshot(transaction.facts).index

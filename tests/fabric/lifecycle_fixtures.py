@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from tests.doubles import PARAGRAPHS, FixedClock, HashEmbedder, WordCounter
 KEYS = FixedKeyRing(b"k" * 32)
 ACME = Subject(tenant="acme")
 EVERY = tuple(FactStatus)
-Stores = Callable[[], Store]
 
 
 class Labelled:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.ingest import chunker
 from crp_integrations.fabric.ingest.chunker import DocumentChunk, chunk_document
-from crp_integrations.fabric.ingest.chunker import cut_blocks as stream_cut
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
-from crp_integrations.language.text import Span, split_sentences
 from crp_integrations.loaders.text import read_markdown, split_paragraphs
 from crp_integrations.seals import sha256
 from tests.doubles import WordCounter
@@ -205,61 +201,12 @@ def test_a_word_longer_than_any_limit_is_cut() -> None:
     assert "".join(word[a.start : a.end] for a in chunks).startswith(word)
 
 
-def test_indented_code_keeps_the_place_of_its_lines() -> None:
-    code = "    if ready:\n        start the first of all reactors now\n    stop them again at noon"
-    text = f"Some words before the code, so that it is not the first.\n\n{code}\n"
-    loaded = read_markdown(text.encode(), uri="test:code", name="code.md")
-    chunks = chunk_document(loaded, counter=COUNTER, settings=SMALL)
-    assert [piece.content for piece in chunks][-1] == code
-
-
 def test_lines_without_sentence_ends_are_cut_between_lines() -> None:
     text = "\n".join(f"entry {n} says value {n * 7} at noon today" for n in range(100))
     chunks = cut(text)
     assert len(chunks) > 5
     for piece in chunks[:-1]:
         assert text[piece.end] == "\n"
-
-
-def test_the_work_grows_with_the_text() -> None:
-    class Measured(WordCounter):
-        read = 0
-
-        def count(self, text: str) -> int:
-            self.read += len(text)
-            return super().count(text)
-
-    for text in ("x" * 400_000, "word " * 80_000, sentences(8000), "- a b c d\n" * 40_000):
-        counter = Measured()
-        chunk_document(document(text), counter=counter, settings=ChunkingSettings())
-        assert counter.read < 60 * len(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [("x. " * 4000, 0.0), ("x" * 12_000, 0.1), ("x." * 6000, 0.5)],
-    ids=["no share", "one word", "no blanks"],
-)
-def test_the_sentences_of_a_block_are_looked_for_once_however_many_passages_it_has(
-    monkeypatch: pytest.MonkeyPatch, text: str, share: float
-) -> None:
-    class Quarters(WordCounter):
-        def count(self, text: str) -> int:
-            return -(-len(text) // 4)
-
-    read = 0
-
-    def told(text: str) -> list[Span]:
-        nonlocal read
-        read += len(text)
-        return split_sentences(text)
-
-    monkeypatch.setattr(chunker, "split_sentences", told)
-    every = ChunkingSettings(overlap_between="all", overlap_share=share)
-    pieces = chunk_document(document(text), counter=Quarters(), settings=every)
-    assert len(pieces) > 8
-    # Once to cut the block, and once for what its passages repeat of each other.
-    assert read <= 2 * len(text)
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
@@ -354,25 +301,6 @@ def test_tables_code_and_line_ends_of_windows_are_joined_as_they_are_written() -
     assert text[made.start : made.end] == made.content
 
 
-def test_paragraphs_come_one_by_one_and_few_are_held() -> None:
-    blocks, start, ahead, most = [], 0, 0, 0
-    for n in range(3000):
-        text = f"Paragraph number {n} has ten words in all, no more."
-        blocks.append(Block(text=text, start=start))
-        start += len(text) + 2
-
-    def told() -> Iterator[Block]:
-        nonlocal ahead
-        for block in blocks:
-            ahead = block.end
-            yield block
-
-    for piece in stream_cut(told(), counter=COUNTER, settings=ChunkingSettings()):
-        most = max(most, ahead - piece.end)
-    # The blocks whose tokens are counted at once, and one passage.
-    assert most < 350 * len(blocks[0].text)
-
-
 def test_passages_are_the_same_again_behind_an_insertion() -> None:
     # Equal lengths are the worst case: nothing but an anchor brings two versions together.
     parts = [f"Entry{n} " + " ".join(f"e{n}w{m}" for m in range(58)) + "." for n in range(2000)]
@@ -416,8 +344,3 @@ def test_the_default_joins_to_200_tokens_and_splits_above_256() -> None:
     assert len(cut(sentences(33), NO_ANCHORS)) == 2
     assert (LITERAL.join_up_to_tokens, LITERAL.split_above_tokens) == (0, 512)
     assert (LITERAL.overlap_between, LITERAL.decompose) == ("all", "always")
-
-
-def test_joining_beyond_what_is_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="join_up_to_tokens 200 is above split_above_tokens 128"):
-        ChunkingSettings(split_above_tokens=128)

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError, StoreBusy
-from crp_integrations.fabric.communities import similarity_graph
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store, work_lock
@@ -37,6 +36,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import FixedClock, HashEmbedder, WordCounter
+from tests.fabric.embedders import index_of
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import SPAWN
 
@@ -327,14 +327,6 @@ def test_fifty_new_facts_bring_a_reclustering(store: Store) -> None:
     assert len(told(namespace)) == 2
 
 
-def test_a_large_namespace_waits_for_its_share() -> None:
-    for share, expected in ((0.0, 2), (0.5, 1)):
-        namespace = fabric(communities={"recluster_share": share}).bind(ACME)
-        namespace.add(texts("wind farm", 80))
-        namespace.add(texts("raw milk", 60))
-        assert len(told(namespace)) == expected
-
-
 @pytest.mark.requirement("009-5.5-2")
 def test_maintenance_reclusters_every_week(store: Store) -> None:
     clock = FixedClock()
@@ -498,19 +490,6 @@ def test_a_name_comes_from_the_facts_with_the_fewest_access_labels() -> None:
 # --- what is kept --------------------------------------------------------------------------
 
 
-def test_neighbours_are_kept_and_only_new_facts_are_searched(store: Store) -> None:
-    whole = fabric(store)
-    namespace = whole.bind(ACME)
-    filled(namespace, 9)
-    assert namespace.recluster().searched == 27
-    namespace.add(texts("wind farm", 2, first=90))
-    assert namespace.recluster().searched == 2
-    # Another process finds the file; without a place for files, everything is searched again.
-    expected = 0 if store.cache("acme") is not None else 29
-    again = fabric(store).bind(ACME).recluster()
-    assert again.searched == expected
-
-
 def test_a_kept_file_is_as_good_as_none_when_it_is_not_what_it_was(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "kb")
     namespace = fabric(store).bind(ACME)
@@ -593,7 +572,7 @@ def test_above_the_exact_size_the_graph_finds_neighbours(tmp_path: Path) -> None
         for topic in TOPICS:
             namespace.add(texts(topic, 16))
         namespace.maintain()
-        assert (whole.index("acme").graph is not None) == (name == "graph")
+        assert (index_of(whole).graph is not None) == (name == "graph")
         assert namespace.recluster(afresh=True).searched == 48
         graph = namespace.graph()
         found[name] = set(zip(graph.left.tolist(), graph.right.tolist(), strict=True))
@@ -673,27 +652,6 @@ def test_growth_and_loss_keep_communities_large_enough(data: st.DataObject) -> N
         graph = namespace.graph()
         assert graph.ids == tuple(sorted(alive))
         assert np.all(graph.left < graph.right) and np.all(graph.weights >= 0.6)
-
-
-def test_many_groups_of_one_topic_are_numbered_without_trying_a_number_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tried: list[str] = []
-    token = similarity_graph.token
-
-    def counted(name: str) -> str:
-        tried.append(name)
-        return token(name)
-
-    monkeypatch.setattr(similarity_graph, "token", counted)
-    texts = {number: ["reactor coolant", "reactor coolant"] for number in range(60)}
-    found = similarity_graph.name_communities(texts, list(range(60)), ["reactor-coolant (3)"])
-    (topic,) = {name.split(" (")[0] for name in found.values()}
-    assert list(found.values()) == [
-        topic,
-        *(f"{topic} ({number})" for number in range(2, 62) if number != 3),
-    ]
-    assert len(tried) < 4 * 60
 
 
 def test_an_erasure_meanwhile_is_no_other_reclustering(store: Store) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -28,7 +27,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import NOON, HashEmbedder
-from tests.fabric.embedders import ACME, KEYS, Letters, fabric, sentence
+from tests.fabric.embedders import ACME, KEYS, Letters, fabric, index_of, sentence
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 EVERY = Where(statuses=tuple(FactStatus))
@@ -305,24 +304,6 @@ def test_the_guard_decides_who_moves() -> None:
         fabric(opened).bind(ACME, Readers()).reembed(Letters())
 
 
-def test_slices_of_a_move_are_embedded_side_by_side() -> None:
-    meeting = threading.Barrier(2, timeout=20)
-
-    class Meeting(Letters):
-        def embed_passages(self, texts: Any) -> Any:
-            if len(texts) == 8:
-                meeting.wait()
-            return super().embed_passages(texts)
-
-    opened = MemoryStore()
-    ids = filled(opened, 32)
-    chosen = FabricSettings(embed_slice=8, embed_workers=2)
-    fabric(opened, settings=chosen).bind(ACME).reembed(Meeting())
-    with opened.begin("acme", write=False) as transaction:
-        rows = transaction.facts.vectors(ids)
-    assert rows.tobytes() == Letters().embed_passages([sentence(n) for n in range(32)]).tobytes()
-
-
 @pytest.mark.requirement("009-3.4-2")
 def test_the_graph_is_built_of_the_new_vectors(tmp_path: Path) -> None:
     pytest.importorskip("hnswlib")
@@ -349,31 +330,5 @@ def test_the_graph_is_built_of_the_new_vectors(tmp_path: Path) -> None:
         hits = new.bind(ACME).nearest(Letters().embed_query(sentence(30)), 5)
         assert hits[0].fact_id == ids[30]
         # It was built at the switch and is read from its file.
-        assert new.index("acme").graph is not None
+        assert index_of(new).graph is not None
         assert built == 0
-
-
-def test_what_has_its_vector_is_not_looked_for_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    namespace = fabric(store, settings=FabricSettings(embed_slice=2, embed_workers=1)).bind(ACME)
-    namespace.add([sentence(n) for n in range(200)])
-    with store.begin("acme", write=False) as transaction:
-        kind = type(transaction.facts)
-    asked: list[tuple[str, list[str]]] = []
-    unprepared = kind.unprepared
-
-    def watched(self: Any, embedder: str, limit: int, *, after: str = "") -> Any:
-        found = unprepared(self, embedder, limit, after=after)
-        asked.append((after, [said for said, _ in found]))
-        return found
-
-    monkeypatch.setattr(kind, "unprepared", watched)
-    report = namespace.reembed(Letters())
-    assert report.embedded == 200
-    listed = [said for _, page in asked for said in page]
-    # Each text is read once, not once for every slice that was still missing.
-    assert sorted(listed) == sorted(set(listed))
-    assert [after for after, page in asked if page] == sorted(
-        after for after, page in asked if page
-    )

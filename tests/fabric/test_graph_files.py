@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.engines.graphs import engine_for
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.search.namespace_state import NamespaceState
-from crp_integrations.fabric.search.neighbour_graph import GRAPH_FILE, NeighbourGraphs
-from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, VectorGraphSettings
+from crp_integrations.fabric.search.neighbour_graph import GRAPH_FILE
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import NOON
 from tests.fabric.lifecycle_fixtures import ACME, fabric, sentence
-from tests.fabric.test_namespace_state import SMALL, Spy, fresh, ids, live, look, write
+from tests.fabric.test_namespace_state import Spy, fresh, ids, live, look, write
 from tests.fabric.vector_facts import NAME, fact, numbered, put, vectors
 
 COUNT = 150
@@ -263,35 +261,6 @@ def test_a_reader_takes_the_newer_graph_when_its_own_is_worn(store: SqliteStore,
     assert spy.built == [COUNT + 60]
 
 
-def test_a_writer_takes_the_graph_that_another_one_built(store: SqliteStore, spy: Spy) -> None:
-    one, two = live(store, spy), live(store, spy)
-    for kept in (one, two):
-        look(store, kept)
-    put(store, numbered(60, COUNT), vectors(60, seed=4))
-    assert one.settle()
-    assert not two.settle()
-    assert look(store, two).index.worn == 0.0
-    assert spy.built == [COUNT + 60]
-
-
-def test_a_process_that_only_writes_looks_at_the_file_once(store: SqliteStore, spy: Spy) -> None:
-    looked = []
-    cache = store.cache(NAME)
-    load = cache.load
-    cache.load = lambda name: looked.append(name) or load(name)  # type: ignore[method-assign]
-    writer = NamespaceState(
-        lambda: store.begin(NAME, write=False), cache, VectorGraphSettings(exact_up_to=50), spy
-    )
-    for number in range(5):
-        put(store, numbered(6, COUNT + 6 * number), vectors(6, seed=number))
-        assert not writer.settle()
-    assert (spy.built, spy.loaded, looked) == ([], 0, [GRAPH_FILE])
-    # More than a fifth is new by now.
-    put(store, numbered(1, COUNT + 30), vectors(1))
-    assert writer.settle()
-    assert spy.built == [COUNT + 31]
-
-
 def test_maintenance_makes_a_lost_file_anew(store: SqliteStore, spy: Spy) -> None:
     writer = live(store, spy)
     look(store, writer)
@@ -383,18 +352,6 @@ def test_what_is_written_while_a_graph_is_built_is_found(tmp_path: Path, spy: Sp
     store.close()
 
 
-def test_a_thrown_away_file_is_told_once(
-    store: SqliteStore, spy: Spy, caplog: pytest.LogCaptureFixture
-) -> None:
-    told(drop_an_id)(*files(store))
-    with caplog.at_level(logging.WARNING):
-        look(store, live(store, spy))
-        look(store, live(store, spy))
-    messages = [record.getMessage() for record in caplog.records]
-    assert sum("thrown away" in message for message in messages) == 1
-    assert fact(3).content not in caplog.text
-
-
 def test_an_erasure_leaves_the_next_process_a_graph(tmp_path: Path, spy: Spy) -> None:
     settings = FabricSettings(graph=VectorGraphSettings(exact_up_to=50))
     made = fabric(SqliteStore(tmp_path / "kb"), graphs=spy, settings=settings)
@@ -412,91 +369,3 @@ def test_an_erasure_leaves_the_next_process_a_graph(tmp_path: Path, spy: Spy) ->
     namespace.erase("user", graph=False)
     assert cache.load(GRAPH_FILE) is None
     made.store.close()
-
-
-def other_communities(store: SqliteStore) -> None:
-    """What a clustering writes: every fact is logged, no vector is another."""
-    groups = {fact(number).fact_id: f"c{number % 3}" for number in range(4, COUNT)}
-    write(store, lambda facts: facts.set_communities(groups))
-
-
-def said(store: SqliteStore) -> dict[str, Any]:
-    return dict(store.cache(NAME).load(GRAPH_FILE).about)
-
-
-def test_a_file_says_the_state_after_a_clustering(store: SqliteStore, spy: Spy) -> None:
-    data, before = files(store)[0], said(store)
-    writer = live(store, spy)
-    look(store, writer)
-    put(store, numbered(5, COUNT), vectors(5, seed=9))
-    write(store, lambda facts: facts.remove([fact(3).fact_id]))
-    other_communities(store)
-    assert not writer.settle()
-    after = said(store)
-    with store.begin(NAME, write=False) as transaction:
-        mark = transaction.facts.mark()
-    newer = [one.fact_id for one in numbered(5, COUNT)]
-    assert after == before | {
-        "sequence": mark.sequence,
-        "token": mark.token,
-        "strays": sorted([fact(3).fact_id, *newer]),
-    }
-    assert files(store)[0] == data
-    # The next process takes it, with what came after it too.
-    put(store, [fact(3)], vectors(1, seed=11))
-    write(store, lambda facts: facts.remove([fact(COUNT).fact_id]))
-    index = look(store, live(store, spy)).index
-    assert index.graph is not None
-    query = vectors(1, seed=2)[0]
-    assert index.nearest(query, COUNT + 4) == fresh(store).nearest(query, COUNT + 4)
-    assert spy.built == []
-
-
-def test_a_file_says_the_state_after_communities_were_found_by_hand(
-    tmp_path: Path, spy: Spy
-) -> None:
-    settings = FabricSettings(
-        graph=VectorGraphSettings(exact_up_to=50),
-        communities=CommunitySettings(recluster_after=1_000_000),
-    )
-    leiden = engine_for("graspologic")
-    made = fabric(SqliteStore(tmp_path / "kb"), graphs=spy, settings=settings, leiden=leiden)
-    namespace = made.bind(ACME)
-    namespace.add([sentence(number) for number in range(100)])
-    namespace.recluster()
-    cache = made.store.cache("acme")
-    assert cache is not None
-    kept = cache.load(GRAPH_FILE)
-    assert kept is not None
-    with made.store.begin("acme", write=False) as transaction:
-        mark = transaction.facts.mark()
-    assert mark.sequence > 100
-    assert (kept.about["sequence"], kept.about["token"]) == (mark.sequence, mark.token)
-    made.store.close()
-
-
-def test_what_another_process_put_there_is_not_restated(store: SqliteStore, spy: Spy) -> None:
-    first = NeighbourGraphs(spy, store.cache(NAME), SMALL)
-    with store.begin(NAME, write=False) as transaction:
-        index = first.load(transaction.facts)
-    put(store, numbered(60, COUNT), vectors(60, seed=4))
-    assert live(store, spy).settle()
-    now = said(store)
-    with store.begin(NAME, write=False) as transaction:
-        mark = transaction.facts.mark()
-    assert first.behind(index, mark)
-    assert not first.restate(index, mark)
-    assert not first.behind(index, mark)
-    assert said(store) == now
-
-
-@pytest.mark.parametrize("gone", [remove_manifest, cut_manifest])
-def test_a_file_that_went_is_not_restated(
-    store: SqliteStore, spy: Spy, gone: Callable[[Path, Path], None]
-) -> None:
-    writer = live(store, spy)
-    look(store, writer)
-    other_communities(store)
-    gone(*files(store))
-    assert not writer.settle()
-    assert look(store, live(store, spy)).index.graph is None

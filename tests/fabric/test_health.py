@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.errors import AccessDenied, FactRejected, IllegalTransition
+from crp_integrations.errors import FactRejected, IllegalTransition
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.inspection import HealthFinding, NamespaceExamination
 from crp_integrations.fabric.namespace import Namespace
@@ -101,16 +101,6 @@ def test_stats_counts_facts_sources_events_and_hashes(whole):
     assert (found.files == {}) is isinstance(whole.store, MemoryStore)
 
 
-def test_looking_at_a_namespace_makes_nothing(tmp_path):
-    namespace = fabric(SqliteStore(tmp_path / "kb")).bind(ACME)
-    assert namespace.doctor() == NamespaceExamination(
-        namespace="acme", facts=0, sources=0, events=0
-    )
-    assert namespace.stats().files == {}
-    assert list(namespace.export()) == []
-    assert not (tmp_path / "kb").exists()
-
-
 def test_a_whole_namespace_has_no_findings(kept):
     found = kept.doctor()
     assert (found.facts, found.sources, found.findings) == (6, 2, ())
@@ -130,7 +120,7 @@ def test_a_whole_namespace_has_no_findings(kept):
 )  # fmt: skip
 def test_each_kind_of_damage_is_named(kept, tmp_path, statement, check, named):
     (database,) = tmp_path.rglob("*.sqlite")
-    kept._fabric.store.close()
+    kept._region.store.close()
     if statement.startswith("UPDATE vectors"):
         vector = np.full(256, 0.5, dtype="<f4").tobytes()
         statement = f"UPDATE vectors SET vector = x'{vector.hex()}' WHERE fact = 2"
@@ -145,7 +135,7 @@ def test_each_kind_of_damage_is_named(kept, tmp_path, statement, check, named):
 
 @pytest.mark.requirement("009-8.3-5")
 def test_a_changed_event_is_found_at_its_place(kept, tmp_path):
-    kept._fabric.store.close()
+    kept._region.store.close()
     changed = damage(
         tmp_path,
         "DROP TRIGGER events_update",
@@ -182,7 +172,7 @@ def test_an_unfinished_scrubbing_is_named(kept):
 
 def test_a_damaged_file_is_a_finding_and_not_a_crash(kept, tmp_path):
     (database,) = tmp_path.rglob("*.sqlite")
-    kept._fabric.store.close()
+    kept._region.store.close()
     data = bytearray(database.read_bytes())
     # Pages of tables, not the header that says that it is a database.
     data[8192:] = bytes(len(data) - 8192)
@@ -229,16 +219,6 @@ def test_compacting_keeps_what_is_there_and_no_byte_of_what_is_gone(kept, tmp_pa
     for file in (tmp_path / "kb").rglob("*"):
         if file.is_file():
             assert b"value0" not in file.read_bytes(), file.name
-
-
-def test_compacting_needs_leave_to_write(whole):
-    class Nothing(Labelled):
-        def decide(self, subject, action, labels):
-            decision = super().decide(subject, action, labels)
-            return decision.model_copy(update={"allowed": action == "read"})
-
-    with pytest.raises(AccessDenied):
-        whole.bind(ACME, Nothing()).compact()
 
 
 def stored(namespace: Namespace, **where) -> list[str]:

@@ -5,35 +5,28 @@ Many ids in little room are the tuple of them to whoever reads them.
 
 from __future__ import annotations
 
-import copy
 import os
-import pickle
 import signal
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import AccessDenied, IngestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest import fact_preparation, ingestion_batch
+from crp_integrations.fabric.ingest import fact_preparation, ingestion, ingestion_plan
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import (
     Block,
     Document,
     Fact,
-    FactIds,
-    IngestReport,
     Notice,
     StreamedDocument,
     Where,
@@ -179,8 +172,8 @@ def test_a_streamed_document_gives_the_same_facts_as_one_in_memory(store: Store)
 def test_a_document_that_changes_while_it_is_read_is_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # With a scratch it is cut once.
-    monkeypatch.setattr(type(store), "scratch", lambda self: None)
+    # As if the document were longer: it is cut again.
+    monkeypatch.setattr(ingestion_plan, "_HELD_CHARACTERS", 1_000_000)
     other = document("b", *map(sentence, range(41)))
     made = fabric(store)
     big = "x" * 5_000_000
@@ -273,22 +266,6 @@ def test_a_changed_passage_is_embedded_and_found_by_what_it_says_now(store: Stor
     (best,) = namespace.nearest(HashEmbedder().embed_query(sentence(77)), 1)
     assert namespace.facts([best.fact_id])[0].content == sentence(77)
     assert best.score == pytest.approx(1.0)
-
-
-def test_a_moved_or_repeated_passage_is_not_embedded_again(store: Store) -> None:
-    embedder = Counted()
-    made = fabric(store, embedder=embedder)
-    namespace = made.bind(ACME)
-    namespace.ingest([document("a", *map(sentence, range(30)))])
-    told = len(embedder.texts)
-    # One more in front moves all the others; one of them now stands twice.
-    report = namespace.ingest([document("a", sentence(99), *map(sentence, range(30)), sentence(3))])
-    assert len(report.facts) == 2
-    assert embedder.texts[told:] == [sentence(99)]
-    twice = [fact.fact_id for fact in stored(made).values() if fact.content == sentence(3)]
-    rows = namespace.vectors(twice)
-    assert rows[0].tobytes() == rows[1].tobytes()
-    assert rows[0].tobytes() == HashEmbedder().embed_query(sentence(3)).tobytes()
 
 
 def test_a_stale_fact_whose_time_is_over_stays_stale() -> None:
@@ -442,19 +419,6 @@ def test_two_ingestions_of_the_same_texts_do_not_lose_each_others_vectors() -> N
     assert slower.bind(ACME).size() == 80
 
 
-def test_a_small_batch_is_one_transaction() -> None:
-    writes = 0
-
-    class Watched(MemoryStore):
-        def begin(self, namespace: str, *, write: bool = True) -> Any:
-            nonlocal writes
-            writes += write
-            return super().begin(namespace, write=write)
-
-    fabric(Watched()).bind(ACME).ingest([document("a", *map(sentence, range(16)))])
-    assert writes == 1
-
-
 def test_readers_see_nothing_before_the_commit(tmp_path: Path) -> None:
     opened = SqliteStore(tmp_path / "kb")
     reader = fabric(opened).bind(ACME)
@@ -492,40 +456,6 @@ def test_progress_never_goes_back_and_ends_whole(store: Store) -> None:
     assert told["store"][-1] == (150, 150)
 
 
-def test_slices_are_embedded_side_by_side() -> None:
-    meeting = threading.Barrier(2, timeout=20)
-
-    class Meeting(HashEmbedder):
-        def embed_passages(self, texts: Any) -> Any:
-            # Passed only when two slices are embedded at the same time.
-            meeting.wait()
-            return super().embed_passages(texts)
-
-    made = fabric(
-        embedder=Meeting(),
-        settings=FabricSettings(chunking=PARAGRAPHS, embed_slice=16, embed_workers=2),
-    )
-    made.bind(ACME).ingest([document("a", *map(sentence, range(64)))])
-    one = fabric()
-    one.bind(ACME).ingest([document("a", *map(sentence, range(64)))])
-    assert stored(made) == stored(one)
-    ids = sorted(stored(made))
-    assert made.bind(ACME).vectors(ids).tobytes() == one.bind(ACME).vectors(ids).tobytes()
-
-
-def test_vectors_of_the_shipped_model_do_not_depend_on_the_workers() -> None:
-    embedder = OnnxEmbedder()
-    rows: list[bytes] = []
-    for workers in (1, 2):
-        chosen = FabricSettings(chunking=PARAGRAPHS, embed_slice=4, embed_workers=workers)
-        made = fabric(embedder=embedder, settings=chosen)
-        ids = made.bind(ACME).ingest([document("a", *map(sentence, range(24)))]).facts
-        block = made.bind(ACME).vectors(ids)
-        assert np.isfinite(block).all()
-        rows.append(block.tobytes())
-    assert rows[0] == rows[1]
-
-
 def test_a_failing_worker_ends_the_ingestion_with_its_own_error() -> None:
     made = fabric(
         embedder=Counted(fail_after=32),
@@ -557,9 +487,9 @@ def test_the_memory_of_an_ingestion_does_not_hold_the_text(
     # As if the file were longer.
     monkeypatch.setattr(load_module, "STREAMED", 1 << 18)
     monkeypatch.setattr(find_module, "_PIECE", 1 << 16)
-    monkeypatch.setattr(ingestion_batch, "_HELD_CHARACTERS", 100_000)
+    monkeypatch.setattr(ingestion_plan, "_HELD_CHARACTERS", 100_000)
     monkeypatch.setattr(fact_preparation, "_STEP", 64)
-    monkeypatch.setattr(ingestion_batch, "_STEP", 64)
+    monkeypatch.setattr(ingestion, "_STEP", 64)
     path = tmp_path / "long.txt"
     line = "word " * 399
     with path.open("w") as out:
@@ -623,46 +553,3 @@ def test_facts_have_the_metadata_of_their_document(store: Store) -> None:
     (fact,) = namespace.facts([made])
     assert fact.metadata == {"author": "Ann", "year": 2024, "checked": True}
     assert namespace.find(Where(metadata={"author": "Bo"})) == []
-
-
-IDS = st.uuids().map(str) | st.sampled_from(["", "é", "A" * 36, str(UUID(int=10)).upper()])
-
-
-@given(st.lists(IDS, max_size=8), st.integers(-9, 9), st.integers(-9, 9))
-def test_they_are_read_like_a_tuple(ids: list[str], start: int, end: int) -> None:
-    packed, plain = FactIds(iter(ids)), tuple(ids)
-    assert packed == plain
-    assert plain == packed
-    assert packed == FactIds(plain)
-    assert packed != (*plain, "more")
-    assert (len(packed), list(packed), hash(packed)) == (len(plain), ids, hash(plain))
-    assert packed[start:end:2] == plain[start:end:2]
-    assert (packed + ("b",), ("b",) + packed) == ((*plain, "b"), ("b", *plain))  # noqa: RUF005
-    assert [id_ in packed for id_ in ids] == [True] * len(ids)
-    assert copy.deepcopy(packed) == pickle.loads(pickle.dumps(packed)) == packed
-    if -len(ids) <= start < len(ids):
-        assert packed[start] == plain[start]
-    else:
-        with pytest.raises(IndexError):
-            packed[start]
-
-
-@given(st.lists(IDS, max_size=5))
-def test_a_report_is_written_and_read_as_before(ids: list[str]) -> None:
-    report = IngestReport(facts=FactIds(ids), state_hash="sha256:0")
-    assert report.model_dump()["facts"] == tuple(ids)
-    assert IngestReport.model_validate_json(report.model_dump_json()) == report
-    assert IngestReport.model_validate({"facts": tuple(ids), "state_hash": "sha256:0"}) == report
-    schema = IngestReport.model_json_schema()["properties"]["facts"]
-    assert (schema["type"], schema["items"]) == ("array", {"type": "string"})
-
-
-def test_an_id_takes_sixteen_bytes() -> None:
-    count = 20_000
-    tracemalloc.start()
-    ids = FactIds(str(UUID(int=number)) for number in range(count))
-    held = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert len(ids) == count
-    # Whatever else the interpreter keeps meanwhile is far below a text of 36 characters each.
-    assert held < 16 * count + 16_384

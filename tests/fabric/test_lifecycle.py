@@ -20,7 +20,7 @@ from crp_integrations.errors import (
     StoreError,
 )
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.life.lifecycle import LEGAL, check_transition
+from crp_integrations.fabric.lifecycle import LEGAL, check_transition
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Notice
 from crp_integrations.guard.decisions import Subject
@@ -545,16 +545,6 @@ def test_a_forgotten_source_is_gone_at_once_with_all_of_its_facts(store: Store) 
     assert everything(made) == before
 
 
-def test_forgetting_facts_lowers_the_count_of_their_source(store: Store) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    report = namespace.ingest([document("a", *map(sentence, range(4)))])
-    namespace.forget(facts=report.facts[:1])
-    source = source_of(made, report.sources[0])
-    assert source is not None
-    assert (source.fact_count, source.status) == (3, SourceStatus.ACTIVE)
-
-
 def test_a_forgotten_document_comes_back_when_it_is_ingested_again(store: Store) -> None:
     made = fabric(store)
     namespace = made.bind(ACME)
@@ -575,15 +565,6 @@ def test_a_forgotten_document_comes_back_when_it_is_ingested_again(store: Store)
     assert events(made)
 
 
-def test_the_very_same_document_comes_back_too(store: Store) -> None:
-    namespace = fabric(store).bind(ACME)
-    first = namespace.ingest([document("a", sentence(1), sentence(2))])
-    namespace.forget(source=first.sources[0])
-    again = namespace.ingest([document("a", sentence(1), sentence(2))])
-    assert (again.facts, again.unchanged) == (first.facts, ())
-    assert seen(namespace) == set(first.facts)
-
-
 def test_a_forgotten_passage_stays_forgotten_while_its_document_is_edited(store: Store) -> None:
     made = fabric(store, notify=lambda notice: None)
     namespace = made.bind(ACME)
@@ -592,51 +573,6 @@ def test_a_forgotten_passage_stays_forgotten_while_its_document_is_edited(store:
     namespace.quarantine(first.facts[1:2])
     namespace.ingest([document("a", sentence(1), sentence(2), sentence(4))])
     assert status_of(made, *first.facts) == [D, Q, S]
-
-
-def test_a_forgotten_fact_can_be_added_by_hand_again(store: Store) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    (id_,) = namespace.add([Fact(content=sentence(1), labels=("x",))]).facts
-    namespace.forget(facts=[id_])
-    report = namespace.add([sentence(1)])
-    assert (report.facts, report.unchanged) == ((id_,), ())
-    assert seen(namespace) == {id_}
-    assert status_of(made, id_) == [A]
-    assert stored(made, id_)[0].labels == ()
-
-
-def test_what_was_changed_and_forgotten_comes_back_as_it_is_given(store: Store) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    report = namespace.ingest([document("a", sentence(1), sentence(2))])
-    (by_hand,) = namespace.add([sentence(3)]).facts
-    namespace.update(report.facts[0], content=sentence(8))
-    namespace.update(by_hand, content=sentence(9))
-    namespace.forget(source=report.sources[0])
-    namespace.forget(facts=[by_hand])
-    assert namespace.ingest([document("a", sentence(1), sentence(2))]).facts == report.facts
-    assert namespace.add([sentence(3)]).facts == (by_hand,)
-    ids = [*report.facts, by_hand]
-    assert [fact.content for fact in namespace.facts(ids)] == [sentence(n) for n in (1, 2, 3)]
-    rows = made.embedder.embed_passages([sentence(n) for n in (1, 2, 3)])
-    assert np.array_equal(namespace.vectors(ids), rows)
-
-
-def test_an_updated_fact_is_not_taken_for_the_text_that_it_said_before(store: Store) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    (id_,) = namespace.add([sentence(1)]).facts
-    namespace.update(id_, content=sentence(2))
-    before = everything(made)
-    with pytest.raises(FactRejected, match=f"fact {id_} is stored with another content") as refused:
-        namespace.add([sentence(3), sentence(1)])
-    assert "source_location" in str(refused.value) and "value" not in str(refused.value)
-    assert everything(made) == before
-    again = Fact(content=sentence(1), source_location="second")
-    assert namespace.add([again]).facts == (again.fact_id,)
-    same = Fact(content=sentence(2), fact_id=id_)
-    assert namespace.add([same]).unchanged == (id_,)
 
 
 def test_a_source_by_hand_shows_itself_to_who_may_see_what_it_brings(store: Store) -> None:
@@ -651,21 +587,6 @@ def test_a_source_by_hand_shows_itself_to_who_may_see_what_it_brings(store: Stor
     # Who adds what everybody may see to facts by hand shows that they are there.
     low.add([Fact(content=sentence(4), source_id="notes")])
     assert [one.source_id for one in low.sources()] == ["notes"]
-
-
-def test_a_removed_document_comes_back_also_after_facts_by_hand(store: Store) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    page = document("a", sentence(1), sentence(2))
-    first = namespace.ingest([page])
-    namespace.forget(source=first.sources[0])
-    (by_hand,) = namespace.add([Fact(content=sentence(3), source_id=first.sources[0])]).facts
-    assert namespace.ingest([page]).facts == first.facts
-    assert seen(namespace) == {*first.facts, by_hand}
-    # From now on a document is behind it again, and what is withdrawn stays so.
-    namespace.forget(facts=first.facts[:1])
-    namespace.ingest([document("a", sentence(1), sentence(2), sentence(4))])
-    assert first.facts[0] not in seen(namespace)
 
 
 def test_facts_are_added_anew_when_what_their_vectors_came_from_went_meanwhile(
@@ -811,27 +732,3 @@ def test_what_has_outlived_its_time_stays_stale_when_it_is_added_again(store: St
     (found,) = namespace.facts([id_])
     assert found.status is S
     assert namespace.add([fact]).unchanged == (id_,)
-
-
-def test_lifting_what_is_active_says_that_it_is() -> None:
-    namespace = fabric().bind(ACME)
-    (id_,) = namespace.add([sentence(1)]).facts
-    with pytest.raises(IllegalTransition, match=f"fact {id_} is ACTIVE already"):
-        namespace.lift([id_])
-
-
-@pytest.mark.parametrize("by_hand", [True, False])
-def test_a_stale_fact_that_is_forgotten_leaves_its_sources_count(
-    store: Store, by_hand: bool
-) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    texts = [sentence(number) for number in range(3)]
-    report = namespace.add(texts) if by_hand else namespace.ingest([document("a", *texts)])
-    namespace.mark_stale(report.facts[:2])
-    assert [one.fact_count for one in namespace.sources()] == [3]
-    namespace.forget(facts=report.facts[:1])
-    assert [one.fact_count for one in namespace.sources()] == [2]
-    namespace.forget(facts=report.facts[1:])
-    assert [one.fact_count for one in namespace.sources()] == [0]
-    assert namespace.doctor().findings == ()

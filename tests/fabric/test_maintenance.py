@@ -11,23 +11,20 @@ from typing import Any
 
 import pytest
 
-from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest.fact_preparation import PREPARED_SETTING
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.settings import FabricSettings, LifecycleSettings
 from crp_integrations.guard.decisions import Decision
-from crp_integrations.seals import iso, sha256
+from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
 from crp_integrations.vocabulary import EventType, FactStatus
-from tests.commands import Here
 from tests.commands import here as here
-from tests.doubles import NOON, PARAGRAPHS, HashEmbedder
+from tests.doubles import NOON, PARAGRAPHS
 from tests.fabric.lifecycle_fixtures import (
     ACME,
     Counted,
@@ -217,16 +214,6 @@ def test_the_period_of_disuse_is_a_setting_and_none_means_never(store: Store) ->
     assert made.bind(ACME).maintain().archived == 1
 
 
-def test_periods_longer_than_time_itself_are_never_over(store: Store) -> None:
-    made = fabric(store, settings=settings(retention_days=1e7, archive_after_days=1e7))
-    namespace = made.bind(ACME)
-    (one, _) = namespace.add([Fact(content=sentence(1), ttl="P9000Y"), sentence(2)]).facts
-    namespace.forget(facts=[one])
-    at(made, NOON + timedelta(days=9000))
-    report = namespace.maintain()
-    assert (report.purged, report.archived, report.stale) == (0, 0, 0)
-
-
 def test_nothing_due_writes_nothing(tmp_path: Path) -> None:
     root = tmp_path / "kb"
     made = fabric(SqliteStore(root), keyring=FileKeyRing(root / "keys"))
@@ -305,7 +292,7 @@ def test_sessions_that_were_idle_are_purged(store: Store) -> None:
 def test_the_log_of_changes_is_cut_when_it_has_grown(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crp_integrations.fabric.life import maintenance
+    from crp_integrations.fabric import maintenance
 
     monkeypatch.setattr(maintenance, "KEEP_CHANGES", 4)
     monkeypatch.setattr(maintenance, "KEEP_PER_FACT", 1)
@@ -329,7 +316,7 @@ def test_the_log_of_changes_is_cut_when_it_has_grown(
 def test_what_was_kept_before_a_first_reclustering_is_still_led_to(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crp_integrations.fabric.life import maintenance
+    from crp_integrations.fabric import maintenance
 
     monkeypatch.setattr(maintenance, "KEEP_CHANGES", 1)
     made = fabric(store)
@@ -344,21 +331,6 @@ def test_what_was_kept_before_a_first_reclustering_is_still_led_to(
     namespace.maintain()
     with made.store.begin("acme", write=False) as transaction:
         assert transaction.facts.changes(built) is not None
-
-
-def test_progress_names_each_step_that_is_due(store: Store) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    ids = namespace.add([Fact(content=sentence(1), ttl="P1D"), sentence(2), sentence(3)]).facts
-    namespace.forget(facts=ids[1:2])
-    at(made, NOON + timedelta(days=200))
-    told: list[tuple[str, int, int]] = []
-    report = namespace.maintain(lambda step, done, total: told.append((step, done, total)))
-    # What became STALE is in nobody's hands, and not asked for either.
-    assert (report.stale, report.purged) == (1, 1)
-    names = [name for name, _, _ in told]
-    assert names[:3] == ["stale", "purge", "archive"]
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
 
 
 def test_vectors_that_a_killed_ingestion_left_behind_go_after_their_time(store: Store) -> None:
@@ -395,18 +367,6 @@ def test_vectors_that_a_killed_ingestion_left_behind_go_after_their_time(store: 
     before = everything(made)
     assert not namespace.maintain().prepared_cleared
     assert everything(made) == before
-
-
-def test_a_namespace_that_holds_nothing_else_loses_them_too(store: Store) -> None:
-    made = fabric(store)
-    rows = made.embedder.embed_passages([sentence(1)])
-    with made.store.begin("acme") as transaction:
-        transaction.facts.prepare(made.embedder.identity, [sha256(sentence(1))], rows)
-        transaction.facts.set_setting(PREPARED_SETTING, iso(NOON))
-    at(made, NOON + timedelta(days=8))
-    assert made.bind(ACME).maintain().prepared_cleared
-    with made.store.begin("acme", write=False) as transaction:
-        assert not transaction.facts.prepared(made.embedder.identity, [sha256(sentence(1))])
 
 
 DAY = timedelta(days=1)
@@ -488,21 +448,3 @@ def test_what_is_no_duration_is_refused_before_anything(store: Store, wrong: Any
     with pytest.raises(RequestError, match="ttl is not usable"):
         namespace.ingest([document("a", sentence(1))], ttl=wrong)
     assert namespace.generation() == 0
-
-
-def test_the_relay_and_the_command_take_it(here: Here, tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text(sentence(1))
-    with Relay.open(embedder=HashEmbedder()) as relay:
-        relay.ingest(tmp_path / "a.md", ttl="PT12H")
-        assert times(relay.fabric) == {"PT12H"}
-    run = {"cwd": tmp_path, "CRP_KEY": "ab" * 32}
-    done = here("ingest", "a.md", "--ttl", "P90D", "--store", "kb", **run)
-    assert done.returncode == 0, done.stderr
-    later = {**run, "CRP_CLOCK": "2100-01-01T00:00:00Z"}
-    assert "1 fact" in here("fabric", "maintain", "--store", "kb", **later).stdout
-    assert '"STALE": 1' in here("fabric", "stats", "--store", "kb", "--json", **run).stdout
-    wrong = here("ingest", "a.md", "--ttl", "90d", "--store", "kb", **run)
-    assert wrong.returncode == 1
-    assert wrong.stderr == (
-        "crp: ttl is not usable: duration '90d' is not ISO 8601; wanted one such as P90D\n"
-    )

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from crp_integrations.loaders.text import read_text
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.vocabulary import EventType, FactStatus, SourceKind, SourceStatus
+from crp_integrations.vocabulary import EventType, FactStatus, SourceKind
 from tests.doubles import NOON, PARAGRAPHS, FixedClock, HashEmbedder, WordCounter
 
 KEYS = FixedKeyRing(b"k" * 32)
@@ -136,53 +135,6 @@ def test_ingestion_runs_in_order() -> None:
     wanted = ["read", "chunk", "facts", "embed", "insert"]
     assert steps.names == [f"fabric.{name}" for name in wanted]
     assert order == ["embed", "insert"]
-
-
-def test_an_unchanged_document_adds_nothing() -> None:
-    made = fabric()
-    namespace = made.bind(ACME)
-    given_ = [document("a", sentence(1)), document("b", sentence(2))]
-    namespace.ingest(given_, kind=SourceKind.OFFICIAL)
-    before = (namespace.state_hash(), namespace.generation(), events(made))
-    made.clock.moment += timedelta(days=1)  # type: ignore[attr-defined]
-    report = namespace.ingest(given_)
-    assert (report.facts, report.sources) == ((), ())
-    assert report.unchanged == ("test:a", "test:b")
-    assert report.state_hash == before[0]
-    assert (namespace.state_hash(), namespace.generation(), events(made)) == before
-
-
-def test_a_changed_document_keeps_what_is_still_there() -> None:
-    namespace = fabric().bind(ACME)
-    first = namespace.ingest([document("a", sentence(1), sentence(2), sentence(3))])
-    second = namespace.ingest([document("a", sentence(9), sentence(1), sentence(3))])
-    by_text = {fact.content: fact for fact in namespace.facts([*first.facts, *second.facts])}
-    assert len(second.facts) == 1
-    assert by_text[sentence(1)].fact_id in first.facts
-    status = {text: fact.status for text, fact in by_text.items()}
-    assert status == {
-        sentence(1): FactStatus.ACTIVE,
-        sentence(2): FactStatus.STALE,
-        sentence(3): FactStatus.ACTIVE,
-        sentence(9): FactStatus.ACTIVE,
-    }
-    (source,) = namespace.sources()
-    assert (source.status, source.fact_count) == (SourceStatus.UPDATED, 3)
-    third = namespace.ingest([document("a", sentence(1), sentence(2), sentence(3))])
-    assert third.facts == ()
-    back = {fact.content: fact.status for fact in namespace.facts([*first.facts, *second.facts])}
-    assert back[sentence(2)] is FactStatus.ACTIVE
-    assert back[sentence(9)] is FactStatus.STALE
-    assert third.state_hash != first.state_hash
-
-
-def test_a_text_that_stands_twice_is_two_facts_and_may_move() -> None:
-    namespace = fabric().bind(ACME)
-    first = namespace.ingest([document("a", sentence(1), sentence(2), sentence(1))])
-    assert len(set(first.facts)) == 3
-    second = namespace.ingest([document("a", sentence(2), sentence(1), sentence(1), sentence(1))])
-    assert len(second.facts) == 1
-    assert namespace.size() == 4
 
 
 @settings(max_examples=20)
@@ -335,17 +287,6 @@ def test_too_little_text_is_skipped_and_named_beside_documents_that_give_facts(p
     assert report.state_hash == namespace.state_hash()
 
 
-def test_too_little_text_is_skipped_beside_documents_that_are_unchanged() -> None:
-    made = fabric()
-    namespace = made.bind(ACME)
-    namespace.ingest([document("a", sentence(1))])
-    before = (namespace.state_hash(), namespace.generation(), events(made))
-    report = namespace.ingest([document("a", sentence(1)), blank("blank")])
-    assert (report.unchanged, report.skipped) == (("test:a",), ("test:blank",))
-    assert (report.sources, report.facts, report.state_hash) == ((), (), before[0])
-    assert (namespace.state_hash(), namespace.generation(), events(made)) == before
-
-
 def test_facts_of_a_document_that_has_too_little_text_now_become_stale() -> None:
     namespace = fabric().bind(ACME)
     batch = [document("a", sentence(1)), document("b", sentence(2))]
@@ -408,26 +349,6 @@ def test_another_key_is_refused_when_a_namespace_is_bound(tmp_path: Path) -> Non
     # What nobody has written yet was not sealed with any key.
     assert other.bind(OTHER).add([sentence(2)]).facts
     assert first.bind(ACME).size() == 1
-
-
-def test_the_work_grows_with_the_number_of_documents_and_not_with_its_square() -> None:
-    looks = 0
-
-    class Watched(Document):
-        def __getattribute__(self, name: str) -> Any:
-            nonlocal looks
-            looks += name == "uri"
-            return super().__getattribute__(name)
-
-    def counted(number: int) -> int:
-        nonlocal looks
-        documents = [document(f"d{n}", sentence(n)) for n in range(number)]
-        watched = [Watched(**dict(one)) for one in documents]
-        looks = 0
-        fabric().bind().ingest(watched)
-        return looks
-
-    assert counted(40) <= 4 * counted(10)
 
 
 def test_an_embedder_that_fails_leaves_the_store_as_it_was() -> None:
@@ -497,24 +418,6 @@ def test_unusable_facts_are_rejected_whole_batch(fact: Fact | str, message: str)
     assert namespace.size() == 0
 
 
-def test_token_counts_are_counted_once() -> None:
-    namespace = fabric().bind(ACME)
-    ids = namespace.add([sentence(1), sentence(2)]).facts
-    calls: list[int] = []
-
-    def count(texts: list[str]) -> list[int]:
-        calls.append(len(texts))
-        return [len(text) for text in texts]
-
-    first = namespace.token_counts("k1", ids[:1], count)
-    both = namespace.token_counts("k1", ids, count)
-    assert calls == [1, 1]
-    assert both == {name: len(namespace.facts([name])[0].content) for name in ids}
-    assert both[ids[0]] == first[ids[0]]
-    namespace.token_counts("k2", ids, count)
-    assert calls == [1, 1, 2]
-
-
 def test_a_busy_store_does_not_fail_a_count() -> None:
     class Busy(MemoryStore):
         locked = False
@@ -566,17 +469,6 @@ def test_the_journal_tells_of_ids_and_hashes_and_verifies() -> None:
         text = event.model_dump_json()
         assert "Passage" not in text
         assert "secret-name" not in text
-
-
-def test_progress_is_told_from_reading_to_storing() -> None:
-    told: list[tuple[str, int, int]] = []
-    fabric().bind(ACME).ingest(
-        [document("a", *map(sentence, range(100)))],
-        progress=lambda step, done, total: told.append((step, done, total)),
-    )
-    assert list(dict.fromkeys(step for step, _, _ in told)) == ["read", "chunk", "embed", "store"]
-    assert ("embed", 64, 100) in told
-    assert told[-1] == ("store", 100, 100)
 
 
 def test_one_uri_with_two_contents_is_refused_and_with_one_counts_once() -> None:

@@ -15,12 +15,11 @@ import pytest
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.search import namespace_state
 from crp_integrations.fabric.search.namespace_state import NamespaceState, Snapshot
 from crp_integrations.fabric.search.neighbour_graph import GRAPH_FILE
 from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
-from crp_integrations.fabric.state_hash import advance_epoch, epoch_item, state_hash
+from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import cosine
@@ -133,60 +132,6 @@ class States(Counting):
         return self.facts.state(ids)
 
 
-def test_the_first_write_of_a_process_reads_every_state_once(store: Store) -> None:
-    put(store, numbered(5), vectors(5))
-    kept = live(store)
-    with suppress(RuntimeError), store.begin(NAME, write=True) as transaction:
-        counting = States(transaction.facts)
-        before = kept.hash_in(counting)  # type: ignore[arg-type]
-        counting.set_status([fact(0).fact_id], FactStatus.DELETED, NOON)
-        undone = kept.hash_in(counting)  # type: ignore[arg-type]
-        assert counting.read == 1
-        raise RuntimeError
-    with store.begin(NAME, write=True) as transaction:
-        assert kept.hash_in(transaction.facts) == before != undone
-        transaction.facts.set_status([fact(1).fact_id], FactStatus.DELETED, NOON)
-        after = kept.hash_in(transaction.facts)
-        assert after == state_hash(transaction.facts.state()) != undone
-
-
-def test_of_many_facts_the_items_of_the_hash_are_held_from_the_first_small_change(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(namespace_state, "HELD_ITEMS", 4)
-    monkeypatch.setattr(namespace_state, "FOLLOWED", 2)
-    put(store, numbered(9), vectors(9))
-    kept = live(store)
-    read: list[int] = []
-
-    def asked(*changed: int) -> None:
-        if changed:
-            ids = [fact(number).fact_id for number in changed]
-            write(store, lambda facts: facts.set_status(ids, FactStatus.DELETED, NOON))
-        with store.begin(NAME, write=False) as transaction:
-            counting = States(transaction.facts)
-            item = epoch_item(transaction.facts)
-            items = [*transaction.facts.state(), *([item] if item else [])]
-            assert kept.state_hash(counting) == state_hash(items)
-            read.append(counting.read)
-
-    asked()
-    # Nothing changed; a few facts did, and are followed from then on.
-    asked()
-    asked(0)
-    asked(1)
-    asked(2, 3)
-    assert read == [1, 0, 1, 0, 0]
-    # More than are followed, of a namespace that is still above what is always held.
-    put(store, [fact(number) for number in range(9, 14)], vectors(5))
-    asked(4, 5, 6)
-    write(store, lambda facts: advance_epoch(facts))
-    asked()
-    assert read[5:] == [1, 1]
-    asked(7)
-    assert read[7:] == [0]
-
-
 @pytest.mark.parametrize("first", [True, False])
 def test_a_hash_of_what_was_undone_is_never_told_again(store: Store, first: bool) -> None:
     put(store, numbered(5), vectors(5))
@@ -203,24 +148,6 @@ def test_a_hash_of_what_was_undone_is_never_told_again(store: Store, first: bool
         wanted = state_hash(transaction.facts.state())
         assert kept.hash_in(transaction.facts) == wanted
         assert kept.state_hash(transaction.facts) == wanted
-
-
-def test_after_a_write_only_what_changed_is_read(store: Store) -> None:
-    kept = live(store)
-    put(store, numbered(40), vectors(40))
-    first = look(store, kept)
-    put(store, numbered(1, 40), vectors(1, seed=5))
-    write(store, lambda facts: facts.set_status([fact(3).fact_id], FactStatus.DELETED, NOON))
-    with store.begin(NAME, write=False) as transaction:
-        counting = Counting(transaction.facts)
-        second = kept.snapshot(counting)  # type: ignore[arg-type]
-        assert counting.read == 1
-        assert kept.snapshot(counting) is second  # type: ignore[arg-type]
-        assert counting.read == 1
-    assert second.index.base is first.index.base
-    assert (len(first.index), len(second.index)) == (40, 40)
-    assert first.index.place(fact(3).fact_id) is not None
-    assert second.index.place(fact(3).fact_id) is None
 
 
 @pytest.mark.requirement("009-3.3-1", "009-3.3-2", "009-2.2-9", "009-2.2-10", "003-17.2-2")
@@ -258,19 +185,6 @@ def test_a_changed_text_moves_its_fact(store: Store) -> None:
     assert index.nearest(rows[35], 1)[0].fact_id == changed.fact_id
     assert index.nearest(rows[35], 1)[0].score == pytest.approx(1.0)
     assert index.nearest(rows[4], 1)[0].fact_id != changed.fact_id
-
-
-def test_many_changes_are_merged_into_one_sorted_block(store: Store) -> None:
-    kept = live(store, settings=VectorGraphSettings(exact_up_to=10**6))
-    rows = vectors(1_400)
-    put(store, numbered(200), rows[:200])
-    look(store, kept)
-    for start in range(200, 1_400, 300):
-        put(store, numbered(300, start), rows[start : start + 300])
-        index = look(store, kept).index
-    assert index.base_ids == tuple(sorted(index.base_ids))
-    assert len(index.base_ids) > 500
-    assert index.nearest(rows[7], 50) == fresh(store).nearest(rows[7], 50)
 
 
 def test_a_reader_that_began_earlier_sees_its_own_state(store: Store) -> None:
@@ -322,59 +236,12 @@ def test_a_filter_finds_exactly_the_best_of_what_is_meant(store: Store) -> None:
     ):
         with store.begin(NAME, write=False) as transaction:
             picture = kept.snapshot(transaction.facts)
-            chosen = picture.select(transaction.facts, where)
             meant = transaction.facts.find(where)
+            chosen = picture.index.select(meant)
         place = {one.fact_id: n for n, one in enumerate(made)}
         exact = cosine(rows, query)
         wanted = sorted(meant, key=lambda id_: (-float(exact[place[id_]]), id_))[:20]
         assert ids(picture.index.nearest(query, 20, among=chosen)) == wanted
-
-
-def test_a_known_set_is_asked_for_once_until_something_changes(store: Store) -> None:
-    kept = live(store)
-    put(store, numbered(60), vectors(60))
-    asked = []
-
-    class Asking(Counting):
-        def find(self, where: Where) -> list[str]:
-            asked.append(where)
-            return self.facts.find(where)  # type: ignore[no-any-return]
-
-    def choose(where: Where, allowed: Any = None) -> int:
-        with store.begin(NAME, write=False) as transaction:
-            facts: Any = Asking(transaction.facts)
-            return len(kept.snapshot(facts).select(facts, where, allowed).places)
-
-    where = Where(sources=("user",))
-    assert [choose(where) for _ in range(3)] == [60, 60, 60]
-    assert len(asked) == 1
-    assert choose(where, [False]) == 0
-    assert choose(where, [True]) == 60
-    assert len(asked) == 2
-    write(store, lambda facts: facts.set_status([fact(3).fact_id], FactStatus.DELETED, NOON))
-    assert choose(where) == 59
-    # Use is not in the log, so a filter by use is never remembered.
-    unused = Where(unused_since=NOON.replace(year=2030))
-    assert choose(unused) == 59
-    write(store, lambda facts: facts.touch([fact(5).fact_id], NOON.replace(year=2031)))
-    assert choose(unused) == 58
-
-
-def test_remembered_sets_are_bounded(store: Store) -> None:
-    kept = live(store)
-    put(store, [fact(n, metadata={"part": n}) for n in range(100)], vectors(100))
-    picture = look(store, kept)
-    with store.begin(NAME, write=False) as transaction:
-        for part in range(40):
-            picture.select(transaction.facts, Where(metadata={"part": part}))
-        assert len(picture._selections._known) == 16
-        large = Where(ingested_before=fact(24).ingested_at)
-        small = Where(ingested_before=fact(23).ingested_at)
-        for where in (large, small, Where(sources=("user",))):
-            picture.select(transaction.facts, where)
-    rows = [known.rows for known in picture._selections._known.values()]
-    assert sum(len(own) for own in rows if own is not None) <= 50
-    assert rows[-1] is None
 
 
 @pytest.mark.parametrize("status", [FactStatus.DELETED, FactStatus.QUARANTINED])
@@ -386,7 +253,7 @@ def test_no_filter_brings_back_what_may_not_be_retrieved(store: Store, status: F
     write(store, lambda facts: facts.set_archived([fact(3).fact_id], NOON))
     with store.begin(NAME, write=False) as transaction:
         picture = kept.snapshot(transaction.facts)
-        chosen = picture.select(transaction.facts, Where(statuses=tuple(FactStatus)))
+        chosen = picture.index.select(transaction.facts.find(Where(statuses=tuple(FactStatus))))
     hits = ids(picture.index.nearest(rows[2], 50, among=chosen))
     assert len(hits) == 18
     assert not {fact(2).fact_id, fact(3).fact_id} & set(hits)
@@ -452,20 +319,6 @@ def test_the_graph_is_asked_for_ef_search_candidates_which_are_scored_exactly(
     assert spy.searched[-1] == 500
 
 
-@pytest.mark.parametrize(("k", "asked"), [(5, 120), (20, 120), (50, 135), (300, 600)])
-def test_by_default_the_graph_is_asked_for_more_than_is_wanted(
-    store: Store, engine: Any, k: int, asked: int
-) -> None:
-    assert VectorGraphSettings().ef_beyond == 85
-    assert FabricSettings.preset("literal").graph.ef_beyond == 0
-    spy = Spy(engine)
-    kept = live(store, spy, VectorGraphSettings(exact_up_to=50, ef_search=120))
-    put(store, numbered(2_000), vectors(2_000))
-    kept.settle()
-    assert len(look(store, kept).index.nearest(vectors(1, seed=8)[0], k)) == k
-    assert spy.searched[-1] == asked
-
-
 @pytest.mark.requirement("009-3.3-1", "009-3.3-2", "009-2.2-9", "003-17.2-2")
 def test_with_a_graph_too_new_facts_are_found_and_old_ones_gone_at_once(
     store: Store, engine: Any
@@ -521,22 +374,6 @@ def test_the_graph_is_built_anew_once_more_than_a_fifth_changed(store: Store, en
     index = look(store, kept).index
     assert index.worn == 0.0
     assert not set(gone) & set(index.base_ids)
-
-
-def test_labels_status_and_communities_do_not_wear_a_graph(store: Store, engine: Any) -> None:
-    spy = Spy(engine)
-    kept = live(store, spy)
-    put(store, numbered(100), vectors(100))
-    kept.settle()
-    everyone = [fact(n).fact_id for n in range(100)]
-    write(store, lambda facts: facts.set_status(everyone, FactStatus.STALE, NOON))
-    write(store, lambda facts: facts.set_communities(dict.fromkeys(everyone, "c")))
-    assert look(store, kept).index.worn == 0.0
-    assert not kept.settle()
-    again = live(store, spy)
-    if store.cache(NAME) is not None:
-        assert look(store, again).index.graph is not None
-        assert look(store, again).index.worn == 0.0
 
 
 @pytest.mark.parametrize("mode", ["exact", "graph"])
@@ -612,24 +449,6 @@ def test_what_fails_while_settling_undoes_nothing(
     assert look(store, kept).index.nearest(query, 10) == fresh(store).nearest(query, 10)
     spy.fails = False
     assert kept.settle()
-
-
-def test_a_reader_without_a_graph_says_once_what_would_help(
-    store: Store, engine: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    put(store, numbered(60), vectors(60))
-    for made, said in ((engine, "crp fabric maintain"), (None, "crp-integrations[hnsw]")):
-        caplog.clear()
-        kept = live(store, made)
-        with caplog.at_level(logging.WARNING):
-            for _ in range(5):
-                look(store, kept)
-        assert [said in record.getMessage() for record in caplog.records] == [True]
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        look(store, live(store, engine, VectorGraphSettings(exact_up_to=60)))
-        look(store, live(store, None, VectorGraphSettings(exact_up_to=60)))
-    assert caplog.records == []
 
 
 # --- threads --------------------------------------------------------------------------------

@@ -12,16 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.graphs import engine_for
-from crp_integrations.fabric.communities.nearest_neighbours import (
+from crp_integrations.fabric.nearest_neighbours import (
     LOWEST,
     MILLION,
     NOBODY,
     Neighbours,
-    choose_neighbours,
     contract_graph,
     search_neighbours,
 )
-from crp_integrations.fabric.communities.similarity_graph import (
+from crp_integrations.fabric.similarity_graph import (
     CurrentSimilarity,
     Similarity,
     modularity,
@@ -74,18 +73,6 @@ def test_each_fact_has_its_k_nearest(seed: int, rows: int, k: int, least: int) -
     assert np.array_equal(found.places == NOBODY, found.scores == LOWEST)
 
 
-def test_a_large_block_is_searched_by_group_maxima() -> None:
-    # More columns than groups, more rows than one block of products holds.
-    made = block(3, 6_000, width=16)
-    found = lists(whole(made, 20, 430_000))
-    wide = made.astype(np.float64)
-    for place in range(0, 6_000, 250):
-        scores = np.rint(wide @ wide[place] * MILLION).astype(np.int64)
-        scores[place] = LOWEST
-        best = np.lexsort((np.arange(6_000), -scores))[:20]
-        assert found[place] == [(int(b), int(scores[b])) for b in best if scores[b] >= 430_000]
-
-
 @pytest.mark.requirement("009-5.2-3", "009-5.2-4")
 @settings(max_examples=30)
 @given(st.integers(0, 2**32), st.integers(2, 80), st.integers(1, 6))
@@ -135,46 +122,6 @@ def test_what_is_kept_and_brought_forward_equals_a_search_from_scratch(data: st.
         assert searched <= len(ids)
 
 
-def test_only_new_facts_and_robbed_lists_are_searched() -> None:
-    rows = block(5, 60)
-    first, searched = kept(list(range(40)), rows, None)
-    assert searched == 40
-    same, searched = kept(list(range(40)), rows, first)
-    assert searched == 0 and same.changed == 0
-    grown, searched = kept(list(range(43)), rows, same)
-    assert searched == 3 and grown.changed == 3
-    full = [place for place in range(43) if (grown.neighbours.places[place] != NOBODY).all()]
-    robbed = [place for place in full if 42 in grown.neighbours.places[place] and place != 42]
-    less, searched = kept(list(range(42)), rows, grown)
-    assert searched == len(robbed) and less.changed == 4
-
-
-@pytest.mark.parametrize("fields", [{"embedder": "other"}, {"k": 3}, {"least": 600_000}])
-def test_lists_of_another_kind_are_not_used(fields: dict[str, object]) -> None:
-    rows = block(6, 30)
-    known, _ = kept(list(range(30)), rows, None)
-    found, searched = kept(list(range(30)), rows, known, **fields)
-    assert searched == 30 and found.changed == 0
-
-
-def test_much_change_computes_all_of_it_anew() -> None:
-    rows = block(7, 60)
-    known, _ = kept(list(range(40)), rows, None)
-    a_little, searched = kept(list(range(45)), rows, known, rebuild_share=0.2)
-    assert searched == 5
-    much, searched = kept(list(range(52)), rows, a_little, rebuild_share=0.2)
-    # 5 and 7 changes since the last whole search are more than a fifth of 52.
-    assert searched == 52 and much.changed == 0
-
-
-def test_given_candidates_are_scored_exactly() -> None:
-    rows = block(8, 50)
-    every = np.arange(50)
-    owners, others = (part.reshape(-1) for part in np.meshgrid(every, every, indexing="ij"))
-    found = choose_neighbours(Neighbours.empty(50, 4, 500_000), rows, owners, others)
-    assert lists(found) == brute(rows, 4, 500_000)
-
-
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 30), st.integers(1, 5))
 def test_what_changed_holds_every_fact_whose_edges_did(
@@ -201,10 +148,6 @@ def test_what_changed_holds_every_fact_whose_edges_did(
     assert {id_ for id_ in after if old.get(id_) != new[id_]} <= changed
     same = brought(after, rows, now.similarity, k=k).changed
     assert same is not None and not same.size
-
-
-def test_what_is_searched_as_a_whole_has_changed_as_a_whole() -> None:
-    assert brought(list(range(20)), block(1, 20), None).changed is None
 
 
 Drawn = tuple[

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
@@ -21,7 +20,8 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import cosine
 from crp_integrations.vocabulary import FactStatus, SourceKind
 from tests.doubles import NOON, FixedClock, HashEmbedder
-from tests.fabric.test_namespace import ACME, OTHER, Labelled, document, fabric, sentence
+from tests.fabric.embedders import index_of
+from tests.fabric.test_namespace import ACME, Labelled, document, fabric, sentence
 
 LITERAL = FabricSettings.preset("literal")
 
@@ -82,7 +82,7 @@ def test_a_filter_has_recall_one_and_brings_nothing_that_may_not_be_retrieved(
     whole = made.bind(ACME)
     given = facts(60)
     whole.add(given)
-    assert (made.index("acme").graph is not None) == large
+    assert (index_of(made).graph is not None) == large
     whole.forget(facts=[given[2].fact_id])
     whole.quarantine([given[7].fact_id], "wrong")
     whole.mark_stale([given[12].fact_id])
@@ -132,8 +132,8 @@ def test_literal_searches_a_graph_after_every_write(store: Store) -> None:
     queries = [ours.embedder.embed_query(f"value{number} passage") for number in range(12)]
 
     def equal() -> None:
-        assert made.index("acme").graph is not None
-        assert plain.index("acme").graph is None
+        assert index_of(made).graph is not None
+        assert index_of(plain).graph is None
         for query in queries:
             assert ours.nearest(query, 5) == theirs.nearest(query, 5)
 
@@ -148,29 +148,15 @@ def test_literal_searches_a_graph_after_every_write(store: Store) -> None:
         equal()
 
 
-def test_another_fabric_over_the_same_folder_uses_the_graph(tmp_path: Path) -> None:
-    engine = graphs()
-    first = fabric(SqliteStore(tmp_path / "kb"), settings=LITERAL, graphs=engine)
-    first.bind(ACME).add(facts(40))
-    second = fabric(SqliteStore(tmp_path / "kb"), settings=LITERAL, graphs=engine)
-    namespace = second.bind(ACME)
-    query = namespace.embedder.embed_query("passage 3 says value3")
-    assert namespace.nearest(query, 7) == first.bind(ACME).nearest(query, 7)
-    assert second.index("acme").graph is not None
-    # What it reads of another tenant has no graph and no fact of this one.
-    assert second.bind(OTHER).nearest(query, 7) == []
-    assert second.store.cache("other").load("graph") is None
-
-
 def test_maintenance_builds_a_graph_and_opening_does_not(tmp_path: Path) -> None:
     plain = fabric(SqliteStore(tmp_path / "kb"))
     plain.bind(ACME).add(facts(40))
     made = fabric(SqliteStore(tmp_path / "kb"), settings=LITERAL, graphs=graphs())
     namespace = made.bind(ACME)
     namespace.maintain(graph=False)
-    assert made.index("acme").graph is None
+    assert index_of(made).graph is None
     namespace.maintain()
-    assert made.index("acme").graph is not None
+    assert index_of(made).graph is not None
 
 
 @pytest.mark.requirement(
@@ -262,32 +248,6 @@ class Reads(MemoryStore):
                 return begun.__exit__(*error)
 
         return Begun()
-
-
-def test_one_new_fact_costs_one_row(tmp_path: Path) -> None:
-    store = Reads()
-    namespace = fabric(store).bind(ACME)
-    namespace.add(facts(200))
-    query = namespace.embedder.embed_query("passage")
-    namespace.nearest(query, 5)
-    store.rows = 0
-    for number in range(200, 210):
-        namespace.add([sentence(number)])
-        namespace.nearest(query, 5)
-    assert store.rows == 10
-
-
-def test_a_fabric_without_an_engine_is_exact_at_any_size() -> None:
-    made = Fabric(
-        MemoryStore(), HashEmbedder(), fabric().counter, FixedClock(), fabric().keyring,
-        settings=LITERAL,
-    )  # fmt: skip
-    namespace = made.bind(ACME)
-    namespace.add(facts(30))
-    assert made.index("acme").graph is None
-    query = namespace.embedder.embed_query("passage 3")
-    wanted = best(namespace, query, [one.fact_id for one in facts(30)], 30)
-    assert [hit.fact_id for hit in namespace.nearest(query, 30)] == wanted
 
 
 @pytest.mark.parametrize(

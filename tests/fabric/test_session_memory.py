@@ -257,16 +257,6 @@ def test_a_fact_to_be_held_keeps_the_rules_of_stored_ones() -> None:
     assert acme.view(MINE).size() == 0
 
 
-def test_a_view_keeps_what_was_held_when_it_was_made() -> None:
-    acme = fabric().bind(ACME)
-    (secret,) = acme.hold(MINE, [SECRET]).facts
-    view = acme.view(MINE)
-    acme.end_session(MINE)
-    acme.hold(MINE, [MORE])
-    assert [fact.content for fact in view.facts([secret])] == [SECRET]
-    assert view.vectors([secret]).shape == (1, 256)
-
-
 def test_the_source_that_is_forgotten_is_forgotten_in_every_session_of_the_tenant() -> None:
     made = fabric()
     acme, other = made.bind(ACME), made.bind(Subject(tenant="other"))
@@ -281,17 +271,6 @@ def test_the_source_that_is_forgotten_is_forgotten_in_every_session_of_the_tenan
     assert np.array_equal(
         acme.view(MINE).vectors([facts[1].fact_id]), acme.embedder.embed_passages([MORE])
     )
-
-
-def test_a_filter_speaks_of_stored_facts_alone() -> None:
-    acme = fabric().bind(ACME)
-    (known,) = acme.add([KNOWN]).facts
-    acme.hold(MINE, [SECRET])
-    view = acme.view(MINE)
-    vector = view.embedder.embed_query("peanuts")
-    assert [hit.fact_id for hit in view.nearest(vector, 9, Where())] == [known]
-    assert [hit.fact_id for hit in view.search_text("peanuts", 9, Where())] == [known]
-    assert view.find(Where()) == [known]
 
 
 def test_the_tier_is_1_when_the_session_alone_has_something() -> None:
@@ -472,12 +451,3 @@ def test_a_released_window_fills_the_shelves_and_nothing_else_does() -> None:
     assert opened.fabric.view(YOURS).shelf.facts == frozenset()
     opened.end_session(MINE)
     assert opened.fabric.view(MINE).shelf.facts == frozenset()
-
-
-def test_a_view_keeps_the_shelf_that_it_was_made_with() -> None:
-    opened = relay()
-    view = opened.fabric.view(MINE)
-    opened.ask("wind farm power", session_id=MINE)
-    assert view.shelf == EMPTY
-    with pytest.raises(AttributeError):
-        view.shelf.facts = frozenset()  # type: ignore[misc]

@@ -334,17 +334,6 @@ def test_a_name_that_is_not_configured_is_refused_with_those_that_are() -> None:
             FabricSettings(shared=wrong)
 
 
-def test_token_counts_of_shared_facts_are_kept_with_them(store: Store) -> None:
-    made = fabric(store)
-    (law,) = made.bind_shared("law").add([LAW]).facts
-    made.bind(ACME).token_counts("chars", [law], counting)
-
-    def never(texts: list[str]) -> list[int]:
-        raise AssertionError("counted twice")
-
-    assert made.bind(OTHER).token_counts("chars", [law], never) == {law: len(LAW)}
-
-
 WORDS = st.lists(
     st.lists(
         st.sampled_from("logs rules months years cellar law vote".split()), min_size=1, max_size=4

@@ -6,7 +6,6 @@ The epoch enters the state hash once it was advanced, and never before.
 from __future__ import annotations
 
 import hashlib
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import StoreDamaged
-from crp_integrations.fabric import state_hash as module
 from crp_integrations.fabric.search.namespace_state import NamespaceState
 from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.fabric.state_hash import (
@@ -24,7 +22,6 @@ from crp_integrations.fabric.state_hash import (
     advance_epoch,
     epoch_item,
     read_epoch,
-    read_state,
     state_hash,
 )
 from crp_integrations.stores.memory import MemoryStore
@@ -44,84 +41,25 @@ def formula(items: dict[str, Item], epoch: Item | None) -> str:
 
 @pytest.mark.requirement("009-6.1-1", "009-6.1-4")
 @settings(max_examples=150)
-@given(st.lists(ITEMS, max_size=30), st.lists(STEPS, max_size=12), st.integers(1, 5))
+@given(st.lists(ITEMS, max_size=30), st.lists(STEPS, max_size=12))
 def test_any_sequence_of_changes_gives_the_formula(
-    first: list[Item], steps: list[tuple[list[str], list[Item], Any]], block: int
+    first: list[Item], steps: list[tuple[list[str], list[Item], Any]]
 ) -> None:
-    before = module.BLOCK_ITEMS
-    module.BLOCK_ITEMS = block
-    try:
-        items = {item[0]: item for item in first}
-        kept = StateHash(items.values())
-        assert (kept.digest, len(kept)) == (formula(items, None), len(items))
-        for removed, added, epoch in steps:
-            earlier, digest = kept, kept.digest
-            new = {item[0]: item for item in added}
-            for id_ in removed:
-                items.pop(id_, None)
-            items |= new
-            kept = kept.changed(removed, new.values()).with_epoch(epoch)
-            assert kept.digest == formula(items, epoch)
-            assert len(kept) == len(items)
-            # What it was made from is still what it was.
-            assert earlier.digest == digest
-            assert earlier.changed([], []).digest == digest
-    finally:
-        module.BLOCK_ITEMS = before
-
-
-@pytest.mark.requirement("009-6.1-1")
-@settings(max_examples=150)
-@given(st.lists(ITEMS, max_size=30), EPOCHS, st.integers(1, 5), st.none() | st.integers(0, 40))
-def test_facts_read_by_id_give_the_formula_and_what_goes_on_from_it(
-    listed: list[Item], epoch: Item | None, block: int, hold: int | None
-) -> None:
-    before = module.BLOCK_ITEMS
-    module.BLOCK_ITEMS = block
-    try:
-        items = {item[0]: item for item in listed}
-        by_id = sorted(items.values())
-        digest, held = read_state(iter(by_id), epoch, hold=hold)
-        assert digest == formula(items, epoch)
-        assert (held is None) == (hold is not None and len(items) + (epoch is not None) > hold)
-        if held is not None:
-            assert (held.digest, len(held), held.epoch) == (digest, len(items), epoch)
-            changed = [("a", "c", "ACTIVE"), ("zz", "", "STALE")]
-            items |= {item[0]: item for item in changed}
-            del items["zz"]
-            after = held.changed([], changed).changed(["zz"], []).with_epoch(None)
-            assert after.digest == formula(items, None)
-    finally:
-        module.BLOCK_ITEMS = before
-
-
-def test_only_a_block_at_a_time_is_held_of_many_facts() -> None:
-    count, peaks = 40 * module.BLOCK_ITEMS, []
-    items = [(f"{number:036d}", "sha256:" + "0" * 64, "ACTIVE") for number in range(count)]
-    for hold in (0, None):
-        tracemalloc.start()
-        digest, held = read_state(iter(items), hold=hold)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        assert digest == state_hash(items)
-        assert (held is None) == (hold == 0)
-    alone, all_held = peaks
-    # A block's items with their texts; and for each item its text and where it ends.
-    assert alone < 1_000 * module.BLOCK_ITEMS
-    assert all_held < 130 * count + 1_000 * module.BLOCK_ITEMS
-
-
-def test_a_change_everywhere_opens_one_block_after_the_other() -> None:
-    count = 40 * module.BLOCK_ITEMS
-    items = [(f"{number:036d}", "sha256:" + "0" * 64, "ACTIVE") for number in range(count)]
-    before = StateHash(items)
-    changed = [(id_, said, "STALE") for id_, said, _ in items[:: module.BLOCK_ITEMS]]
-    tracemalloc.start()
-    after = before.changed([], changed)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert after.digest == state_hash([*changed, *set(items) - set(items[:: module.BLOCK_ITEMS])])
-    assert peak < 130 * count + 1_000 * module.BLOCK_ITEMS
+    items = {item[0]: item for item in first}
+    state = StateHash(items.values())
+    assert (state.digest, len(state)) == (formula(items, None), len(items))
+    for removed, added, epoch in steps:
+        earlier, digest = state, state.digest
+        new = {item[0]: item for item in added}
+        for id_ in removed:
+            items.pop(id_, None)
+        items |= new
+        state = state.changed(removed, new.values(), epoch)
+        assert state.digest == formula(items, epoch)
+        assert len(state) == len(items)
+        # What it was made from is still what it was.
+        assert earlier.digest == digest
+        assert earlier.changed([], [], earlier.epoch) is earlier
 
 
 @pytest.mark.requirement("009-6.1-1")
@@ -144,32 +82,18 @@ def test_the_epoch_is_one_more_item() -> None:
     items = [("ffff", "sha256:a", "ACTIVE"), ("0000", "sha256:b", "STALE")]
     plain = StateHash(items)
     joined = "0000:sha256:b:STALE|@epoch:3:minilm/1|ffff:sha256:a:ACTIVE"
-    third = plain.with_epoch(("@epoch", "3", "minilm/1"))
+    third = plain.changed([], [], ("@epoch", "3", "minilm/1"))
     assert third.digest == "sha256:" + hashlib.sha256(joined.encode()).hexdigest()
-    assert third.with_epoch(None).digest == plain.digest
-    assert third.with_epoch(("@epoch", "3", "minilm/1")) is third
+    assert third.changed([], [], None).digest == plain.digest
+    assert third.changed([], [], ("@epoch", "3", "minilm/1")) is third
 
 
 def test_a_fact_cannot_pass_for_the_epoch() -> None:
     epoch = ("@epoch", "1", "minilm/1")
-    both = StateHash([epoch]).with_epoch(epoch)
+    both = StateHash([epoch], epoch)
     assert both.digest == state_hash([epoch, epoch])
-    assert both.with_epoch(None).digest == state_hash([epoch])
-    assert both.changed(["@epoch"], []).digest == state_hash([epoch])
-
-
-@pytest.mark.requirement("009-6.1-4")
-def test_a_change_hashes_no_block_before_it_and_shares_the_others() -> None:
-    items = [(f"{number:06d}", "sha256:a", "ACTIVE") for number in range(10 * module.BLOCK_ITEMS)]
-    before = StateHash(items)
-    late = items[-1][0]
-    after = before.changed([], [(late, "sha256:b", "ACTIVE")])
-    assert after.digest == state_hash([*items[:-1], (late, "sha256:b", "ACTIVE")])
-    shared = [a is b for a, b in zip(before._blocks, after._blocks, strict=True)]
-    assert shared == [True] * 9 + [False]
-    # The state before the last block is the saved one, not one computed again.
-    saved = [a is b for a, b in zip(before._states, after._states, strict=True)]
-    assert saved == [True] * 10 + [False]
+    assert both.changed([], [], None).digest == state_hash([epoch])
+    assert both.changed(["@epoch"], [], epoch).digest == state_hash([epoch])
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_search_finds_the_k_best_in_order(seed: int, rows: int, width: int, k: i
     block = unit_rows(random.integers(-1, 2, size=(rows, width)))
     vector = unit_rows(random.integers(-1, 2, size=(1, width)))[0]
     made = index(block)
-    hits = made.nearest(vector, k, scan_rows=17)
+    hits = made.nearest(vector, k)
     exact = np.einsum("ij,j->i", block, vector, dtype=np.float32)
     wanted = sorted(range(rows), key=lambda i: (-float(exact[i]), made.ids[i]))[:k]
     assert [hit.fact_id for hit in hits] == [made.ids[i] for i in wanted]
@@ -251,7 +251,7 @@ class Bringing(RuleBasedStateMachine):
             assert picture.generation == facts.generation()
             assert self.live.snapshot(facts).mark == picture.mark
             where = Where(labels=("a",))
-            chosen = picture.select(facts, where)
+            chosen = brought.select(facts.find(where))
             meant = fresh.select(facts.find(where))
             query = ties(1, seed=self.round)[0]
             assert brought.nearest(query, 50, among=chosen) == fresh.nearest(query, 50, among=meant)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import AccessDenied, StoreBusy
+from crp_integrations.fabric.erasure import WINDOWS_SETTING
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.life.erasure import WINDOWS_SETTING
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.settings import FabricSettings, LifecycleSettings
 from crp_integrations.guard.decisions import Decision

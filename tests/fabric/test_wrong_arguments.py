@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from crp_integrations import Relay
-from crp_integrations.errors import CRPError, FactRejected, IngestError, RequestError
+from crp_integrations.errors import FactRejected, IngestError, RequestError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
-from crp_integrations.fabric.records import Block, Fact, Where, access_labels, source_id
+from crp_integrations.fabric.records import Block, Fact, Where, source_id
 from crp_integrations.vocabulary import FactStatus
-from tests.doubles import FixedClock, HashEmbedder
 from tests.fabric.lifecycle_fixtures import (
     ACME,
     document,
@@ -54,20 +52,6 @@ def test_labels_that_are_no_texts_are_refused_by_name(labels: Any) -> None:
             Fact(content=sentence(1), labels=labels)
 
 
-def test_labels_of_an_update_are_texts(store: Store) -> None:
-    made = fabric(store)
-    namespace = made.bind(ACME)
-    (id_,) = namespace.add([Fact(content=sentence(1), labels=("secret",))]).facts
-    with pytest.raises(FactRejected, match="labels holds 5 of type int"):
-        namespace.update(id_, labels=[5])  # type: ignore[list-item]
-    assert [fact.labels for fact in stored(made, id_)] == [("secret",)]
-
-
-def test_labels_are_sorted_and_each_is_kept_once() -> None:
-    assert access_labels(iter(["b", "a", "b"]), RequestError) == ("a", "b")
-    assert Fact(content="x", labels=["b", "a", "b"]).labels == ("a", "b")
-
-
 @pytest.mark.requirement("009-2-8")
 def test_other_metadata_of_the_same_text_reach_its_facts(store: Store) -> None:
     made = fabric(store)
@@ -105,18 +89,6 @@ def test_a_document_that_is_ingested_again_makes_its_stale_facts_active(store: S
     before = everything(made)
     assert namespace.ingest([new]).unchanged == ("test:a",)
     assert everything(made) == before
-
-
-def test_what_has_outlived_its_time_stays_stale_when_its_document_is_ingested_again() -> None:
-    clock = FixedClock()
-    made = fabric(clock=clock)
-    namespace = made.bind(ACME)
-    (id_,) = namespace.ingest([document("a", sentence(1))]).facts
-    namespace.update(id_, ttl="P1D")
-    clock.moment += timedelta(days=2)
-    namespace.mark_stale([id_])
-    assert namespace.ingest([document("a", sentence(1))]).unchanged == ("test:a",)
-    assert namespace.facts([id_])[0].status is S
 
 
 @pytest.mark.parametrize("verb", ["quarantine", "lift", "archive", "restore", "mark_stale"])
@@ -160,23 +132,6 @@ def test_what_is_no_list_of_facts_or_documents_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        lambda relay, fact_id: relay.ingest([document("b", sentence(2))], labels="secret"),
-        lambda relay, fact_id: relay.fabric.update(fact_id, labels="secret"),
-        lambda relay, fact_id: relay.sandbox(labels="secret"),
-    ],
-    ids=["ingest", "update", "sandbox"],
-)
-def test_a_text_in_the_place_of_labels_reaches_no_store(given: Any) -> None:
-    with Relay.open(embedder=HashEmbedder()) as relay:
-        (fact_id,) = relay.add([sentence(1)]).facts
-        with pytest.raises(CRPError, match="labels is the text 'secret'"):
-            given(relay, fact_id)
-        assert {one.labels for one in relay.fabric.export() if isinstance(one, Fact)} == {()}
-
-
-@pytest.mark.parametrize(
     "starts", [(500, 0), (0, 0), (0, 10)], ids=["backwards", "all at 0", "overlapping"]
 )
 def test_blocks_that_lie_over_each_other_are_refused(store: Store, starts: tuple[int, int]) -> None:
@@ -210,17 +165,6 @@ def test_a_reason_that_is_no_text_quarantines_nothing(store: Store) -> None:
     assert [fact.status for fact in stored(made, id_)] == [A]
 
 
-@pytest.mark.parametrize("what", [None, 5, 1.5, object()])
-def test_what_is_nothing_to_ingest_is_refused_by_name(what: Any) -> None:
-    with (
-        Relay.open(embedder=HashEmbedder()) as relay,
-        pytest.raises(
-            IngestError, match=f"{type(what).__name__} cannot be ingested; wanted a path"
-        ),
-    ):
-        relay.ingest(what)
-
-
 def test_a_fact_that_ends_before_it_begins_is_refused(store: Store) -> None:
     made = fabric(store)
     namespace = made.bind(ACME)
@@ -235,22 +179,6 @@ def test_a_fact_that_ends_before_it_begins_is_refused(store: Store) -> None:
     with pytest.raises(FactRejected, match="swap the two or leave one out"):
         namespace.update(id_, valid_from=late)
     assert [fact.valid_from for fact in stored(made, id_)] == [early]
-
-
-def test_one_text_in_the_place_of_ids_is_refused(store: Store) -> None:
-    # It was read letter by letter, and nothing was found.
-    namespace = fabric(store).bind(ACME)
-    (id_,) = namespace.add([Fact(content=sentence(1))]).facts
-    with pytest.raises(RequestError, match=r"ids is one text; give a list of fact ids"):
-        namespace.facts(id_)
-    with pytest.raises(RequestError, match=r"ids is one text"):
-        namespace.edges(id_)
-    found = namespace.facts([id_, "none", id_])
-    assert [fact.fact_id for fact in found] == [id_, id_]
-    odd: Any
-    for odd in ({id_}, iter([id_])):
-        with pytest.raises(RequestError, match=r"ids is of type (set|list_iterator); give a list"):
-            namespace.facts(odd)
 
 
 @pytest.mark.parametrize("odd", ["active", "", FactStatus.ACTIVE, ["a"], []], ids=repr)

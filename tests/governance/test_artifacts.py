@@ -304,7 +304,7 @@ def test_what_comes_from_a_quarantined_fact_is_read_by_nobody_until_it_is_lifted
 def test_what_an_operator_quarantines_is_read_by_no_tenant(tmp_path: Path) -> None:
     settings = Settings(fabric=FabricSettings(shared=("law",)))
     with opened(tmp_path, settings=settings) as relay:
-        law = relay.fabric._fabric.bind_shared("law")
+        law = relay.fabric._region.bind_shared("law")
         (fact,) = law.facts(law.add([SOURCE]).facts)
         sandbox = relay.sandbox()
         ref = sandbox.put(LOG, kind="log", sources=[fact.fact_id]).ref

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.rank import RankWeights, differ_in_age, freshness, rank
-from crp_integrations.fabric.life.lifecycle import CURVES, decay, known
+from crp_integrations.fabric.lifecycle import CURVES, decay, known
 from crp_integrations.scores import SCALE
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore

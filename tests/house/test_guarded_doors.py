@@ -26,12 +26,24 @@ ASSEMBLING = (
     ),
 )  # fmt: skip
 # Ways to facts that no guard looks into: transactions, facets, a fabric's own readings.
-BEHIND = {"begin", "store", "retrievable", "get_facts", "_own", "_fabric", "_layers", "_stored"}
+BEHIND = {
+    "begin",
+    "store",
+    "retrievable",
+    "get_facts",
+    "_own",
+    "_fabric",
+    "_region",
+    "_layers",
+    "_stored",
+}
 CLOSED = (
     "stores",
     "engines",
     "fabric.fabric",
+    "fabric.region",
     "fabric.namespace_reader",
+    "fabric.namespace_writer",
     "fabric.search.namespace_state",
 )
 

@@ -247,7 +247,7 @@ def test_a_session_held_in_memory_is_redacted_and_withheld_alike(store: MemorySt
         shown = contents(reading.view(session).facts([fact.fact_id for fact in held]))
         assert len(shown) == 2
         assert not any(MAIL in text for text in shown)
-        reader = reading._fabric.bind(
+        reader = reading._region.bind(
             Subject(tenant="acme", name="anna", roles=("reader",)), reading.guard
         )
         seen = contents(reader.view(session).facts([fact.fact_id for fact in held]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -17,6 +18,7 @@ from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.fabric import embedder_migration
 from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vectors import FloatRows
@@ -63,19 +65,17 @@ def write_until_told(address: str, writer: int, wire: Connection) -> None:
 
 
 def read_and_wait(address: str, question: str, wire: Connection) -> None:
-    """Read, tell what is kept ready, and tell again when the note of an erasure has come."""
+    """Read, and read again when the note of an erasure has come, which empties this memory."""
     with Relay.open(address, **OPTIONS) as relay:
         relay._store._listener.listening(10.0)
         shown = [one.fact_id for one in relay.turn(question).preview().facts]
-        ready = relay._world.places.namespace._fabric.fact_cache
-        wire.send((shown, sum(len(held.entries) for held in ready._held.values())))
+        forgotten = threading.Event()
+        forgotten_with(forgotten.set)
+        wire.send(shown)
         wire.recv()
-        deadline = time.monotonic() + 1.0
-        while ready._held and time.monotonic() < deadline:
-            time.sleep(0.01)
-        left = sum(len(held.entries) for held in ready._held.values())
+        told = forgotten.wait(5.0)
         shown = [one.fact_id for one in relay.turn(question).preview().facts]
-        wire.send((shown, left))
+        wire.send((shown, told))
 
 
 class Shifted(HashEmbedder):

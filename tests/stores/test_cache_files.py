@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import CachedFile, Transaction
+from crp_integrations.fabric.ports import Transaction
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.stores.sqlite.cache import (
     ABANDONED_SECONDS,
-    CacheManifest,
     FileCache,
 )
 from crp_integrations.testing.fixtures import NAMESPACE, OTHER, fill
@@ -100,17 +99,10 @@ DAMAGE: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
-def found_meanwhile(cache: FileCache, name: str) -> CachedFile | None:
-    found = cache.find(name)
-    return None if found is None else found.whole()
-
-
-@pytest.mark.parametrize("load", [FileCache.load, found_meanwhile])
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damage_is_found_and_cleared_away(
     tmp_path: Path,
     kind: str,
-    load: Callable[[FileCache, str], CachedFile | None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = store_at(tmp_path)
@@ -123,48 +115,18 @@ def test_damage_is_found_and_cleared_away(
     # Without its manifest it is what a killed process leaves, and nobody takes it for a file.
     assert len(store.check(NAMESPACE)) == (kind != "manifest gone")
     with caplog.at_level(logging.WARNING, "crp_integrations.stores"):
-        assert load(cache, "graph") is None
+        assert cache.load("graph") is None
     (record,) = caplog.records
     assert record.name == "crp_integrations.stores"
     assert "graph" in record.getMessage()
     assert NAMESPACE not in record.getMessage()
     left = [one for one in tmp_path.rglob("cache/graph*") if one.is_file()]
     assert left == []
-    assert load(cache, "other") is not None
+    assert cache.load("other") is not None
     for one in tmp_path.rglob("cache/graph*"):
         one.rmdir()
-    assert load(saved(store), "graph") is not None
+    assert saved(store).load("graph") is not None
     assert store.check(NAMESPACE) == []
-
-
-def test_a_file_replaced_while_it_is_checked_is_not_taken_for_the_one_found(
-    tmp_path: Path,
-) -> None:
-    """What was said of the one would be believed of the other."""
-    store = store_at(tmp_path)
-    cache = saved(store)
-    found = cache.find("graph")
-    assert found is not None
-    assert found.about == {"rows": 3}
-    whole = found.whole()
-    assert whole is not None
-    assert Path(whole.path).read_bytes() == CONTENT
-
-    class Slow(FileCache):
-        def _whole(self, name: str, manifest: CacheManifest) -> CachedFile | None:
-            assert cache.save(name, {"rows": 4}, lambda path: _other(path), lambda _: True)
-            return super()._whole(name, manifest)
-
-    slow = Slow(parts(tmp_path)[0].parent, NAMESPACE, lambda: store.begin(NAMESPACE))
-    changed = slow.find("graph")
-    assert changed is not None
-    assert changed.about == {"rows": 3}
-    assert changed.whole() is None
-    assert found_meanwhile(cache, "graph") is not None
-
-
-def _other(path: str) -> None:
-    Path(path).write_bytes(b"another content")
 
 
 def test_a_swapped_file_is_not_taken(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from crp_integrations import Relay
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Edge, Where
-from tests.commands import Here
 from tests.commands import here as here
 from tests.doubles import HashEmbedder
 
@@ -112,18 +110,3 @@ def test_the_doctor_finds_each_of_them_and_goes_on(kb: Path) -> None:
         findings = relay.fabric.doctor().findings
     assert any("has the status 'BOGUS'" in finding.problem for finding in findings)
     assert all(finding.remedy for finding in findings)
-
-
-def test_the_command_says_it_in_one_sentence(kb: Path, here: Here, tmp_path: Path) -> None:
-    with Relay.open(kb.parent / "shipped", key="ab" * 32) as relay:
-        relay.add([TEXT])
-    change(kb.parent / "shipped", "UPDATE own SET value = 'abc' WHERE name = 'generation'")
-    for command in (["stats"], ["maintain"], ["maintain", "--recluster"]):
-        done = here("fabric", *command, "--store", "shipped", cwd=tmp_path, CRP_KEY="ab" * 32)
-        assert done.returncode == 1, command
-        (line,) = done.stderr.splitlines()
-        assert "the stored generation is 'abc', wanted a number" in line
-    done = here("fabric", "doctor", "--store", "shipped", "--json", cwd=tmp_path, CRP_KEY="ab" * 32)
-    assert done.returncode == 1
-    (finding,) = json.loads(done.stdout)["findings"]
-    assert "'abc'" in finding["problem"]

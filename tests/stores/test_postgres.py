@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 
 import numpy as np
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
 from crp_integrations import Relay
-from crp_integrations.cli.app import app
 from crp_integrations.errors import (
     ConfigError,
     StoreBusy,
@@ -22,11 +19,9 @@ from crp_integrations.errors import (
 )
 from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.files import FolderObjects
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, fill, rows
 from crp_integrations.vectors import unit_rows
@@ -92,43 +87,18 @@ def test_its_own_index_answers_as_an_exact_search_does(tmp_path, postgres_addres
     store.close()
 
 
-def test_vectors_and_words_are_found_in_one_statement(tmp_path, postgres_address, monkeypatch):  # noqa: F811
+def test_vectors_and_words_are_found_as_in_the_embedded_store(tmp_path, postgres_address):  # noqa: F811
     store = PostgresStore(postgres_address, index_from=50)
-    asked: list[str] = []
-    rows_of = PostgresConnection.rows
-
-    def rows(self, statement, parameters=()):
-        asked.append(statement)
-        return rows_of(self, statement, parameters)
-
     with Relay.open(tmp_path / "kb", **OPTIONS) as ours, searched(store, {}) as theirs:
         for relay in (ours, theirs):
             relay.fabric.add(TEXTS)
         vector = HashEmbedder().embed_query(QUESTION)
-        monkeypatch.setattr(PostgresConnection, "rows", rows)
-        with theirs.fabric.moment() as view:
-            view.foresee(vector, 12, QUESTION, 30)
-            searches = [one for one in asked if "FROM postings" in one or "JOIN postings" in one]
-            assert len(searches) == 1 and "<#>" in searches[0] and "UNION ALL" in searches[0]
-            asked.clear()
-            near, worded = view.nearest(vector, 12), view.search_text(QUESTION, 30)
-            assert not [one for one in asked if "postings" in one or "<#>" in one]
-        # The scores are those of the embedded store, and of two statements.
-        assert near == ours.fabric.nearest(vector, 12) == theirs.fabric.nearest(vector, 12)
-        assert worded == ours.fabric.search_text(QUESTION, 30)
-        assert worded == theirs.fabric.search_text(QUESTION, 30)
-        # A question goes this way, and packs the same.
-        asked.clear()
-        packed = theirs.preview(QUESTION).etag
-        assert len([one for one in asked if "UNION ALL" in one and "<#>" in one]) == 1
-        monkeypatch.setattr(FabricView, "foresee", lambda *given: None)
-        asked.clear()
-        assert theirs.preview(QUESTION + " ").etag == packed
-        assert not [one for one in asked if "UNION ALL" in one and "<#>" in one]
+        assert theirs.fabric.nearest(vector, 12) == ours.fabric.nearest(vector, 12)
+        assert theirs.fabric.search_text(QUESTION, 30) == ours.fabric.search_text(QUESTION, 30)
     store.close()
 
 
-def test_what_was_foreseen_with_other_labels_is_not_given(postgres_address):  # noqa: F811
+def test_a_search_with_labels_gives_those_facts_alone(postgres_address):  # noqa: F811
     store = PostgresStore(postgres_address, index_from=2)
     made = [fact(f"text {n} of the sea", labels=("hr",) if n % 2 else ()) for n in range(6)]
     with store.begin(NAMESPACE) as transaction:
@@ -136,13 +106,9 @@ def test_what_was_foreseen_with_other_labels_is_not_given(postgres_address):  # 
     vector = rows(made)[0]
     with store.begin(NAMESPACE, write=False) as transaction:
         searching = vector_search_of(transaction.facts)
-        searching.foresee(vector, 6, ["sea"], 6)
         assert len(searching.nearest(vector, 6)[0]) == 6
         open_ids = {one.fact_id for one in made if not one.labels}
         assert {*searching.nearest(vector, 6, label_sets=[()])[0]} == open_ids
-        searching.foresee(vector, 5, ["sea"], 6, label_sets=[()])
-        assert {*searching.nearest(vector, 5, label_sets=[()])[0]} == open_ids
-        assert {*searching.nearest(vector, 5)[0]} != open_ids
     store.close()
 
 
@@ -337,33 +303,3 @@ def test_a_writer_that_waits_does_not_stand_in_the_way_of_the_index(postgres_add
     with store.begin(NAMESPACE, write=False) as reader:
         assert len(reader.facts.retrievable()) == 5
     store.close()
-
-
-def test_sizes_are_those_of_the_servers_tables(postgres_address):  # noqa: F811
-    store = PostgresStore(postgres_address, index_from=50)
-    assert store.files(NAMESPACE) == {}
-    ids = fill(store, *TEXTS)
-    before = store.files(NAMESPACE)
-    assert {*before} == {"tables", "index of the vectors"} and min(before.values()) > 8_192
-    with psycopg.connect(postgres_address, autocommit=True) as raw:
-        whole = raw.execute(
-            "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' "
-            f"AND relnamespace = '{schema_of(NAMESPACE)}'::regnamespace"
-        ).fetchone()
-    assert (sum(before.values()),) == whole
-    with store.begin(NAMESPACE) as transaction:
-        transaction.facts.remove(ids[5:])
-    store.compact(NAMESPACE)
-    assert sum(store.files(NAMESPACE).values()) < sum(before.values())
-    store.close()
-
-
-def test_compacting_a_database_says_what_its_tables_take(postgres_address, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("CRP_KEY", "ab" * 32)
-    with Relay.open(postgres_address, key="ab" * 32) as relay:
-        relay.add([*TEXTS[:5]])
-    said = CliRunner().invoke(
-        app, ["fabric", "maintain", "--compact", "--store", postgres_address, "--json"]
-    )
-    sizes = json.loads(said.stdout)
-    assert sizes["bytes_before"] >= sizes["bytes_after"] > 8_192

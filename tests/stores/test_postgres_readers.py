@@ -16,7 +16,6 @@ from crp_integrations.errors import AccessDenied, CRPError, StoreBusy, StoreNewe
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.tenants import SEALING
 from crp_integrations.testing.fixtures import NOON
@@ -162,25 +161,6 @@ def test_rights_that_come_and_go_while_a_relay_is_open(setup: Setup) -> None:
         with pytest.raises(AccessDenied, match="lacks INSERT on events;"):
             relay.ask(QUESTION, model="gpt-4o")
         assert len(model.calls) == paid + 1
-
-
-def test_rights_are_asked_for_once(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup.read()
-    setup.write_all()
-    asked: list[str] = []
-    rows = PostgresConnection.rows
-
-    def seen(
-        self: PostgresConnection, statement: str, parameters: object = ()
-    ) -> list[tuple[object]]:
-        asked.append(statement)
-        return rows(self, statement, parameters)
-
-    with setup.opened(ScriptedModel("On the ice.")) as relay:
-        monkeypatch.setattr(PostgresConnection, "rows", seen)
-        for _ in range(3):
-            relay.ask(QUESTION, model="gpt-4o")
-    assert sum("privilege" in statement for statement in asked) == 1
 
 
 def test_a_namespace_that_a_login_may_not_make(setup: Setup) -> None:

@@ -48,12 +48,6 @@ def test_a_wrong_password_is_said_at_once(bob):
     assert PASSWORD not in str(error) + repr(error.__cause__)
 
 
-def test_an_unknown_database_is_said_at_once(bob):
-    error, seconds = refusal(server().address("nowhere", bob, "another"))
-    assert not isinstance(error, StoreBusy) and seconds < AT_ONCE_SECONDS
-    assert 'database "nowhere" does not exist' in str(error)
-
-
 def test_a_login_that_was_refused_is_asked_again(bob):
     # A database of its own: pgvector may have been brought into the server's first one already.
     with server().database() as name:

@@ -31,30 +31,20 @@ def vector():
     return rows([fact(TEXTS[0])])[0]
 
 
-def nearest(transaction, k=3, **named):
-    return StoreIndex(transaction.facts, vector_search_of(transaction.facts)).nearest(
-        vector(), k, **named
-    )
+def nearest(transaction):
+    index = StoreIndex(transaction.facts, vector_search_of(transaction.facts))
+    return index.nearest(vector(), 3, [True] * len(index.label_sets))
 
 
-def test_a_writer_goes_on_after_its_last_search(store):
-    more = [fact("one more")]
-    with store.begin(NAMESPACE) as transaction:
-        assert len(nearest(transaction, last=True)) == 3
-        transaction.facts.add(more, rows(more))
-    with store.begin(NAMESPACE, write=False) as transaction:
-        assert len(transaction.facts.retrievable()) == len(TEXTS) + 1
-
-
-def test_a_last_search_that_fails_leaves_the_connection_whole(store, postgres_address):  # noqa: F811
+def test_a_search_that_fails_leaves_the_connection_whole(store, postgres_address):  # noqa: F811
     schema = searching_schema(store)
     with psycopg.connect(postgres_address, autocommit=True) as raw:
         raw.execute(f"ALTER TABLE {schema}.vectors RENAME TO lost")
         with pytest.raises(StoreError), store.begin(NAMESPACE, write=False) as transaction:
-            nearest(transaction, last=True)
+            nearest(transaction)
         raw.execute(f"ALTER TABLE {schema}.lost RENAME TO vectors")
     with store.begin(NAMESPACE, write=False) as transaction:
-        assert len(nearest(transaction, last=True)) == 3
+        assert len(nearest(transaction)) == 3
 
 
 def searching_schema(store: PostgresStore) -> str:
@@ -72,9 +62,9 @@ def test_a_reading_whose_server_ends_its_connection_is_told_and_the_next_one_rea
         raw.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
     # It was in use a moment ago, so nobody asks first whether it is still there.
     with pytest.raises(StoreBusy), store.begin(NAMESPACE, write=False) as transaction:
-        nearest(transaction, last=True)
+        nearest(transaction)
     with store.begin(NAMESPACE, write=False) as transaction:
-        assert len(nearest(transaction, last=True)) == 3
+        assert len(nearest(transaction)) == 3
         assert transaction.facts._connection.raw.info.backend_pid != pid
 
 
@@ -84,7 +74,7 @@ def test_a_server_that_goes_within_a_search_is_told(store, postgres_address):  #
             pid = transaction.facts._connection.raw.info.backend_pid
             with psycopg.connect(postgres_address, autocommit=True) as raw:
                 raw.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
-            nearest(transaction, last=True)
+            nearest(transaction)
 
     with pytest.raises(StoreBusy):
         asked()

@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -440,23 +439,3 @@ def test_connections_of_many_namespaces_do_not_pile_up(
     assert store.namespaces() == [f"tenant-{number}" for number in range(9)]
     store.close()
     assert not alive
-
-
-def test_a_namespace_that_was_never_written_is_read_without_making_its_tables_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = SqliteStore(tmp_path / "kb")
-    made = []
-    migrate = SqliteConnection.migrate
-    monkeypatch.setattr(SqliteConnection, "migrate", lambda self: made.append(migrate(self)))
-
-    def read(name: str) -> None:
-        with store.begin(name, write=False) as transaction:
-            assert transaction.facts.tally() == {}
-            assert transaction.facts.setting("embedder") is None
-
-    # A thread of its own, which has read nothing before.
-    with ThreadPoolExecutor(1) as pool:
-        list(pool.map(read, [f"tenant-{number}" for number in range(20)]))
-    assert len(made) == 1
-    assert not (tmp_path / "kb").exists()

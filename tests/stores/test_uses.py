@@ -15,7 +15,6 @@ from crp_integrations.fabric.ports.store import fault_counts_of
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.relational import usage
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.stores.transfer import move
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, rows
@@ -149,36 +148,3 @@ def test_a_move_takes_them_along(tmp_path: Path) -> None:
         move(old, new, NAMESPACE, lambda table, written: None)
         assert counts(new) == counts(old)
         assert counts(new)["used"] == (4, NOON + DAY)
-
-
-def test_a_use_writes_few_pages(tmp_path: Path) -> None:
-    """A row of a fact with its text is long, and dozens of them are used by each question."""
-    many = [fact(f"number {number} " + "of a long text " * 60) for number in range(400)]
-    with closing(SqliteStore(tmp_path / "kb")) as store:
-        given(store, many)
-        (log,) = tmp_path.rglob("*.sqlite-wal")
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.touch([one.fact_id for one in many], NOON)
-        before = frames(log)
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.touch([one.fact_id for one in many[::7]], NOON + DAY)
-        assert 0 < frames(log) - before <= 8
-
-
-def frames(log: Path) -> int:
-    """Pages that a write-ahead log holds since it was begun anew."""
-    data = log.read_bytes()
-    begun = data[16:24]
-    return sum(data[at + 8 : at + 16] == begun for at in range(32, len(data) - 23, 24 + 4096))
-
-
-def test_facts_out_of_use_are_found_by_an_index(tmp_path: Path) -> None:
-    with closing(SqliteStore(tmp_path / "kb")) as store:
-        given(store)
-    (path,) = tmp_path.rglob("*.sqlite")
-    with closing(sqlite3.connect(path)) as raw:
-        plan = raw.execute(
-            f"EXPLAIN QUERY PLAN SELECT fact_id FROM facts WHERE {usage.UNUSED_LIVE}", ["", "", ""]
-        ).fetchall()
-    assert any("facts_unused" in said for *_, said in plan)
-    assert not any(said == "SCAN facts" for *_, said in plan)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import StoreError
 from crp_integrations.session.records import WindowNode
-from crp_integrations.stores.relational.window_contents import WindowContent, content_of
+from crp_integrations.stores.relational.sessions import WindowContent, content_of
 from crp_integrations.vocabulary import Strategy
 from tests.doubles import NOON
 

@@ -6,7 +6,6 @@ Documents from a loader, or facts under their owner's ids, come in; one committe
 whole or not at all.
 
 Read in this order: `chunker` (a document becomes passages), `document_passages` (passages become
-facts), `fact_preparation` (checks and importance), `ingestion_plan` (what the store lacks),
-`ingestion_batch` and `ingestion` (the step as a whole); `fact_upsert` for facts that come one by
-one.
+facts), `fact_preparation` (checks, importance, vectors), `ingestion_plan` (what the store lacks),
+`ingestion` (the step as a whole); `fact_upsert` for facts that come one by one.
 """

@@ -21,7 +21,7 @@ Passages leave as soon as nothing that follows can change them, so no document i
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
@@ -258,8 +258,6 @@ class _Cutter:
     def __init__(self, counter: TokenCounter, settings: ChunkingSettings) -> None:
         self.counter = counter
         self.settings = settings
-        # The blocks whose passages are being compared, by identity, each with its sentences.
-        self.known: dict[int, tuple[Block, list[int]]] = {}
 
     def cut(self, blocks: Iterator[Block]) -> Iterator[DocumentChunk]:
         before: tuple[DocumentChunk, tuple[Block, ...]] | None = None
@@ -419,13 +417,7 @@ class _Cutter:
                 block.text, max(0, start + 1 - block.start), max(0, end - block.start)
             )
         ]
-        low, high = 0, len(words)
-        while low < high:
-            middle = (low + high) // 2
-            if self._count(blocks, words[middle], end) >= wanted:
-                low = middle + 1
-            else:
-                high = middle
+        low = bisect_left(words, True, key=lambda word: self._count(blocks, word, end) < wanted)
         return words[low - 1] if low else (words[0] if words else end)
 
     def _overlapped(
@@ -440,26 +432,15 @@ class _Cutter:
             return piece
         known = own if theirs is own else (*theirs, *own)
         blocks = [b for b in known if b.end > before.start and b.start < piece.end]
-        sentences = self._sentences(blocks, before.start, before.end)
+        sentences = [
+            block.start + span.start for block in blocks for span in split_sentences(block.text)
+        ]
         start = self._overlap_start(blocks, before.start, before.end, sentences)
         if start == before.end or (
             self._count(blocks, start, piece.end) > self.settings.max_fact_tokens
         ):
             return piece
         return self._chunk(blocks, start, piece.end, piece.heading)
-
-    def _sentences(self, blocks: Sequence[Block], start: int, end: int) -> list[int]:
-        """Where the sentences begin that begin within (start, end)."""
-        self.known = {
-            id(block): self.known.get(id(block))
-            or (block, [block.start + span.start for span in split_sentences(block.text)])
-            for block in blocks
-        }
-        return [
-            place
-            for _, places in self.known.values()
-            for place in places[bisect_right(places, start) : bisect_left(places, end)]
-        ]
 
     # --- slices ------------------------------------------------------------------------
 

@@ -1,20 +1,15 @@
-"""The passages of a document, cut once, spilled when they are many, and decomposed into facts."""
+"""The passages of a document, decomposed into what becomes its facts."""
 
 from __future__ import annotations
 
-import json
 import re
-from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import overload
-from uuid import UUID
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.ingest.chunker import ChunkOrigin, DocumentChunk, cut_blocks
-from crp_integrations.fabric.ports.store import Scratch
 from crp_integrations.fabric.records import (
     Block,
     Document,
@@ -29,57 +24,6 @@ from crp_integrations.language.claims import Segment, segment
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import ClaimType
-
-
-class SpilledChunks:
-    """Pieces of one document in a scratch, in order; 8 bytes of each are in memory."""
-
-    __slots__ = ("_ends", "_scratch")
-
-    def __init__(self, scratch: Scratch) -> None:
-        self._scratch = scratch
-        # Where the first begins, and then where each ends.
-        self._ends = array("Q")
-
-    def __len__(self) -> int:
-        return max(0, len(self._ends) - 1)
-
-    def add(self, piece: DocumentChunk) -> bool:
-        """Put a piece down behind the others; whether there was room for it."""
-        fields = [piece.content, piece.start, piece.end, piece.page, piece.last_page, piece.heading]
-        data = json.dumps(fields, ensure_ascii=False).encode()
-        start = self._scratch.put(data)
-        if start is None:
-            return False
-        if not self._ends:
-            self._ends.append(start)
-        self._ends.append(start + len(data))
-        return True
-
-    def __getitem__(self, place: int) -> DocumentChunk:
-        start, end = self._ends[place], self._ends[place + 1]
-        return DocumentChunk(*json.loads(self._scratch.get(start, end - start)))
-
-
-class ChunkSpill:
-    """Gives each long document its place; the scratch is made when the first one needs it."""
-
-    def __init__(self, make: Callable[[], Scratch | None]) -> None:
-        self._make = make
-        self._scratch: Scratch | None = None
-        self._made = False
-
-    def new_chunks(self) -> SpilledChunks | None:
-        """A place for the pieces of one document, to be filled before the next one is asked for."""
-        if not self._made:
-            self._scratch, self._made = self._make(), True
-        return None if self._scratch is None else SpilledChunks(self._scratch)
-
-    def close(self) -> None:
-        """Forget all of it."""
-        if self._scratch is not None:
-            self._scratch.close()
-
 
 # What an assertion that leans on the one before begins with.
 _LEANING = re.compile(
@@ -109,12 +53,12 @@ def decompose_document(
         return
     before = 0
     for whole in chunks:
-        yield from decompose_chunk(whole, counter=counter, settings=settings, told=before)
+        yield from decompose_chunk(whole, counter=counter, settings=settings, covered=before)
         before = whole.end
 
 
 def decompose_chunk(
-    whole: DocumentChunk, *, counter: TokenCounter, settings: ChunkingSettings, told: int = 0
+    whole: DocumentChunk, *, counter: TokenCounter, settings: ChunkingSettings, covered: int = 0
 ) -> list[DocumentChunk]:
     """The pieces of a passage, or the passage itself when it is to stay whole.
 
@@ -133,7 +77,7 @@ def decompose_chunk(
     spans = [
         (start, end)
         for start, end in zip(starts, ends, strict=True)
-        if _place(whole, start + len(content[start:end].rstrip()), behind=True) > told
+        if _place(whole, start + len(content[start:end].rstrip()), behind=True) > covered
     ]
     if not spans:
         return [whole]
@@ -218,64 +162,6 @@ def _origin(whole: DocumentChunk, offset: int) -> ChunkOrigin:
     return whole.origins[max(0, place - 1)]
 
 
-_ID_BYTES, _HASH_BYTES = 16, 32
-_ENTRY = _ID_BYTES + _HASH_BYTES
-_HASH_PREFIX = "sha256:"
-
-
-class PassageIds:
-    """Fact ids and content hashes of passages in order, 48 bytes each."""
-
-    __slots__ = ("_held",)
-
-    def __init__(self) -> None:
-        self._held = bytearray()
-
-    def __len__(self) -> int:
-        return len(self._held) // _ENTRY
-
-    def append(self, id_: str, content_hash: str) -> None:
-        """Add a passage."""
-        self._held += UUID(id_).bytes
-        self._held += bytes.fromhex(content_hash.removeprefix(_HASH_PREFIX))
-
-    def id(self, place: int) -> str:
-        """The fact id of the passage at a place."""
-        start = place * _ENTRY
-        return str(UUID(bytes=bytes(self._held[start : start + _ID_BYTES])))
-
-    def ids(self, places: Sequence[int]) -> Sequence[str]:
-        """The fact ids of the passages at some places, each made when it is asked for."""
-        return _ChosenIds(self, places)
-
-    def content_hash(self, place: int) -> str:
-        """The content hash of the passage at a place."""
-        end = (place + 1) * _ENTRY
-        return _HASH_PREFIX + self._held[end - _HASH_BYTES : end].hex()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ChosenIds(Sequence[str]):
-    """Some ids of a listing, in the order of their places."""
-
-    passage_ids: PassageIds
-    places: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
-        if isinstance(at, slice):
-            return _ChosenIds(self.passage_ids, self.places[at])
-        return self.passage_ids.id(self.places[at])
-
-
 @dataclass(frozen=True, slots=True)
 class DocumentPassage:
     """A piece of a document with the id and hash of the fact that it becomes."""
@@ -287,9 +173,14 @@ class DocumentPassage:
 
 
 class PassageReader:
-    """A document with its listing, made by one pass over its blocks.
+    """A document with the ids and hashes of its passages, made by one pass over its blocks.
+
+    Args:
+        hold: characters of passages that may stay in memory; of a longer document the passages are
+            cut again whenever they are asked for.
 
     Attributes:
+        ids, hashes: fact ids and content hashes of the passages, in order.
         characters: of all passages together.
     """
 
@@ -300,27 +191,23 @@ class PassageReader:
         settings: ChunkingSettings,
         *,
         hold: int,
-        spill: ChunkSpill,
     ) -> None:
-        """Cut the document once."""
         self.document = document
-        self.passage_ids = PassageIds()
+        self.ids: list[str] = []
+        self.hashes: list[str] = []
         self.characters = 0
         self._counter = counter
         self._settings = settings
         self._source_id = source_id(document.uri)
         self._held: list[DocumentPassage] | None = []
-        self._spilled: SpilledChunks | None = None
         for passage in self._cut():
-            self.passage_ids.append(passage.fact_id, passage.content_hash)
+            self.ids.append(passage.fact_id)
+            self.hashes.append(passage.content_hash)
             self.characters += len(passage.piece.content)
-            if self._held is not None:
+            if self.characters > hold:
+                self._held = None
+            elif self._held is not None:
                 self._held.append(passage)
-                if self.characters > hold:
-                    self._spilled = _spill_passages(spill.new_chunks(), self._held)
-                    self._held = None
-            elif self._spilled is not None:
-                self._spilled = _spill_passages(self._spilled, [passage])
 
     @property
     def held(self) -> bool:
@@ -329,26 +216,22 @@ class PassageReader:
 
     def empty(self) -> None:
         """Take the document for one without passages."""
-        self.passage_ids = PassageIds()
+        self.ids, self.hashes = [], []
         self._held = []
-        self._spilled = None
         self.characters = 0
 
     def all(self) -> Iterator[DocumentPassage]:
         """Every passage in order."""
-        if self._held is not None or self._spilled is not None:
-            yield from self.at(range(len(self.passage_ids)))
+        if self._held is not None:
+            yield from self._held
             return
         place = -1
         for place, passage in enumerate(self._cut()):
-            if (
-                place >= len(self.passage_ids)
-                or self.passage_ids.id(place) != passage.fact_id
-                or self.passage_ids.content_hash(place) != passage.content_hash
-            ):
+            seen = (passage.fact_id, passage.content_hash)
+            if place >= len(self.ids) or seen != (self.ids[place], self.hashes[place]):
                 raise self._changed()
             yield passage
-        if place + 1 != len(self.passage_ids):
+        if place + 1 != len(self.ids):
             raise self._changed()
 
     def at(self, places: Sequence[int]) -> Iterator[DocumentPassage]:
@@ -356,13 +239,7 @@ class PassageReader:
         if not places:
             return
         if self._held is not None:
-            for place in places:
-                yield self._held[place]
-            return
-        if self._spilled is not None:
-            for place in places:
-                id_, content_hash = self.passage_ids.id(place), self.passage_ids.content_hash(place)
-                yield DocumentPassage(place, id_, content_hash, self._spilled[place])
+            yield from (self._held[place] for place in places)
             return
         wanted = iter(places)
         following = next(wanted, None)
@@ -399,12 +276,3 @@ def _in_order(blocks: Iterable[Block], uri: str) -> Iterator[Block]:
             )
         end = block.end
         yield block
-
-
-def _spill_passages(
-    spilled: SpilledChunks | None, passages: Sequence[DocumentPassage]
-) -> SpilledChunks | None:
-    """The spill with these passages added; None when there is no room."""
-    if spilled is None or not all(spilled.add(passage.piece) for passage in passages):
-        return None
-    return spilled

@@ -19,13 +19,12 @@ import numpy.typing as npt
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from crp_integrations.errors import CRPError, EngineError, FactRejected
-from crp_integrations.fabric.ingest.ingestion_plan import USER_SOURCE
-from crp_integrations.fabric.life.lifecycle import check_validity
+from crp_integrations.fabric.lifecycle import check_validity
 from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.ports.engines import Progress, ProgressCount
-from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.records import USER_SOURCE, Fact, Source
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings, ImportanceSettings
-from crp_integrations.ports import Clock, Embedder, TokenCounter
+from crp_integrations.ports import Clock, Embedder
 from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import FactStatus, SourceKind
@@ -93,6 +92,22 @@ def fact_importance(
     return round(min(1.0, max(0.0, weight)), 6)
 
 
+def weigh_importance(source: Source, content: str, heading: str, settings: FabricSettings) -> float:
+    """The importance weight of a passage of a source.
+
+    Spec: CRP-SPEC-009 §4.4
+    """
+    return fact_importance(
+        source.kind,
+        content=content,
+        settings=settings.importance,
+        heading=heading,
+        title=source.title,
+        uri=source.uri,
+        metadata=source.metadata,
+    )
+
+
 def _named(metadata: Mapping[str, JsonValue], name: str) -> str:
     value = metadata.get(name)
     return "" if value is None else str(value).strip()
@@ -104,34 +119,6 @@ def _authoritative(uri: str, domains: tuple[str, ...]) -> bool:
     except ValueError:
         return False
     return any(host == domain or host.endswith("." + domain) for domain in domains)
-
-
-def prepare_facts(
-    facts: Sequence[Fact | str],
-    *,
-    namespace: str,
-    kind: SourceKind | None,
-    now: datetime,
-    counter: TokenCounter,
-    settings: FabricSettings,
-    allow: Callable[[tuple[str, ...]], None],
-) -> list[Fact]:
-    """The facts as they would be stored, each id once.
-
-    Spec: CRP-SPEC-009 §2.1
-    """
-    check_fact_list(facts)
-    made: dict[str, Fact] = {}
-    filled = [
-        _filled(item, number, namespace, kind, now, settings)
-        for number, item in enumerate(facts, 1)
-    ]
-    counts = counter.count_many([fact.content for fact in filled])
-    for number, (fact, tokens) in enumerate(zip(filled, counts, strict=True), 1):
-        check_length(f"fact {number} has", tokens, settings.chunking)
-        allow(fact.labels)
-        made.setdefault(fact.fact_id, fact)
-    return list(made.values())
 
 
 def check_length(what: str, tokens: int, limits: ChunkingSettings) -> None:
@@ -164,7 +151,7 @@ def check_fact(item: object, number: int) -> None:
     check_validity(item)
 
 
-def _filled(
+def filled_fact(
     item: Fact | str,
     number: int,
     namespace: str,
@@ -172,6 +159,7 @@ def _filled(
     now: datetime,
     settings: FabricSettings,
 ) -> Fact:
+    """A fact as it would be stored, of a text or of one that leaves fields to the fabric."""
     times: dict[str, Any] = {"namespace": namespace}
     if isinstance(item, str):
         own = kind or SourceKind.USER
@@ -296,18 +284,20 @@ class TextEmbedding:
             progress_count.more(len(part))
         return rows
 
-    def prepare(self, texts: Iterable[tuple[str, str]], told: ProgressCount) -> None:
+    def prepare(self, texts: Iterable[tuple[str, str]], progress: ProgressCount) -> None:
         """Embed texts that have no vector in the store, and keep each slice there as it comes."""
-        slices = self._missing(iter(texts), told)
+        slices = self._missing(iter(texts), progress)
         for part, block in embed_texts(self.embedder, slices, workers=self.settings.embed_workers):
             with self.begin(True) as transaction:
                 self.check(transaction.facts)
                 hashes = [content_hash for content_hash, _ in part]
                 transaction.facts.prepare(self.embedder.identity, hashes, block)
                 transaction.facts.set_setting(PREPARED_SETTING, iso(self.clock.now()))
-            told.more(len(part))
+            progress.more(len(part))
 
-    def _missing(self, texts: Iterator[tuple[str, str]], told: ProgressCount) -> Iterator[Slice]:
+    def _missing(
+        self, texts: Iterator[tuple[str, str]], progress: ProgressCount
+    ) -> Iterator[Slice]:
         """Slices of those texts that have no vector in the store yet."""
         part: list[tuple[str, str]] = []
         while group := list(islice(texts, _STEP)):
@@ -315,7 +305,7 @@ class TextEmbedding:
             with self.begin(False) as transaction:
                 there = transaction.facts.prepared(self.embedder.identity, list(distinct))
             fresh = [item for item in distinct.items() if item[0] not in there]
-            told.more(len(group) - len(fresh))
+            progress.more(len(group) - len(fresh))
             for item in fresh:
                 part.append(item)
                 if len(part) == self.settings.embed_slice:

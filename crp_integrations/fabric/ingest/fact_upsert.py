@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import uuid5
@@ -13,30 +14,30 @@ import numpy as np
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import EngineError, FactRejected, StoreBusy
+from crp_integrations.fabric.erasure import SCRUB_SETTING
 from crp_integrations.fabric.ingest.fact_preparation import (
     check_fact,
     check_fact_list,
     check_length,
     fact_importance,
 )
-from crp_integrations.fabric.ingest.ingestion import IngestionTarget
-from crp_integrations.fabric.ingest.ingestion_plan import (
-    UpsertPlan,
-    check_same_labels,
-    collected_entries,
-    document_sources,
-    events_of,
-    signed_of,
-)
-from crp_integrations.fabric.life.erasure import SCRUB_SETTING
-from crp_integrations.fabric.life.lifecycle import check_content, has_outlived
+from crp_integrations.fabric.ingest.ingestion_plan import COLLECTED, check_same_labels
+from crp_integrations.fabric.lifecycle import check_content, has_outlived
+from crp_integrations.fabric.namespace_writer import NamespaceWriter
 from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.ports.engines import ignore_progress
-from crp_integrations.fabric.records import ID_SPACE, Fact, IngestReport, Notice
+from crp_integrations.fabric.records import (
+    ID_SPACE,
+    USER_SOURCE,
+    Fact,
+    IngestReport,
+    Notice,
+    Source,
+)
 from crp_integrations.fabric.state_hash import EMBEDDER_SETTING, note_new_facts
-from crp_integrations.seals import iso
+from crp_integrations.seals import digest, iso, sha256
 from crp_integrations.vectors import FloatRows, unit_rows
-from crp_integrations.vocabulary import EventType, FactStatus
+from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 
 # How often a put begins anew when another writer was faster.
 _TRIES = 3
@@ -54,10 +55,11 @@ class _PutOvertakenError(StoreBusy):
     """Another writer changed a fact between the reading and the writing of a put."""
 
 
-class FactUpsert(IngestionTarget):
+@dataclass(frozen=True, slots=True)
+class FactUpsert:
     """Adds or changes facts of one namespace by id."""
 
-    __slots__ = ()
+    writer: NamespaceWriter
 
     def put(
         self, facts: Sequence[Fact], *, uris: Mapping[str, str], vectors: FloatRows | None
@@ -71,31 +73,31 @@ class FactUpsert(IngestionTarget):
             except _PutOvertakenError:
                 continue
         raise StoreBusy(
-            f"other writers changed the same facts of namespace {self.namespace!r} during "
+            f"other writers changed the same facts of namespace {self.writer.namespace!r} during "
             f"{_TRIES} tries; nothing was written"
         )
 
     def _put(
-        self, given: Sequence[Fact], uris: Mapping[str, str], rows: dict[str, Any] | None
+        self, wanted: Sequence[Fact], uris: Mapping[str, str], rows: dict[str, Any] | None
     ) -> IngestReport:
-        now = self.clock.now()
-        with self.begin(False) as transaction:
-            self.check(transaction.facts)
-            known = _stored(transaction.facts, given)
-            self.check_shared(given, known.values())
-            plan = self._plan(transaction.facts, given, known, rows, now)
-            before = self.hash_in(transaction.facts)
+        now = self.writer.clock.now()
+        with self.writer.begin(False) as transaction:
+            self.writer.check(transaction.facts)
+            known = _stored(transaction.facts, wanted)
+            self.writer.check_shared(wanted, known.values())
+            plan = self._plan(transaction.facts, wanted, known, rows, now)
+            before = self.writer.hash_in(transaction.facts)
             if not plan.add and not plan.replace:
                 return IngestReport(unchanged=tuple(plan.same), state_hash=before)
         if rows is None:
-            with self.tracer.step("fabric.embed"):
+            with self.writer.tracer.step("fabric.embed"):
                 rows = self._embedded(plan, known)
-        key = self.key()
-        with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
-            now_stored = _stored(transaction.facts, given)
+        key = self.writer.key()
+        with self.writer.tracer.step("fabric.insert"), self.writer.begin(True) as transaction:
+            now_stored = _stored(transaction.facts, wanted)
             if _without_use(now_stored) != _without_use(known):
                 raise _PutOvertakenError("a fact was changed by another writer")
-            self.check(transaction.facts)
+            self.writer.check(transaction.facts)
             plan.replace = [_with_use(fact, now_stored[fact.fact_id]) for fact in plan.replace]
             report = self._write(transaction, plan, rows, uris, key, now)
         self._tell(plan, known)
@@ -115,10 +117,10 @@ class FactUpsert(IngestionTarget):
             elif fact.fact_id in returned:
                 back[fact.source_id].append(fact.fact_id)
         for id_ in sorted({*changed, *back}):
-            self.notify(
+            self.writer.notify(
                 Notice(
                     kind="source-changed",
-                    namespace=self.namespace,
+                    namespace=self.writer.namespace,
                     source_id=id_,
                     facts=tuple(changed[id_]),
                     returned=tuple(back[id_]),
@@ -130,22 +132,22 @@ class FactUpsert(IngestionTarget):
         check_fact_list(facts)
         for number, candidate in enumerate(facts, 1):
             check_fact(candidate, number)
-        counts = self.counter.count_many([fact.content for fact in facts])
+        counts = self.writer.counter.count_many([fact.content for fact in facts])
         made: dict[str, Fact] = {}
         for number, (fact, tokens) in enumerate(zip(facts, counts, strict=True), 1):
-            check_length(f"fact {number} has", tokens, self.settings.chunking)
-            if fact.namespace not in ("", self.namespace):
+            check_length(f"fact {number} has", tokens, self.writer.settings.chunking)
+            if fact.namespace not in ("", self.writer.namespace):
                 raise FactRejected(
                     f"fact {fact.fact_id} is of namespace {fact.namespace!r}, "
-                    f"not {self.namespace!r}"
+                    f"not {self.writer.namespace!r}"
                 )
-            self.allow(fact.labels)
+            self.writer.allow(fact.labels)
             if made.setdefault(fact.fact_id, fact) != fact:
                 raise FactRejected(f"fact {fact.fact_id} is given twice with different content")
         return made
 
     def _rows(self, facts: Sequence[Fact], vectors: FloatRows) -> dict[str, Any]:
-        block = unit_rows(vectors, dimensions=self.embedder.dimensions)
+        block = unit_rows(vectors, dimensions=self.writer.embedder.dimensions)
         if len(block) != len(facts):
             raise EngineError(f"{len(block)} vectors were given for {len(facts)} facts")
         return {fact.fact_id: row for fact, row in zip(facts, block, strict=True)}
@@ -153,7 +155,7 @@ class FactUpsert(IngestionTarget):
     def _plan(
         self,
         facts: FactsFacet,
-        given: Sequence[Fact],
+        wanted: Sequence[Fact],
         stored: Mapping[str, Fact],
         rows: dict[str, Any] | None,
         now: datetime,
@@ -161,7 +163,7 @@ class FactUpsert(IngestionTarget):
         moved = self._moved(facts, stored, rows)
         bound = document_sources(facts, {fact.source_id for fact in stored.values()})
         plan = UpsertPlan()
-        for fact in given:
+        for fact in wanted:
             old = stored.get(fact.fact_id)
             if old is None or old.status is FactStatus.DELETED:
                 if old is not None:
@@ -208,11 +210,11 @@ class FactUpsert(IngestionTarget):
         weight = fact_importance(
             fact.kind,
             content=fact.content,
-            settings=self.settings.importance,
+            settings=self.writer.settings.importance,
             metadata=fact.metadata,
         )
         return fact.changed(
-            namespace=self.namespace,
+            namespace=self.writer.namespace,
             importance_weight=weight,
             ingested_at=now,
             modified_at=now,
@@ -229,7 +231,7 @@ class FactUpsert(IngestionTarget):
             or known[fact.fact_id].content_hash != fact.content_hash
         ]
         texts = {fact.content_hash: fact.content for fact in waiting}
-        by_hash = self.embedding.vectors(texts, ignore_progress)
+        by_hash = self.writer.embedding.vectors(texts, ignore_progress)
         return {fact.fact_id: by_hash[fact.content_hash] for fact in waiting}
 
     def _write(
@@ -242,14 +244,14 @@ class FactUpsert(IngestionTarget):
         now: datetime,
     ) -> IngestReport:
         facts = transaction.facts
-        before = self.hash_in(facts)
+        before = self.writer.hash_in(facts)
         if plan.purge:
             facts.remove(plan.purge)
         sources = collected_entries(facts, plan, uris, now)
         for source in sources.values():
             facts.add_source(source)
         if facts.setting(EMBEDDER_SETTING) is None:
-            facts.set_setting(EMBEDDER_SETTING, self.embedder.identity)
+            facts.set_setting(EMBEDDER_SETTING, self.writer.embedder.identity)
         if plan.add:
             facts.add(plan.add, np.stack([rows[fact.fact_id] for fact in plan.add]))
             note_new_facts(facts, len(plan.add))
@@ -259,7 +261,7 @@ class FactUpsert(IngestionTarget):
         unmoved = [fact for fact in plan.replace if fact.fact_id not in rows]
         if unmoved:
             facts.replace(unmoved)
-        after = self.hash_in(facts)
+        after = self.writer.hash_in(facts)
         entries = [*events_of(sources, plan), *signed_of(plan)]
         drafts = [EventDraft(EventType.FACT_INGESTED, entry) for entry in entries]
         if after != before:
@@ -279,8 +281,8 @@ class FactUpsert(IngestionTarget):
         )
 
 
-def _stored(facts: FactsFacet, given: Sequence[Fact]) -> dict[str, Fact]:
-    return {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in given])}
+def _stored(facts: FactsFacet, wanted: Sequence[Fact]) -> dict[str, Fact]:
+    return {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in wanted])}
 
 
 def _without_use(stored: Mapping[str, Fact]) -> dict[str, Fact]:
@@ -293,3 +295,125 @@ def _with_use(fact: Fact, stored: Fact) -> Fact:
     """A new record that keeps how often the stored one was used up to now."""
     used = {"access_count": stored.access_count, "last_accessed_at": stored.last_accessed_at}
     return fact.model_copy(update=used)
+
+
+@dataclass(slots=True)
+class UpsertPlan:
+    """What is to be written, found out within one transaction.
+
+    Attributes:
+        same: ids of facts that are stored just so.
+        purge: ids of deleted facts that are used again; their rows go.
+        returned: ids of stale or archived facts that are put again.
+        counts: facts that come and go, by source.
+    """
+
+    add: list[Fact] = field(default_factory=list)
+    replace: list[Fact] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    purge: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+def document_sources(facts: FactsFacet, source_ids: set[str]) -> set[str]:
+    """The sources that a document lies behind; their facts' ids are made of the source's."""
+    return {
+        id_
+        for id_ in source_ids
+        if (source := facts.source(id_)) is not None
+        and source.metadata.get(COLLECTED) is not True
+        and source.uri != f"{USER_SOURCE}:{id_}"
+    }
+
+
+def collected_entries(
+    facts: FactsFacet, plan: UpsertPlan, uris: Mapping[str, str], now: datetime
+) -> dict[str, Source]:
+    """The registry's entries as they will be, by id.
+
+    Spec: CRP-SPEC-009 §4.5
+    """
+    touched: dict[str, list[Fact]] = defaultdict(list)
+    for fact in (*plan.add, *plan.replace):
+        touched[fact.source_id].append(fact)
+    returned: dict[str, int] = defaultdict(int)
+    back = set(plan.returned)
+    for fact in plan.replace:
+        returned[fact.source_id] += fact.fact_id in back
+    made: dict[str, Source] = {}
+    for id_ in sorted({*touched, *plan.counts}):
+        source = facts.source(id_)
+        # Of one that was removed, nothing counts any more; it may be an empty tombstone.
+        if source is None or (source.status is SourceStatus.REMOVED and touched[id_]):
+            uri = uris.get(id_, f"{USER_SOURCE}:{id_}")
+            first = touched[id_][0]
+            source = Source(
+                source_id=id_,
+                title=uri,
+                uri=uri,
+                document_hash=sha256(""),
+                kind=first.kind,
+                ingested_at=now,
+                labels=first.labels,
+                metadata={COLLECTED: True},
+            )
+        count = max(0, source.fact_count + plan.counts.get(id_, 0))
+        if returned[id_]:
+            # A fact that an update of its document took away was in no count, and is ACTIVE now.
+            statuses = {known: status for known, _, status in facts.passages(id_)}
+            active = {known for known, status in statuses.items() if status is FactStatus.ACTIVE}
+            count = max(count, len({*active, *(fact.fact_id for fact in touched[id_])}))
+        changes: dict[str, Any] = {"fact_count": count}
+        if not count:
+            changes["status"] = SourceStatus.REMOVED
+        if source.metadata.get(COLLECTED) is True and touched[id_]:
+            # There is no document: its hash stands for everything that was put, in order.
+            hashes = sorted(fact.content_hash for fact in touched[id_])
+            changes["document_hash"] = sha256("|".join([source.document_hash, *hashes]))
+        made[id_] = source.changed(**changes)
+    return made
+
+
+def events_of(sources: Mapping[str, Source], plan: UpsertPlan) -> list[dict[str, Any]]:
+    """Ids and hashes of what was put into each source; never text, title or URI."""
+    new: dict[str, list[str]] = defaultdict(list)
+    changed: dict[str, list[str]] = defaultdict(list)
+    for ids, facts in ((new, plan.add), (changed, plan.replace)):
+        for fact in facts:
+            ids[fact.source_id].append(fact.fact_id)
+    return [
+        {
+            "source": id_,
+            "document_hash": source.document_hash,
+            "facts": new[id_],
+            "changed": changed[id_],
+        }
+        for id_, source in sources.items()
+    ]
+
+
+def signed_of(plan: UpsertPlan) -> list[dict[str, Any]]:
+    """One entry for each signed fact; the metadata of its memory names the signer.
+
+    Spec: Summit §Backlog Write 2
+    """
+    entries = []
+    for fact in (*plan.add, *plan.replace):
+        memory = fact.metadata.get("memory")
+        provenance = memory.get("provenance") if isinstance(memory, dict) else None
+        signer = provenance.get("signer") if isinstance(provenance, dict) else None
+        if isinstance(memory, dict) and isinstance(signer, str) and signer:
+            entry = {
+                "source": fact.source_id,
+                "facts": [fact.fact_id],
+                "content_hash": fact.content_hash,
+                "document_hash": digest(provenance),
+                "signer": signer,
+            }
+            summary = memory.get("summary")
+            text = summary.get("text") if isinstance(summary, dict) else None
+            if isinstance(text, str):
+                entry["summary_hash"] = sha256(text)
+            entries.append(entry)
+    return entries

@@ -6,94 +6,57 @@ there and what has vanished, and writes sources, facts, vectors and journal toge
 
 What is above one slice of the embedder keeps its vectors in the store as they come, by content
 hash and outside every search, so an ingestion that was killed embeds only what is missing when it
-is run again. Passages of long documents are not held for these steps but put down in a scratch.
-
-What facts are brought into: one namespace, on behalf of one subject.
+is run again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import Any
 
+import numpy as np
+
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import IngestError, StoreBusy
-from crp_integrations.fabric.ingest.document_passages import ChunkSpill, PassageReader
-from crp_integrations.fabric.ingest.fact_preparation import TextEmbedding, prepare_facts
-from crp_integrations.fabric.ingest.ingestion_batch import (
+from crp_integrations.fabric.ingest.document_passages import PassageReader
+from crp_integrations.fabric.ingest.fact_preparation import Row, weigh_importance
+from crp_integrations.fabric.ingest.ingestion_plan import (
     AnyDocument,
     IngestionBatch,
     Insertion,
-    InsertTransaction,
     OvertakenError,
-    Row,
-    distinct_documents,
-    gather_batch,
-    insertion_of_facts,
-)
-from crp_integrations.fabric.ingest.ingestion_plan import (
     SourceChange,
     compare_facts,
+    distinct_documents,
+    gather_batch,
     is_unchanged,
     of_another_ttl,
     source_entry,
     sources_with_stale,
 )
-from crp_integrations.fabric.ports import FactsFacet, Notify, Transaction
-from crp_integrations.fabric.ports.engines import Progress, ProgressCount, ignore_progress
-from crp_integrations.fabric.ports.store import Scratch
-from crp_integrations.fabric.records import Fact, FactIds, IngestReport, Notice, Source, source_id
-from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
-from crp_integrations.vocabulary import SourceKind
-
-
-@dataclass(frozen=True, slots=True)
-class IngestionTarget:
-    """Where facts go to and what that needs, in whichever way they come.
-
-    Attributes:
-        begin: opens a transaction of the namespace; true for a writing one.
-        key: gives the journal's key, 32 bytes; asked for when there is something to write, since
-            a key that is not there yet is made.
-        allow: raises AccessDenied when things with these labels may not be written.
-        check: raises ConfigError when the stored vectors are of another embedder.
-        hash_in: the state hash as a transaction sees it.
-        notify: is told which facts of a source that was stored before have changed or came back.
-        check_shared: raises AccessDenied for facts, given and stored, that say something else than
-            a shared fact of their id.
-        scratch: gives a place for passages of long documents; None for a store without one.
-    """
-
-    namespace: str
-    begin: Callable[[bool], AbstractContextManager[Transaction]]
-    embedder: Embedder
-    counter: TokenCounter
-    clock: Clock
-    key: Callable[[], bytes]
-    settings: FabricSettings
-    tracer: Tracer
-    allow: Callable[[tuple[str, ...]], None]
-    check: Callable[[FactsFacet], None]
-    hash_in: Callable[[FactsFacet], str]
-    notify: Notify
-    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
-    scratch: Callable[[], Scratch | None]
-
-    @property
-    def embedding(self) -> TextEmbedding:
-        """What embeds texts for the namespace."""
-        return TextEmbedding(self.begin, self.check, self.embedder, self.clock, self.settings)
-
+from crp_integrations.fabric.namespace_writer import NamespaceWriter
+from crp_integrations.fabric.ports import FactsFacet, Transaction
+from crp_integrations.fabric.ports.engines import Progress, ProgressCount
+from crp_integrations.fabric.records import Fact, IngestReport, Notice, Source, source_id
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING, note_new_facts
+from crp_integrations.seals import iso
+from crp_integrations.vectors import FloatRows
+from crp_integrations.vocabulary import EventType, FactStatus, SourceKind
 
 # How often an ingestion begins anew when another writer was faster.
 _TRIES = 3
 
 
-class Ingestion(IngestionTarget):
-    """Writes documents and facts as they are into one namespace."""
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """Writes documents, and facts as they are, into one namespace."""
 
-    __slots__ = ()
+    writer: NamespaceWriter
 
     def documents(
         self,
@@ -108,48 +71,46 @@ class Ingestion(IngestionTarget):
 
         Spec: CRP-SPEC-009 §4.1
         """
-        with self.tracer.step("fabric.read"):
+        with self.writer.tracer.step("fabric.read"):
             distinct = distinct_documents(documents, progress)
         readers: dict[str, PassageReader] = {}
-        with closing(ChunkSpill(self.scratch)) as spill:
-            for _ in range(_TRIES):
-                try:
-                    return self._ingested(distinct, readers, spill, kind, labels, ttl, progress)
-                except OvertakenError:
-                    continue
+        for _ in range(_TRIES):
+            try:
+                return self._ingested(distinct, readers, kind, labels, ttl, progress)
+            except OvertakenError:
+                continue
         raise self._overtaken()
 
     def _ingested(
         self,
-        given: Sequence[AnyDocument],
+        documents: Sequence[AnyDocument],
         readers: dict[str, PassageReader],
-        spill: ChunkSpill,
         kind: SourceKind | None,
         labels: tuple[str, ...],
         ttl: str | None,
         progress: Progress,
     ) -> IngestReport:
-        now = self.clock.now()
-        with self.begin(False) as transaction:
+        now = self.writer.clock.now()
+        with self.writer.begin(False) as transaction:
             facts = transaction.facts
-            self.check(facts)
-            stored = {document.uri: facts.source(source_id(document.uri)) for document in given}
+            self.writer.check(facts)
+            stored = {document.uri: facts.source(source_id(document.uri)) for document in documents}
             entries = [
                 (
                     document,
                     source_entry(document, stored[document.uri], kind=kind, labels=labels, now=now),
                 )
-                for document in given
+                for document in documents
             ]
             same_as_stored = {own.uri for _, own in entries if is_unchanged(own, stored[own.uri])}
             same_as_stored -= of_another_ttl(facts, same_as_stored, ttl)
             aged = sources_with_stale(facts, map(source_id, same_as_stored), now)
-            before = "" if len(same_as_stored) < len(entries) else self.hash_in(facts)
+            before = "" if len(same_as_stored) < len(entries) else self.writer.hash_in(facts)
         # Whoever changes labels must be allowed to write under the old labels as well.
         both = {own.labels for _, own in entries}
         both |= {known.labels for known in stored.values() if known is not None}
         for label_set in sorted(both):
-            self.allow(label_set)
+            self.writer.allow(label_set)
         same_as_stored -= self._reviving(
             [
                 (document, own)
@@ -158,7 +119,6 @@ class Ingestion(IngestionTarget):
             ],
             stored,
             readers,
-            spill,
         )
         pairs = [(document, own) for document, own in entries if own.uri not in same_as_stored]
         changed_uris = {own.uri for _, own in pairs}
@@ -166,47 +126,46 @@ class Ingestion(IngestionTarget):
         if not pairs:
             return IngestReport(unchanged=same, state_hash=before)
 
-        with self.tracer.step("fabric.chunk"):
+        with self.writer.tracer.step("fabric.chunk"):
             batch = gather_batch(
                 pairs,
                 stored,
                 readers,
-                spill,
                 ttl=ttl,
-                counter=self.counter,
-                settings=self.settings.chunking,
+                counter=self.writer.counter,
+                settings=self.writer.settings.chunking,
                 progress=progress,
             )
-        if len(batch.refused) == len(given):
+        if len(batch.refused) == len(documents):
             many = len(batch.refused)
             more = f" (the first of {many} documents like it)" if many > 1 else ""
             raise IngestError(next(iter(batch.refused.values())) + more)
-        with self.tracer.step("fabric.facts"), self.begin(False) as transaction:
+        with self.writer.tracer.step("fabric.facts"), self.writer.begin(False) as transaction:
             if not batch.readers:
                 return IngestReport(
                     unchanged=same,
                     skipped=tuple(batch.refused),
-                    state_hash=self.hash_in(transaction.facts),
+                    state_hash=self.writer.hash_in(transaction.facts),
                 )
             changes = batch.changes(transaction.facts)
         # Before anything is written: the store's key must exist before anything is sealed with it.
-        key = self.key()
-        with self.tracer.step("fabric.embed"):
+        key = self.writer.key()
+        with self.writer.tracer.step("fabric.embed"):
             rows = self._embedded(batch, changes, progress)
-        with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
+        with self.writer.tracer.step("fabric.insert"), self.writer.begin(True) as transaction:
             facts = transaction.facts
             for uri in changed_uris:
                 if facts.source(source_id(uri)) != stored[uri]:
                     raise OvertakenError(f"{uri} was changed by another writer")
             changes = batch.changes(facts)
-            insertions = batch.insertions(changes, self.namespace, self.settings)
+            insertions = batch.insertions(changes, self.writer.namespace, self.writer.settings)
             after = self._write(transaction, insertions, rows, key, progress)
             if not rows:
-                batch.clear_prepared(facts, changes, self.embedder.identity)
+                batch.clear_prepared(facts, changes, self.writer.embedder.identity)
         self._tell(insertions, stored)
         return IngestReport(
             sources=tuple(change.source.source_id for change in changes),
-            facts=FactIds(id_ for insertion in insertions for id_ in insertion.ids),
+            facts=tuple(id_ for insertion in insertions for id_ in insertion.ids),
             stale=tuple(id_ for change in changes for id_ in change.vanished),
             returned=tuple(id_ for change in changes for id_ in change.returned),
             unchanged=same,
@@ -219,7 +178,6 @@ class Ingestion(IngestionTarget):
         aged: Sequence[tuple[AnyDocument, Source]],
         stored: Mapping[str, Source | None],
         readers: dict[str, PassageReader],
-        spill: ChunkSpill,
     ) -> set[str]:
         """URIs of those documents, equal to what is stored, that say the text of a STALE fact.
 
@@ -227,18 +185,16 @@ class Ingestion(IngestionTarget):
         """
         if not aged:
             return set()
-        with self.tracer.step("fabric.chunk"):
+        with self.writer.tracer.step("fabric.chunk"):
             batch = gather_batch(
                 aged,
                 stored,
                 readers,
-                spill,
                 ttl=None,
-                counter=self.counter,
-                settings=self.settings.chunking,
-                progress=ignore_progress,
+                counter=self.writer.counter,
+                settings=self.writer.settings.chunking,
             )
-        with self.begin(False) as transaction:
+        with self.writer.begin(False) as transaction:
             changes = batch.changes(transaction.facts)
         return {change.source.uri for change in changes if change.returned}
 
@@ -246,7 +202,7 @@ class Ingestion(IngestionTarget):
         self, facts: Sequence[Fact | str], *, kind: SourceKind | None, progress: Progress
     ) -> IngestReport:
         """Add facts that the caller made; those that can be found already are left alone."""
-        prepared = self._given(facts, kind)
+        prepared = self.writer.prepared(facts, kind)
         for _ in range(_TRIES):
             try:
                 return self._added(prepared, progress)
@@ -254,13 +210,13 @@ class Ingestion(IngestionTarget):
                 continue
         raise self._overtaken()
 
-    def _added(self, given: Sequence[Fact], progress: Progress) -> IngestReport:
-        now = self.clock.now()
-        with self.begin(False) as transaction:
-            self.check(transaction.facts)
-            changes = compare_facts(transaction.facts, given, now)
-            after = self.hash_in(transaction.facts)
-        self.check_shared([fact for _, made in changes for fact in made], ())
+    def _added(self, facts: Sequence[Fact], progress: Progress) -> IngestReport:
+        now = self.writer.clock.now()
+        with self.writer.begin(False) as transaction:
+            self.writer.check(transaction.facts)
+            changes = compare_facts(transaction.facts, facts, now)
+            after = self.writer.hash_in(transaction.facts)
+        self.writer.check_shared([fact for _, made in changes for fact in made], ())
         if changes:
             texts = {
                 fact.content_hash: fact.content
@@ -268,39 +224,31 @@ class Ingestion(IngestionTarget):
                 for fact in made
                 if fact.content_hash not in change.known
             }
-            with self.tracer.step("fabric.embed"):
-                rows = self.embedding.vectors(texts, progress)
-            key = self.key()
-            with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
-                changes = compare_facts(transaction.facts, given, now)
-                insertions = [insertion_of_facts(change, made) for change, made in changes]
+            with self.writer.tracer.step("fabric.embed"):
+                rows = self.writer.embedding.vectors(texts, progress)
+            key = self.writer.key()
+            with self.writer.tracer.step("fabric.insert"), self.writer.begin(True) as transaction:
+                changes = compare_facts(transaction.facts, facts, now)
+                insertions = [
+                    Insertion(change, [fact.fact_id for fact in made], partial(iter, made))
+                    for change, made in changes
+                ]
                 after = self._write(transaction, insertions, rows, key, progress)
         new = {fact.fact_id for _, made in changes for fact in made}
         back = {id_ for change, _ in changes for id_ in (*change.returned, *change.restored)}
         changed_ids = new | back
         return IngestReport(
             sources=tuple(change.source.source_id for change, _ in changes),
-            facts=FactIds(fact.fact_id for fact in given if fact.fact_id in new),
-            returned=tuple(fact.fact_id for fact in given if fact.fact_id in back),
-            unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in changed_ids),
+            facts=tuple(fact.fact_id for fact in facts if fact.fact_id in new),
+            returned=tuple(fact.fact_id for fact in facts if fact.fact_id in back),
+            unchanged=tuple(fact.fact_id for fact in facts if fact.fact_id not in changed_ids),
             state_hash=after,
         )
 
     def _overtaken(self) -> StoreBusy:
         return StoreBusy(
-            f"other writers changed the sources of namespace {self.namespace!r} during "
+            f"other writers changed the sources of namespace {self.writer.namespace!r} during "
             f"{_TRIES} tries; nothing was written"
-        )
-
-    def _given(self, facts: Sequence[Fact | str], kind: SourceKind | None) -> list[Fact]:
-        return prepare_facts(
-            facts,
-            namespace=self.namespace,
-            kind=kind,
-            now=self.clock.now(),
-            counter=self.counter,
-            settings=self.settings,
-            allow=self.allow,
         )
 
     def _embedded(
@@ -309,9 +257,9 @@ class Ingestion(IngestionTarget):
         """Vectors of the new texts by content hash; none when they are kept in the store."""
         total = batch.waiting_count(changes)
         waiting = batch.waiting(changes)
-        if total <= self.settings.embed_slice:
-            return self.embedding.vectors(dict(waiting), progress)
-        self.embedding.prepare(waiting, ProgressCount("embed", progress, total))
+        if total <= self.writer.settings.embed_slice:
+            return self.writer.embedding.vectors(dict(waiting), progress)
+        self.writer.embedding.prepare(waiting, ProgressCount("embed", progress, total))
         return {}
 
     # --- writing -----------------------------------------------------------------------
@@ -326,22 +274,20 @@ class Ingestion(IngestionTarget):
     ) -> str:
         """Carry changes out and tell the journal; returns the new state hash."""
         facts = transaction.facts
-        self.check(facts)
-        before = self.hash_in(facts)
+        self.writer.check(facts)
+        before = self.writer.hash_in(facts)
         progress_count = ProgressCount(
             "store", progress, sum(len(insertion.ids) for insertion in insertions) or 1
         )
         insert = InsertTransaction(
+            writer=self.writer,
             transaction=transaction,
-            embedder=self.embedder.identity,
             rows=rows,
-            settings=self.settings,
-            allow=self.allow,
-            now=self.clock.now(),
+            now=self.writer.clock.now(),
             stored=progress_count.more,
         )
         insert.carry_out(insertions)
-        after = self.hash_in(facts)
+        after = self.writer.hash_in(facts)
         insert.tell(insertions, before, after, key)
         progress_count.end()
         return after
@@ -360,13 +306,182 @@ class Ingestion(IngestionTarget):
             if stored[change.source.uri] is None:
                 continue
             if insertion.ids or change.vanished or change.returned:
-                self.notify(
+                self.writer.notify(
                     Notice(
                         kind="source-changed",
-                        namespace=self.namespace,
+                        namespace=self.writer.namespace,
                         source_id=change.source.source_id,
                         facts=tuple(insertion.ids),
                         stale=change.vanished,
                         returned=change.returned,
                     )
                 )
+
+
+# Facts written, or read, at once.
+_STEP = 512
+# Most ids in one event of the journal.
+_EVENT_IDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class InsertTransaction:
+    """One writing transaction of an ingestion.
+
+    Attributes:
+        rows: vectors by content hash; where one is missing it lies prepared in the store.
+        stored: is told how many more facts were written.
+    """
+
+    writer: NamespaceWriter
+    transaction: Transaction
+    rows: Mapping[str, Row]
+    now: datetime
+    stored: Callable[[int], None]
+
+    def carry_out(self, insertions: Sequence[Insertion]) -> None:
+        """Write sources, facts, vectors and statuses."""
+        facts = self.transaction.facts
+        for insertion in insertions:
+            change = insertion.change
+            facts.add_source(change.source)
+            if insertion.ids and facts.setting(EMBEDDER_SETTING) is None:
+                facts.set_setting(EMBEDDER_SETTING, self.writer.embedder.identity)
+            made = insertion.facts()
+            while part := list(islice(made, _STEP)):
+                self._add(facts, part, change)
+                self.stored(len(part))
+            for start in range(0, len(change.restored), _STEP):
+                # As `restore`: the moment of return is kept, or disuse would archive them again.
+                back = facts.get(change.restored[start : start + _STEP])
+                facts.replace(
+                    [fact.changed(archived_at=None, modified_at=self.now) for fact in back]
+                )
+            for status, ids in (
+                (FactStatus.STALE, change.vanished),
+                (FactStatus.ACTIVE, change.returned),
+            ):
+                for start in range(0, len(ids), _STEP):
+                    facts.set_status(ids[start : start + _STEP], status, self.now)
+            self._relabel(facts, change)
+            note_new_facts(facts, len(insertion.ids))
+
+    def _add(self, facts: FactsFacet, part: Sequence[Fact], change: SourceChange) -> None:
+        rows = self._vectors(facts, part, change)
+        buried = [fact.fact_id for fact in part if fact.fact_id in change.revived]
+        if buried:
+            # There is no way out of DELETED: the row goes and another one comes.
+            facts.remove(buried)
+        facts.add(part, rows)
+
+    def _vectors(self, facts: FactsFacet, part: Sequence[Fact], change: SourceChange) -> FloatRows:
+        """The rows of some facts: from memory, from facts of equal text, or prepared ones."""
+        hashes = dict.fromkeys(fact.content_hash for fact in part)
+        copied = [
+            content_hash
+            for content_hash in hashes
+            if content_hash not in self.rows and content_hash in change.known
+        ]
+        prepared = [
+            content_hash
+            for content_hash in hashes
+            if content_hash not in self.rows and content_hash not in change.known
+        ]
+        rows: dict[str, Row] = {
+            content_hash: self.rows[content_hash]
+            for content_hash in hashes
+            if content_hash in self.rows
+        }
+        if copied:
+            block = facts.vectors([change.known[content_hash] for content_hash in copied])
+            rows.update(zip(copied, block, strict=True))
+        if prepared:
+            rows.update(facts.prepared(self.writer.embedder.identity, prepared))
+        missing = len(hashes) - len(rows)
+        if missing:
+            raise OvertakenError(f"{missing} prepared vectors were used up by another writer")
+        return np.stack([rows[fact.content_hash] for fact in part])
+
+    def _relabel(self, facts: FactsFacet, change: SourceChange) -> None:
+        """Give the facts of a source its new kind, labels, metadata, ttl; texts stay."""
+        source, ids, settings = change.source, change.relabelled, self.writer.settings
+        for start in range(0, len(ids), _STEP):
+            old = facts.get(ids[start : start + _STEP])
+            for labels in sorted({fact.labels for fact in old}):
+                self.writer.allow(labels)
+            before = change.metadata
+            described = {
+                fact.fact_id: {
+                    **{
+                        name: value
+                        for name, value in fact.metadata.items()
+                        if name not in before or before[name] != value
+                    },
+                    **source.metadata,
+                }
+                for fact in old
+            }
+            again = [
+                fact.changed(
+                    labels=source.labels,
+                    kind=source.kind,
+                    importance_weight=fact.importance_weight
+                    if fact.kind is source.kind
+                    else weigh_importance(source, fact.content, _heading_of(fact), settings),
+                    metadata=described[fact.fact_id],
+                    ttl=change.ttl or fact.ttl,
+                    modified_at=self.now,
+                )
+                for fact in old
+                if (fact.labels, fact.kind, fact.metadata, fact.ttl)
+                != (
+                    source.labels,
+                    source.kind,
+                    described[fact.fact_id],
+                    change.ttl or fact.ttl,
+                )
+            ]
+            if again:
+                facts.replace(again)
+
+    def tell(self, insertions: Sequence[Insertion], before: str, after: str, key: bytes) -> None:
+        """Write into the journal what every source brought: only ids, hashes and counts."""
+        for insertion in insertions:
+            # One by one, since each may hold thousands of ids.
+            for data in _events(insertion.change, insertion.ids):
+                draft = EventDraft(EventType.FACT_INGESTED, data)
+                append_events(self.transaction.journal, key, [draft], iso(self.now))
+        if after != before:
+            change = {"before": before, "after": after, "cause": "ingested"}
+            draft = EventDraft(EventType.CKF_ETAG_CHANGED, change)
+            append_events(self.transaction.journal, key, [draft], iso(self.now))
+
+
+def _events(change: SourceChange, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The journal's events of one source; a long list of ids continues in further events."""
+    base = {
+        "source": change.source.source_id,
+        "document_hash": change.source.document_hash,
+    }
+    rest = {
+        "active_again": tuple(sorted({*change.returned, *change.restored})),
+        "stale": change.vanished,
+        "relabelled": change.relabelled,
+    }
+    longest = max(len(ids), *(len(fact_ids) for fact_ids in rest.values()))
+    for start in range(0, max(1, longest), _EVENT_IDS):
+        part = slice(start, start + _EVENT_IDS)
+        data: dict[str, Any] = {**base, "facts": list(ids[part])}
+        for name, fact_ids in rest.items():
+            # The two older lists are always there, so that a reader need not ask.
+            if fact_ids[part] or (start == 0 and name != "relabelled"):
+                data[name] = list(fact_ids[part])
+        yield data
+
+
+def _heading_of(fact: Fact) -> str:
+    """The headings in a location as chunking writes it, pages and offsets left out."""
+    parts = fact.source_location.split(" · ")[:-1]
+    if parts and parts[0].startswith("p. "):
+        del parts[0]
+    return " · ".join(parts)

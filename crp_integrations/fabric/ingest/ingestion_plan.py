@@ -1,35 +1,39 @@
-"""What documents and facts change of what is stored: the decisions of an ingestion, without I/O.
+"""What documents and facts change of what is stored: the decisions of an ingestion.
 
-Everything here reads one transaction and returns values; `ingestion_batch` and `fact_upsert` carry
-them out.
+Everything here reads one transaction and returns values; `ingestion` carries them out.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from pydantic import JsonValue
 
-from crp_integrations.errors import FactRejected
-from crp_integrations.fabric.ingest.document_passages import PassageIds
-from crp_integrations.fabric.life.lifecycle import has_outlived
+from crp_integrations.errors import FactRejected, IngestError, StoreBusy
+from crp_integrations.fabric.ingest.document_passages import PassageReader
+from crp_integrations.fabric.ingest.fact_preparation import weigh_importance
+from crp_integrations.fabric.lifecycle import has_outlived
 from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.ports.engines import Progress, ignore_progress
 from crp_integrations.fabric.records import (
+    USER_SOURCE,
     Document,
     Fact,
     Source,
     StreamedDocument,
     Where,
+    shown,
     source_id,
 )
-from crp_integrations.seals import digest, sha256
+from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
+from crp_integrations.ports import TokenCounter
+from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, SourceStatus
 
-USER_SOURCE = "user"
 # In a source's metadata: no document lies behind it, its facts were put one by one.
 COLLECTED = "collected"
 _STEP = 512
@@ -137,10 +141,9 @@ def of_another_ttl(facts: FactsFacet, uris: Iterable[str], ttl: str | None) -> s
 def compare_document(
     facts: FactsFacet,
     source: Source,
-    passage_ids: PassageIds,
+    reader: PassageReader,
     stored: Source | None,
-    *,
-    ttl: str | None = None,
+    ttl: str | None,
 ) -> SourceChange:
     """Compare what a document says now with what is stored of it; no texts are read.
 
@@ -149,7 +152,7 @@ def compare_document(
     passages = facts.passages(source.source_id)
     if not passages:
         return SourceChange(
-            source.changed(fact_count=len(passage_ids)), range(len(passage_ids)), ttl=ttl
+            source.changed(fact_count=len(reader.ids)), range(len(reader.ids)), ttl=ttl
         )
     # Facts made by hand may have brought a removed source back; then it has no document.
     removed = (
@@ -160,9 +163,9 @@ def compare_document(
     known = {content_hash: id_ for id_, content_hash, _ in passages}
     buried = {i for i, _, status in passages if removed and status is FactStatus.DELETED}
     states = {id_: status for id_, _, status in passages if id_ not in buried}
-    kept_ids, new = _matched(passage_ids, [p for p in passages if p[0] not in buried])
+    kept_ids, new = _matched(reader, [p for p in passages if p[0] not in buried])
     old = (stored.kind, stored.labels, stored.metadata) if stored else None
-    new_ids = {passage_ids.id(place) for place in new} if buried else set()
+    new_ids = {reader.ids[place] for place in new} if buried else set()
     return SourceChange(
         source.changed(
             fact_count=len(new) + sum(states[i] is not FactStatus.DELETED for i in kept_ids)
@@ -181,21 +184,20 @@ def compare_document(
 
 
 def _matched(
-    passage_ids: PassageIds, passages: Sequence[tuple[str, str, FactStatus]]
+    reader: PassageReader, passages: Sequence[tuple[str, str, FactStatus]]
 ) -> tuple[set[str], list[int]]:
     """Ids of stored passages that the document still says, and the places of the others."""
     ids = {id_ for id_, _, _ in passages}
-    document_ids = [passage_ids.id(place) for place in range(len(passage_ids))]
-    kept_ids = {id_ for id_ in document_ids if id_ in ids}
+    kept_ids = ids.intersection(reader.ids)
     by_text: dict[str, list[str]] = defaultdict(list)
     for id_, content_hash, _ in reversed(passages):
         if id_ not in kept_ids:
             by_text[content_hash].append(id_)
     new: list[int] = []
-    for place, id_ in enumerate(document_ids):
+    for place, id_ in enumerate(reader.ids):
         if id_ in ids:
             continue
-        same = by_text.get(passage_ids.content_hash(place))
+        same = by_text.get(reader.hashes[place])
         if same:
             kept_ids.add(same.pop())
         else:
@@ -220,13 +222,13 @@ def _alive(
 
 
 def compare_facts(
-    facts: FactsFacet, given: Sequence[Fact], now: datetime
+    facts: FactsFacet, wanted: Sequence[Fact], now: datetime
 ) -> list[tuple[SourceChange, list[Fact]]]:
     """What facts made by hand do to their sources; those that can be found already do nothing."""
-    stored = {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in given])}
+    stored = {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in wanted])}
     fresh: dict[str, list[Fact]] = defaultdict(list)
     back: dict[str, list[Fact]] = defaultdict(list)
-    for fact in given:
+    for fact in wanted:
         known = stored.get(fact.fact_id)
         if known is None or known.status is FactStatus.DELETED:
             fresh[fact.source_id].append(fact)
@@ -290,131 +292,200 @@ def compare_facts(
     return changes
 
 
-def check_same_labels(stored: Fact, given: Fact) -> None:
+def check_same_labels(stored: Fact, fact: Fact) -> None:
     """Refuse to give a stored fact again with other labels."""
-    if stored.labels != given.labels:
+    if stored.labels != fact.labels:
         raise FactRejected(
-            f"fact {given.fact_id} is stored with other labels than {list(given.labels)}"
+            f"fact {fact.fact_id} is stored with other labels than {list(fact.labels)}"
         )
 
 
-@dataclass(slots=True)
-class UpsertPlan:
-    """What is to be written, found out within one transaction.
+class OvertakenError(StoreBusy):
+    """Another writer changed what an ingestion had read or prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """A change and what it adds.
 
     Attributes:
-        same: ids of facts that are stored just so.
-        purge: ids of deleted facts that are used again; their rows go.
-        returned: ids of stale or archived facts that are put again.
-        counts: facts that come and go, by source.
+        ids: of the new facts, in order.
+        facts: makes the new facts in that order, anew at every call.
     """
 
-    add: list[Fact] = field(default_factory=list)
-    replace: list[Fact] = field(default_factory=list)
-    same: list[str] = field(default_factory=list)
-    purge: list[str] = field(default_factory=list)
-    returned: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    change: SourceChange
+    ids: Sequence[str]
+    facts: Callable[[], Iterator[Fact]]
 
 
-def document_sources(facts: FactsFacet, source_ids: set[str]) -> set[str]:
-    """The sources that a document lies behind; their facts' ids are made of the source's."""
-    return {
-        id_
-        for id_ in source_ids
-        if (source := facts.source(id_)) is not None
-        and source.metadata.get(COLLECTED) is not True
-        and source.uri != f"{USER_SOURCE}:{id_}"
-    }
+AnyDocument = Document | StreamedDocument
+
+# Characters of passages that a batch holds in memory; documents beyond are cut again, which takes
+# little beside their embedding.
+_HELD_CHARACTERS = 32_000_000
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-def collected_entries(
-    facts: FactsFacet, plan: UpsertPlan, uris: Mapping[str, str], now: datetime
-) -> dict[str, Source]:
-    """The registry's entries as they will be, by id.
+@dataclass(frozen=True, slots=True)
+class IngestionBatch:
+    """The documents that are waiting, with what they are to be and what was stored of them.
 
-    Spec: CRP-SPEC-009 §4.5
+    Attributes:
+        readers, sources: in the same order.
+        stored: registry entries by URI as they were read before.
+        refused: by URI, why a document has too little text for a fact.
+        ttl: ISO 8601 duration for all of their facts; None leaves what is stored.
     """
-    touched: dict[str, list[Fact]] = defaultdict(list)
-    for fact in (*plan.add, *plan.replace):
-        touched[fact.source_id].append(fact)
-    returned: dict[str, int] = defaultdict(int)
-    back = set(plan.returned)
-    for fact in plan.replace:
-        returned[fact.source_id] += fact.fact_id in back
-    made: dict[str, Source] = {}
-    for id_ in sorted({*touched, *plan.counts}):
-        source = facts.source(id_)
-        # Of one that was removed, nothing counts any more; it may be an empty tombstone.
-        if source is None or (source.status is SourceStatus.REMOVED and touched[id_]):
-            uri = uris.get(id_, f"{USER_SOURCE}:{id_}")
-            first = touched[id_][0]
-            source = Source(
-                source_id=id_,
-                title=uri,
-                uri=uri,
-                document_hash=sha256(""),
-                kind=first.kind,
-                ingested_at=now,
-                labels=first.labels,
-                metadata={COLLECTED: True},
+
+    readers: Sequence[PassageReader]
+    sources: Sequence[Source]
+    stored: Mapping[str, Source | None]
+    refused: Mapping[str, str]
+    ttl: str | None = None
+
+    def changes(self, facts: FactsFacet) -> list[SourceChange]:
+        """What each document does to what a transaction sees."""
+        return [
+            compare_document(facts, source, reader, self.stored[source.uri], self.ttl)
+            for reader, source in zip(self.readers, self.sources, strict=True)
+        ]
+
+    def waiting(self, changes: Sequence[SourceChange]) -> Iterator[tuple[str, str]]:
+        """Content hash and text of each new passage that no stored fact of its source says."""
+        for reader, change in zip(self.readers, changes, strict=True):
+            for passage in reader.at(change.new):
+                if passage.content_hash not in change.known:
+                    yield passage.content_hash, passage.piece.content
+
+    def waiting_count(self, changes: Sequence[SourceChange]) -> int:
+        """How many `waiting` gives; no document is read."""
+        return sum(
+            reader.hashes[place] not in change.known
+            for reader, change in zip(self.readers, changes, strict=True)
+            for place in change.new
+        )
+
+    def insertions(
+        self, changes: Sequence[SourceChange], namespace: str, settings: FabricSettings
+    ) -> list[Insertion]:
+        """The changes with the facts that they add."""
+        return [
+            _insertion(reader, change, namespace, settings)
+            for reader, change in zip(self.readers, changes, strict=True)
+        ]
+
+    def clear_prepared(
+        self, facts: FactsFacet, changes: Sequence[SourceChange], embedder: str
+    ) -> None:
+        """Forget the vectors that were prepared for these documents."""
+        for reader, change in zip(self.readers, changes, strict=True):
+            for start in range(0, len(change.new), _STEP):
+                places = change.new[start : start + _STEP]
+                hashes = [reader.hashes[place] for place in places]
+                facts.clear_prepared(embedder, hashes)
+
+
+def gather_batch(
+    pairs: Sequence[tuple[AnyDocument, Source]],
+    stored: Mapping[str, Source | None],
+    readers: dict[str, PassageReader],
+    *,
+    ttl: str | None,
+    counter: TokenCounter,
+    settings: ChunkingSettings,
+    progress: Progress = ignore_progress,
+) -> IngestionBatch:
+    """Cut every document once, and set aside those with too little text for a fact."""
+    refused: dict[str, str] = {}
+    accepted: list[tuple[PassageReader, Source]] = []
+    room = _HELD_CHARACTERS - sum(reader.characters for reader in readers.values() if reader.held)
+    for number, (document, source) in enumerate(pairs):
+        progress("chunk", number, len(pairs))
+        reader = readers.get(source.uri)
+        if reader is None:
+            reader = PassageReader(document, counter, settings, hold=max(0, room))
+            readers[source.uri] = reader
+            room -= reader.characters if reader.held else 0
+        reason = _too_little(reader, source, counter, settings.min_fact_tokens)
+        if reason:
+            refused[source.uri] = reason
+        # A stored document is here because it changed, so its old facts have to go stale.
+        if not reason or stored[source.uri] is not None:
+            accepted.append((reader, source))
+    progress("chunk", len(pairs), len(pairs))
+    return IngestionBatch(
+        [reader for reader, _ in accepted], [own for _, own in accepted], stored, refused, ttl
+    )
+
+
+def _too_little(reader: PassageReader, source: Source, counter: TokenCounter, least: int) -> str:
+    """A sentence that says what a document has too little of; empty when it has enough."""
+    if len(reader.ids) == 0:
+        return f"{shown(source.uri)} holds no text"
+    if len(reader.ids) > 1:
+        return ""
+    (only,) = reader.all()
+    tokens = counter.count(only.piece.content)
+    if tokens >= least:
+        return ""
+    reader.empty()
+    return (
+        f"{shown(source.uri)} holds {tokens} tokens, and a fact needs at least "
+        f"{least} (setting fabric.chunking.min_fact_tokens)"
+    )
+
+
+def _insertion(
+    reader: PassageReader, change: SourceChange, namespace: str, settings: FabricSettings
+) -> Insertion:
+    """A document's new facts: each passage, or piece of one, becomes a fact.
+
+    Spec: CRP-SPEC-009 §4.3
+    """
+    source = change.source
+
+    def made() -> Iterator[Fact]:
+        for passage in reader.at(change.new):
+            piece = passage.piece
+            yield Fact(
+                content=piece.content,
+                namespace=namespace,
+                source_id=source.source_id,
+                source_location=piece.location,
+                kind=source.kind,
+                importance_weight=weigh_importance(source, piece.content, piece.heading, settings),
+                ingested_at=source.ingested_at,
+                modified_at=source.ingested_at,
+                ttl=change.ttl,
+                labels=source.labels,
+                metadata=source.metadata,
             )
-        count = max(0, source.fact_count + plan.counts.get(id_, 0))
-        if returned[id_]:
-            # A fact that an update of its document took away was in no count, and is ACTIVE now.
-            statuses = {known: status for known, _, status in facts.passages(id_)}
-            active = {known for known, status in statuses.items() if status is FactStatus.ACTIVE}
-            count = max(count, len({*active, *(fact.fact_id for fact in touched[id_])}))
-        changes: dict[str, Any] = {"fact_count": count}
-        if not count:
-            changes["status"] = SourceStatus.REMOVED
-        if source.metadata.get(COLLECTED) is True and touched[id_]:
-            # There is no document: its hash stands for everything that was put, in order.
-            hashes = sorted(fact.content_hash for fact in touched[id_])
-            changes["document_hash"] = sha256("|".join([source.document_hash, *hashes]))
-        made[id_] = source.changed(**changes)
-    return made
+
+    return Insertion(change, [reader.ids[place] for place in change.new], made)
 
 
-def events_of(sources: Mapping[str, Source], plan: UpsertPlan) -> list[dict[str, Any]]:
-    """Ids and hashes of what was put into each source; never text, title or URI."""
-    new: dict[str, list[str]] = defaultdict(list)
-    changed: dict[str, list[str]] = defaultdict(list)
-    for ids, facts in ((new, plan.add), (changed, plan.replace)):
-        for fact in facts:
-            ids[fact.source_id].append(fact.fact_id)
-    return [
-        {
-            "source": id_,
-            "document_hash": source.document_hash,
-            "facts": new[id_],
-            "changed": changed[id_],
-        }
-        for id_, source in sources.items()
-    ]
-
-
-def signed_of(plan: UpsertPlan) -> list[dict[str, Any]]:
-    """One entry for each signed fact; the metadata of its memory names the signer.
-
-    Spec: Summit §Backlog Write 2
-    """
-    entries = []
-    for fact in (*plan.add, *plan.replace):
-        memory = fact.metadata.get("memory")
-        provenance = memory.get("provenance") if isinstance(memory, dict) else None
-        signer = provenance.get("signer") if isinstance(provenance, dict) else None
-        if isinstance(memory, dict) and isinstance(signer, str) and signer:
-            entry = {
-                "source": fact.source_id,
-                "facts": [fact.fact_id],
-                "content_hash": fact.content_hash,
-                "document_hash": digest(provenance),
-                "signer": signer,
-            }
-            summary = memory.get("summary")
-            text = summary.get("text") if isinstance(summary, dict) else None
-            if isinstance(text, str):
-                entry["summary_hash"] = sha256(text)
-            entries.append(entry)
-    return entries
+def distinct_documents(documents: Iterable[AnyDocument], progress: Progress) -> list[AnyDocument]:
+    """The documents by URI; a URI given twice with one content counts once."""
+    if isinstance(documents, AnyDocument) or not isinstance(documents, Iterable):
+        raise IngestError(
+            f"documents is of type {type(documents).__name__}, wanted a list of documents"
+        )
+    by_uri: dict[str, AnyDocument] = {}
+    for number, document in enumerate(documents, 1):
+        if not isinstance(document, AnyDocument):
+            raise IngestError(
+                f"document {number} is of type {type(document).__name__}, wanted a Document; "
+                "a file is read by the relay's ingest"
+            )
+        progress("read", number, 0)
+        uri = document.uri
+        if not _HASH.fullmatch(document.document_hash):
+            # With one hash for two texts, the second would be taken for the first.
+            raise IngestError(
+                f"{shown(uri)} has the document_hash {document.document_hash!r:.40}, wanted "
+                "sha256: and 64 hexadecimal digits, those of its content"
+            )
+        earlier = by_uri.setdefault(uri, document)
+        if earlier.document_hash != document.document_hash:
+            raise IngestError(f"{uri} is given twice with different content")
+    return list(by_uri.values())

@@ -14,7 +14,6 @@ from crp_integrations.fabric.ports.facts import FactBrief, FactOutline, FactsFac
 from crp_integrations.fabric.ports.store import (
     Cache,
     CachedFile,
-    CacheEntry,
     DerivedContent,
     Store,
     Transaction,
@@ -27,7 +26,6 @@ from crp_integrations.fabric.ports.store import (
 
 __all__ = [
     "Cache",
-    "CacheEntry",
     "CachedFile",
     "CommunityEngine",
     "DerivedContent",

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.fabric.life.lifecycle import carried
+from crp_integrations.fabric.lifecycle import carried
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus
@@ -362,51 +362,6 @@ class VectorSearch(Protocol):
             among: only these facts, compared one by one; None for all.
         """
         ...
-
-    def foresee(
-        self,
-        vector: npt.NDArray[np.float32],
-        k: int,
-        terms: Sequence[str],
-        k_words: int,
-        *,
-        label_sets: Sequence[Labels] | None = None,
-    ) -> None:
-        """Search for a vector and for words at once, since both are going to be asked for.
-
-        `nearest`, and `search_text` of the same transaction, give the same with it as without.
-
-        Args:
-            terms, k_words: as `search_text` is going to be asked.
-        """
-        ...
-
-
-class _SearchingEach(Protocol):
-    def search_each(self, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]: ...
-
-
-class _Lasting(Protocol):
-    def last(self) -> None: ...
-
-
-def announce_last_read(searching: VectorSearch) -> None:
-    """Tell a store that nothing is read of the transaction after the `nearest` that comes next.
-
-    A store that has `last` then ends the transaction with the search itself.
-    """
-    if hasattr(searching, "last"):
-        cast("_Lasting", searching).last()
-
-
-def search_each(facts: FactsFacet, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
-    """What `search_text` finds for each of some different terms alone.
-
-    A store that answers by statements has `search_each`, which asks one for all of them.
-    """
-    if hasattr(facts, "search_each"):
-        return cast("_SearchingEach", facts).search_each(terms, k)
-    return [facts.search_text([term], k) for term in terms]
 
 
 def vector_search_of(facts: FactsFacet) -> VectorSearch | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import NamedTuple, Protocol, cast
 
 from pydantic import JsonValue
 
@@ -37,21 +37,6 @@ class CachedFile:
     about: Mapping[str, JsonValue]
 
 
-class CacheEntry(Protocol):
-    """A derived file that is being checked while its caller reads something else.
-
-    Attributes:
-        about: what its manifest says of it; the manifest itself was checked.
-    """
-
-    @property
-    def about(self) -> Mapping[str, JsonValue]: ...
-
-    def whole(self) -> CachedFile | None:
-        """The file when it fits its manifest, else None; waits for the check to end."""
-        ...
-
-
 class Cache(Protocol):
     """Derived files of one namespace: each can be lost at any time and be made again.
 
@@ -61,10 +46,6 @@ class Cache(Protocol):
 
     def load(self, name: str) -> CachedFile | None:
         """A file whose manifest was checked; None when there is none or it is damaged."""
-        ...
-
-    def find(self, name: str) -> CacheEntry | None:
-        """What `load` would give, the bytes being checked meanwhile; None without a manifest."""
         ...
 
     def save(
@@ -83,21 +64,6 @@ class Cache(Protocol):
 
         Returns:
             Whether it was published.
-        """
-        ...
-
-    def restate(
-        self,
-        name: str,
-        say: Callable[[Mapping[str, JsonValue]], Mapping[str, JsonValue] | None],
-    ) -> bool:
-        """Say something else of a file that stays as it is.
-
-        Args:
-            say: is called with what is said now; None leaves it.
-
-        Returns:
-            Whether it was said; not when the file was replaced or removed meanwhile.
         """
         ...
 
@@ -394,37 +360,3 @@ def bulk_load(store: Store, namespace: str) -> AbstractContextManager[None]:
     if not hasattr(store, "loading"):
         return nullcontext()
     return cast("_WithJobs", store).loading(namespace)
-
-
-class Scratch(Protocol):
-    """Bytes that bear no name: no other process finds them, and they are gone when it is closed."""
-
-    def put(self, data: bytes) -> int | None:
-        """Where the bytes begin; None where there is no room for them."""
-        ...
-
-    def get(self, start: int, size: int) -> bytes:
-        """Bytes that were put.
-
-        Raises:
-            StoreError: they cannot be read back.
-        """
-        ...
-
-    def close(self) -> None:
-        """Forget everything."""
-        ...
-
-
-@runtime_checkable
-class ScratchStore(Protocol):
-    """What a store has that can put bytes down for a while, beside `Store`."""
-
-    def scratch(self) -> Scratch | None:
-        """A new scratch; None where none can be made."""
-        ...
-
-
-def scratch_of(store: object) -> Scratch | None:
-    """As `ScratchStore`; None of a store that has none."""
-    return store.scratch() if isinstance(store, ScratchStore) else None

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from pydantic_core import PydanticSerializationError
-
-from crp_integrations.errors import ConfigError, EngineError, RequestError, StoreError
+from crp_integrations.errors import ConfigError, EngineError, StoreError
 from crp_integrations.fabric.ports import Cache, FactsFacet, GraphEngine, LogMark, Transaction
-from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.search.neighbour_graph import NeighbourGraphs, SavedGraph
-from crp_integrations.fabric.search.vector_index import IndexPart, VectorIndex
+from crp_integrations.fabric.search.neighbour_graph import NeighbourGraphs
+from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.fabric.state_hash import (
     EMBEDDER_SETTING,
     Item,
     StateHash,
     epoch_item,
-    read_state,
 )
 from crp_integrations.vocabulary import RETRIEVABLE
 
@@ -80,48 +75,21 @@ class StateHashes:
             if changed is None:
                 continue
             if known.items is not None:
-                items = known.items.changed(changed, facts.state(changed)).with_epoch(epoch)
+                items = known.items.changed(changed, facts.state(changed), epoch)
                 return _HashedState(mark, generation, epoch, items.digest, items)
             if not changed and known.epoch == epoch:
                 return _HashedState(mark, generation, epoch, known.digest, None)
             # A change of a few facts: more of them are to be expected.
             hold = None
             break
-        return _HashedState(mark, generation, epoch, *read_state(facts.state(), epoch, hold=hold))
+        items = StateHash(facts.state(), epoch)
+        held = items if hold is None or len(items) <= hold else None
+        return _HashedState(mark, generation, epoch, items.digest, held)
 
 
 # States that are kept: a reader that began a little earlier than another one finds its own.
 _KEPT = 4
-# Selections that one state remembers, and their rows together as a share of all.
-_SELECTIONS = 16
-_SELECTED_SHARE = 0.5
-
 _log = logging.getLogger(__name__)
-
-
-class IndexParts:
-    """The parts of one index that were asked for last; safe between threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[object, IndexPart] = OrderedDict()
-
-    def get(self, key: object, make: Callable[[], IndexPart], room: int) -> IndexPart:
-        """The selection under a key, made when it is not known."""
-        with self._lock:
-            part = self._known.get(key)
-            if part is not None:
-                self._known.move_to_end(key)
-                return part
-        made = make()
-        with self._lock:
-            self._known[key] = made
-            while len(self._known) > _SELECTIONS or (len(self._known) > 1 and self._rows() > room):
-                self._known.popitem(last=False)
-        return made
-
-    def _rows(self) -> int:
-        return sum(len(known.rows) for known in self._known.values() if known.rows is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,33 +105,11 @@ class Snapshot:
     mark: LogMark
     index: VectorIndex
     lacking: bool
-    _selections: IndexParts = field(default_factory=IndexParts)
 
     @property
     def generation(self) -> int:
         """Of the state."""
         return self.index.generation
-
-    def select(
-        self, facts: FactsFacet, where: Where, allowed: Sequence[bool] | None = None
-    ) -> IndexPart:
-        """The facts that a filter means, remembered for the next search."""
-        seen = None if allowed is None or all(allowed) else tuple(allowed)
-
-        def make() -> IndexPart:
-            return self.index.select(facts.find(where), seen)
-
-        if where.unused_since is not None:
-            # Use leaves no trace in the log, so this filter may mean other facts the next time.
-            return make()
-        room = int(_SELECTED_SHARE * len(self.index))
-        try:
-            key = where.model_dump_json()
-        except PydanticSerializationError:
-            raise RequestError(
-                "a filter holds half of a surrogate pair, which is no character; remove it"
-            ) from None
-        return self._selections.get((key, seen), make, room)
 
 
 class NamespaceState:
@@ -196,7 +142,6 @@ class NamespaceState:
         self._settling = threading.Lock()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._hashes = StateHashes()
-        self._file: SavedGraph | None = None
         # Searches that lacked a graph, and whether that was logged.
         self._searches_without_graph = 0
         self._warned = False
@@ -263,19 +208,16 @@ class NamespaceState:
             facts = transaction.facts
             # From here on a change costs only itself, also to a process that never reads.
             self.state_hash(facts)
-            if thorough:
-                self._file = None
-            if graphs is None or (not self._snapshots and self._needs_no_graph(graphs, facts)):
+            # A process that has read nothing yet need not read a small namespace for its graph.
+            if graphs is None or not (self._snapshots or graphs.wanted(_retrievable(facts))):
                 return False
             snapshot = self._current(facts)
             if snapshot.lacking and (loaded := self._loaded(facts, snapshot)):
                 snapshot = loaded
             embedder = facts.setting(EMBEDDER_SETTING) or ""
-            lost = thorough and graphs.keeps and graphs.kept(facts) is None
+            lost = thorough and graphs.keeps and not graphs.is_kept(facts)
         index = snapshot.index
         if not graphs.due(index) and not (lost and graphs.wanted(len(index))):
-            if graphs.behind(index, snapshot.mark):
-                graphs.restate(index, snapshot.mark)
             return False
         built = self._snapshot_of(snapshot.mark, graphs.build(index))
         with self._lock:
@@ -284,15 +226,6 @@ class NamespaceState:
             self._snapshots = (*earlier, built)
         graphs.save(built.index, built.mark, embedder)
         return True
-
-    def _needs_no_graph(self, graphs: NeighbourGraphs, facts: FactsFacet) -> bool:
-        """Whether a process that has read nothing yet has no graph to build."""
-        if self._file is None or not self._file.enough(facts):
-            if not graphs.wanted(_retrievable(facts)):
-                return True
-            # The whole file is checked, so what it says is remembered.
-            self._file = graphs.kept(facts)
-        return self._file is not None and self._file.enough(facts)
 
     def _current(self, facts: FactsFacet) -> Snapshot:
         mark, generation = facts.mark(), facts.generation()

@@ -16,13 +16,7 @@ import numpy.typing as npt
 
 from crp_integrations.errors import EngineError, StoreError
 from crp_integrations.fabric.ports import FactsFacet
-from crp_integrations.fabric.ports.facts import (
-    Labels,
-    VectorSearch,
-    announce_last_read,
-    vector_search_of,
-)
-from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.ports.facts import Labels, VectorSearch, vector_search_of
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.vectors import FloatRows, cosine
 
@@ -80,23 +74,27 @@ class StoreIndex:
         self,
         vector: npt.NDArray[np.float32],
         k: int,
-        *,
-        allowed: Sequence[bool] | None = None,
-        among: Sequence[str] | None = None,
-        last: bool = False,
+        allowed: Sequence[bool],
+        meant: Sequence[str] | None = None,
     ) -> list[Hit]:
         """The k facts of highest cosine among those that the store's index finds, ties by id.
 
         Spec: CRP-SPEC-009 §3.1
+
+        Args:
+            meant: only these facts, each one compared; None for all.
         """
         if k <= 0:
             return []
         wanted = np.ascontiguousarray(vector, dtype=np.float32)
         if wanted.ndim != 1 or not np.isfinite(wanted).all():
             raise EngineError(f"query vector has shape {wanted.shape}, wanted one row and finite")
-        sets = None if allowed is None or all(allowed) else self._allowed(allowed)
-        if last:
-            announce_last_read(self.searching)
+        among, sets = None, None
+        if meant is not None:
+            places = self.places(meant, allowed)
+            among = [id_ for id_, at in zip(meant, places, strict=True) if at is not None]
+        elif not all(allowed):
+            sets = self._allowed(allowed)
         ids, rows = self.searching.nearest(wanted, k, label_sets=sets, among=among)
         if not ids:
             return []
@@ -106,35 +104,6 @@ class StoreIndex:
             )
         ranked = sorted(zip((-cosine(rows, wanted)).tolist(), ids, strict=True))
         return [Hit(id_, -score) for score, id_ in ranked[:k]]
-
-    def nearest_where(
-        self,
-        vector: npt.NDArray[np.float32],
-        k: int,
-        where: Where,
-        allowed: Sequence[bool],
-        *,
-        last: bool = False,
-    ) -> list[Hit]:
-        """The k facts of highest cosine that a filter means, each one compared; ties by id."""
-        ids = self.facts.find(where)
-        places = self.places(ids, allowed)
-        among = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
-        return self.nearest(vector, k, among=among, last=last)
-
-    def foresee(
-        self,
-        vector: npt.NDArray[np.float32],
-        k: int,
-        terms: Sequence[str],
-        k_words: int,
-        allowed: Sequence[bool],
-    ) -> None:
-        """Let the store search for vector and words at once; both are asked for right after it."""
-        wanted = np.ascontiguousarray(vector, dtype=np.float32)
-        if k > 0 and wanted.ndim == 1 and np.isfinite(wanted).all():
-            sets = None if all(allowed) else self._allowed(allowed)
-            self.searching.foresee(wanted, k, terms, k_words, label_sets=sets)
 
     def _allowed(self, allowed: Sequence[bool]) -> list[Labels]:
         return [labels for labels, may in zip(self.label_sets, allowed, strict=True) if may]

@@ -1,13 +1,14 @@
-"""Vector search over one state of a namespace: exact by itself, with a graph when there is one.
+"""The retrievable facts of one state as unit rows, and vector search over them.
 
-A fast product, or the graph, finds every row that could be among the best; then the deterministic
-cosine of `vectors.py` decides, so a score depends on its own row alone and ties go by id. Rows that
-came after a graph was built are searched exactly; rows that went are masked.
+`VectorIndex` is immutable: a base block sorted by id, rows that came later, and a mask of the rows
+that still count. A fast product, or the graph, finds every row that could be among the best; then
+the deterministic cosine of `vectors.py` decides, so a score depends on its own row alone and ties
+go by id. Rows that came after a graph was built are compared one by one; rows that went are masked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isfinite
 from typing import NamedTuple
@@ -16,18 +17,70 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.errors import EngineError
+from crp_integrations.errors import EngineError, StoreError
 from crp_integrations.fabric.ports import FactsFacet, GraphIndex
-from crp_integrations.fabric.search.vector_rows import Mask, Places, ShortRows, VectorRows, slack
 from crp_integrations.vectors import FloatRows, cosine
 
-# Rows scored beyond the k of the highest bounds, for a lower end that rules out nearly all others.
-_FIRST = 64
-# Every so many-th bound is looked at to tell how high the highest are: sorting out all of them
-# takes as long as computing them.
-_SAMPLED = 16
-# A bound that lets more than this share of the rows through saved nothing.
-_LET_THROUGH = 0.25
+Places = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+LabelSets = tuple[tuple[str, ...], ...]
+
+# A float32 product of unit vectors, summed in any order, is off by at most d × 2^-24. Two of them
+# are compared; the rest is slack for the rounding of the bounds themselves.
+_ERROR_PER_DIMENSION = 8 * 2.0**-24
+# The tail and what is dead are merged into a new base above this many and this share of all rows.
+_MERGE_ROWS = 512
+_MERGE_SHARE = 0.10
+# Rows that are gathered for one product, where a large part of the index is searched.
+_GATHERED = 65_536
+# A guard that lets less than this share pass makes the graph a detour.
+_GRAPH_SHARE = 0.50
+# Rows scored exactly beyond the k first of a graph, whose own order is off by rounding alone.
+_SPARE = 16
+# Rows that a new tail has room for.
+_FIRST_ROOM = 64
+
+
+class GrowingRows:
+    """The rows behind a base block, for one snapshot; `grown` makes that of the next.
+
+    Rows are written once, behind the last that any snapshot sees, so snapshots share one array and
+    a new fact costs one row. Only the snapshot with the most rows grows in place; any other one
+    copies what it sees. Growing happens under the lock of whoever makes snapshots.
+    """
+
+    __slots__ = ("_length", "_room", "_used", "ids")
+
+    def __init__(self, dimensions: int) -> None:
+        self.ids: list[str] = []
+        self._room: FloatRows = np.zeros((0, dimensions), dtype=np.float32)
+        self._length = 0
+        # Rows of `_room` and `ids` that are taken, by any snapshot; a list, since it is shared.
+        self._used = [0]
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def rows(self) -> FloatRows:
+        """Unit rows, shape (length, dimensions)."""
+        return self._room[: self._length]
+
+    def grown(self, ids: list[str], rows: FloatRows) -> GrowingRows:
+        """The same with more rows at the end."""
+        wanted = self._length + len(ids)
+        made = object.__new__(GrowingRows)
+        if self._used[0] == self._length and wanted <= len(self._room):
+            made.ids, made._room, made._used = self.ids, self._room, self._used
+        else:
+            room = np.empty((max(_FIRST_ROOM, 2 * wanted), self._room.shape[1]), dtype=np.float32)
+            room[: self._length] = self.rows
+            made.ids, made._room, made._used = self.ids[: self._length], room, [self._length]
+        made._room[self._length : wanted] = rows
+        made.ids.extend(ids)
+        made._used[0] = wanted
+        made._length = wanted
+        return made
 
 
 class Hit(NamedTuple):
@@ -39,132 +92,6 @@ class Hit(NamedTuple):
 
     fact_id: str
     score: float
-
-
-def scan(
-    rows: VectorRows,
-    wanted: npt.NDArray[np.float32],
-    k: int,
-    allowed: Sequence[bool] | None,
-    scan_rows: int,
-) -> list[Hit]:
-    """The k facts of highest cosine among all that count and may be seen, ties by id."""
-    places = None
-    if allowed is not None or len(rows) < len(rows.alive):
-        places = np.flatnonzero(rows.alive if allowed is None else rows.passing(allowed))
-    narrow = rows.short_rows()
-    if narrow is not None:
-        hits = _by_bound(rows, narrow, wanted, k, places, scan_rows)
-        if hits is not None:
-            return hits
-    rough = products(rows.base, wanted, scan_rows)
-    if len(rows.late):
-        rough = np.concatenate([rough, products(rows.late, wanted, scan_rows)])
-    if places is None:
-        return best_exact(rows, wanted, k, likely_best(rough, k, rows.dimensions))
-    return best_exact(rows, wanted, k, places[likely_best(rough[places], k, rows.dimensions)])
-
-
-def best_exact(
-    rows: VectorRows,
-    wanted: npt.NDArray[np.float32],
-    k: int,
-    places: Places,
-    own: FloatRows | None = None,
-) -> list[Hit]:
-    """The k best of some places by the exact score, ties by id; `own` are their rows."""
-    if places.size == 0:
-        return []
-    scores = cosine(rows.gathered(places) if own is None else own, wanted)
-    # Sorting a few more costs less than finding out which they are.
-    if places.size > 2 * k:
-        near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-        scores, places = scores[near], places[near]
-    first = np.lexsort((rows.id_order(places), -scores))[:k]
-    best = zip(rows.ids_at(places[first]), scores[first].tolist(), strict=True)
-    return [Hit(id_, score) for id_, score in best]
-
-
-def likely_best(rough: npt.NDArray[np.float32], k: int, dimensions: int) -> Places:
-    """Positions of all that may be among the k best by the exact score, from fast products."""
-    if rough.size <= k:
-        return np.arange(rough.size)
-    kth = np.partition(rough, rough.size - k)[rough.size - k]
-    return np.flatnonzero(rough >= kth - slack(dimensions))
-
-
-def products(
-    block: FloatRows, wanted: npt.NDArray[np.float32], scan_rows: int
-) -> npt.NDArray[np.float32]:
-    """Fast products of rows with a vector, shape (n,), so many rows at a time."""
-    if len(block) <= scan_rows:
-        return block @ wanted
-    return np.concatenate(
-        [block[start : start + scan_rows] @ wanted for start in range(0, len(block), scan_rows)]
-    )
-
-
-def _by_bound(
-    rows: VectorRows,
-    narrow: ShortRows,
-    wanted: npt.NDArray[np.float32],
-    k: int,
-    places: Places | None,
-    scan_rows: int,
-) -> list[Hit] | None:
-    """The best of some places, of which most are told apart by their short form."""
-    most = narrow.most(wanted)
-    if len(rows.late):
-        late = products(rows.late, wanted, scan_rows) + slack(rows.dimensions)
-        most = np.concatenate([most, late])
-    if places is not None:
-        most = most[places]
-    first = k + _FIRST
-    if first >= _LET_THROUGH * most.size:
-        return None
-    likely = _highest(most, first)
-    if likely.size < k:
-        likely = np.argpartition(most, most.size - first)[most.size - first :]
-    best = rows.gathered(likely if places is None else places[likely])
-    least = np.partition(cosine(best, wanted), -k)[-k]
-    near = np.flatnonzero(most >= least)
-    if near.size > _LET_THROUGH * most.size:
-        return None
-    return best_exact(rows, wanted, k, near if places is None else places[near])
-
-
-def _highest(bounds: npt.NDArray[np.float32], about: int) -> Places:
-    """Positions of about so many of the highest bounds, told from a sample of them."""
-    sample = bounds[::_SAMPLED]
-    rank = min(sample.size, -(-about // _SAMPLED))
-    return np.flatnonzero(bounds >= np.partition(sample, sample.size - rank)[sample.size - rank])
-
-
-# The tail and what is dead are merged into a new base above this many and this share of all rows.
-_MERGE_ROWS = 512
-_MERGE_SHARE = 0.10
-# A chosen part of this share or less gets rows of its own, so that a search reads nothing else.
-_OWN_ROWS_SHARE = 0.25
-# A guard that lets less than this share pass makes the graph a detour.
-_GRAPH_SHARE = 0.50
-# Rows scored exactly beyond the k first of a graph, whose own order is off by rounding alone.
-_SPARE = 16
-
-# Gives a base block, or None where it cannot.
-Block = Callable[[], FloatRows | None]
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPart:
-    """A known part of an index.
-
-    Attributes:
-        places: of its rows, ascending.
-        rows: the same rows as a block of their own; None for a large part.
-    """
-
-    places: Places
-    rows: FloatRows | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +132,33 @@ def checksum(row: npt.NDArray[np.float32]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class VectorIndex(VectorRows):
-    """The retrievable facts of one state, to be searched.
+class VectorIndex:
+    """The retrievable facts of one state as unit rows, to be searched; never changed.
+
+    A place is a position in the base block, or behind it in the tail.
 
     Attributes:
+        generation: of the state.
+        label_sets: the distinct label tuples; a later state keeps their order and adds to it.
+        codes: for each place the position of its labels in `label_sets`.
+        alive: for each place whether its row counts.
+        base_ids: of the base block, ascending.
+        base: unit rows, shape (len(base_ids), dimensions); those that no longer count included.
         graph: over the base block, None while there is none.
     """
 
+    generation: int
+    label_sets: LabelSets
+    codes: npt.NDArray[np.int32]
+    alive: Mask
+    base_ids: tuple[str, ...]
+    base: FloatRows
+    _base_place: dict[str, int]
+    _tail: GrowingRows
+    _tail_place: dict[str, int]
+    _size: int
+    # Ids that count in the tail and had a row in the base.
+    _moved: int
     graph: IndexGraph | None = None
 
     # --- making ------------------------------------------------------------------------
@@ -223,9 +170,7 @@ class VectorIndex(VectorRows):
         return cls.of(facts.generation(), listed, facts.vectors([id_ for id_, _ in listed]))
 
     @classmethod
-    def over(
-        cls, facts: FactsFacet, base: GraphBase, changed: Sequence[str], rows: Block | None = None
-    ) -> VectorIndex | None:
+    def over(cls, facts: FactsFacet, base: GraphBase, changed: Sequence[str]) -> VectorIndex | None:
         """Read what a transaction sees around the base block of an earlier state."""
         listed, moved = facts.retrievable(), set(changed)
         labels = dict(listed)
@@ -242,21 +187,15 @@ class VectorIndex(VectorRows):
             if moved
             else []
         )
-        block = None if rows is None else rows()
-        if block is None:
-            block = _stored_rows(facts, base, stored)
-            now = block[asked]
-        else:
-            now = facts.vectors([base.ids[place] for place in asked])
-        if block.shape != (len(base.ids), base.dimensions) or now.shape[1:] != block.shape[1:]:
+        block = _stored_rows(facts, base, stored)
+        if block.shape != (len(base.ids), base.dimensions):
             return None
         alive = stored.copy()
-        for place, row in zip(asked, now, strict=True):
-            if checksum(row) != base.checksums[place]:
+        for place in asked:
+            if checksum(block[place]) != base.checksums[place]:
                 # The graph knows another vector here, so this row must not be taken up again.
                 alive[place] = False
-                if block.flags.writeable:
-                    block[place] = 0.0
+                block[place] = 0.0
         made = cls.of(facts.generation(), listed, block)
         made = replace(made, alive=alive, _size=int(np.count_nonzero(alive)))
         ours = made._base_place
@@ -275,16 +214,215 @@ class VectorIndex(VectorRows):
         """The same with a graph over the base block."""
         return replace(self, graph=graph)
 
+    @classmethod
+    def of(
+        cls,
+        generation: int,
+        listed: Sequence[tuple[str, tuple[str, ...]]],
+        block: FloatRows,
+        label_sets: LabelSets = (),
+    ) -> VectorIndex:
+        """Facts without a tail."""
+        sets, codes = _coded(label_sets, [labels for _, labels in listed])
+        ids = tuple(id_ for id_, _ in listed)
+        return cls(
+            generation=generation,
+            label_sets=sets,
+            codes=codes,
+            alive=np.ones(len(ids), dtype=np.bool_),
+            base_ids=ids,
+            _base_place={id_: place for place, id_ in enumerate(ids)},
+            base=block,
+            _tail=GrowingRows(block.shape[1]),
+            _tail_place={},
+            _size=len(ids),
+            _moved=0,
+        )
+
+    def changed(self, facts: FactsFacet, changed: Sequence[str]) -> VectorIndex | None:
+        """The next state."""
+        listed = facts.retrievable(changed)
+        ids = [id_ for id_, _ in listed]
+        rows = facts.vectors(ids)
+        if self._size == 0 and not self.base_ids and not len(self._tail):
+            return self.of(facts.generation(), listed, rows, self.label_sets)
+        if ids and rows.shape[1] != self.base.shape[1]:
+            return None
+        sets, new_codes = _coded(self.label_sets, [labels for _, labels in listed])
+        alive = self.alive.copy()
+        codes = self.codes.copy()
+
+        before = {id_: place for id_ in changed if (place := self.place(id_)) is not None}
+        # A fact whose vector is the same keeps its row, since labels, status and community are not
+        # in it; a fact that comes back, as from the archive, takes up its row in the base again.
+        known = [
+            (number, place)
+            for number, id_ in enumerate(ids)
+            if (place := before.get(id_, self._base_place.get(id_))) is not None
+        ]
+        fresh = np.ones(len(ids), dtype=np.bool_)
+        if known:
+            numbers = np.array([number for number, _ in known], dtype=np.intp)
+            places = np.array([place for _, place in known], dtype=np.intp)
+            same = (self.gathered(places) == rows[numbers]).all(axis=1)
+            fresh[numbers[same]] = False
+            alive[places[same]] = True
+            codes[places[same]] = new_codes[numbers[same]]
+        unchanged = {ids[number] for number in np.flatnonzero(~fresh).tolist()}
+        for id_, place in before.items():
+            if id_ not in unchanged:
+                alive[place] = False
+
+        added = [ids[number] for number in np.flatnonzero(fresh).tolist()]
+        tail, tail_place = self._tail, self._tail_place
+        if added:
+            start = len(self.base_ids) + len(tail)
+            tail = tail.grown(added, rows[fresh])
+            tail_place = {**tail_place, **{id_: start + n for n, id_ in enumerate(added)}}
+            alive = np.concatenate([alive, np.ones(len(added), dtype=np.bool_)])
+            codes = np.concatenate([codes, new_codes[fresh]])
+        left = sum(
+            id_ in self._base_place and place >= len(self.base_ids) and id_ not in unchanged
+            for id_, place in before.items()
+        )
+        moved = self._moved - left + sum(id_ in self._base_place for id_ in added)
+        return replace(
+            self,
+            generation=facts.generation(),
+            label_sets=sets,
+            codes=codes,
+            alive=alive,
+            _tail=tail,
+            _tail_place=tail_place,
+            _size=self._size - len(before) + len(ids),
+            _moved=moved,
+        )
+
+    def merged(self) -> VectorIndex:
+        """The same facts in one base block sorted by id."""
+        if self._is_base():
+            return self
+        places = self._by_id()
+        listed = [(self.id(place), self.label_sets[self.codes[place]]) for place in places]
+        block = self.gathered(np.array(places, dtype=np.intp))
+        return self.of(self.generation, listed, block, self.label_sets)
+
+    # --- asking ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all facts, ascending."""
+        if self._is_base():
+            return self.base_ids
+        return tuple(self.id(place) for place in self._by_id())
+
+    @property
+    def dimensions(self) -> int:
+        """Length of the vectors, 0 before the first."""
+        return int(self.base.shape[1])
+
+    @property
+    def worn(self) -> float:
+        """Facts that were added, modified or deleted since the base was made, as a share of it.
+
+        Spec: CRP-SPEC-009 §3.3
+        """
+        base = len(self.base_ids)
+        dead = base - int(np.count_nonzero(self.alive[:base]))
+        newer = int(np.count_nonzero(self.alive[base:]))
+        return (dead + newer - self._moved) / max(1, base)
+
+    def place(self, fact_id: str) -> int | None:
+        """Where a fact's row is; None for one that cannot be retrieved."""
+        place = self._tail_place.get(fact_id)
+        if place is None or not self.alive[place]:
+            place = self._base_place.get(fact_id)
+        return place if place is not None and self.alive[place] else None
+
+    def places(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> list[int | None]:
+        """Where the rows of facts are; None for one that is not here or may not be seen."""
+        places = [self.place(id_) for id_ in ids]
+        if allowed is None or all(allowed):
+            return places
+        codes = self.codes
+        return [None if at is None or not allowed[codes[at]] else at for at in places]
+
+    def seen(self, ids: Sequence[str], allowed: Sequence[bool]) -> set[str]:
+        """Those of the facts that are here and may be seen."""
+        places = self.places(ids, allowed)
+        return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
+
+    def count(self, allowed: Sequence[bool]) -> int:
+        """How many facts may be seen."""
+        if all(allowed):
+            return self._size
+        return int(np.count_nonzero(self.passing(allowed)))
+
+    @property
+    def late(self) -> FloatRows:
+        """The rows that came after the base block, shape (n, dimensions)."""
+        return self._tail.rows
+
+    def all_rows(self) -> tuple[tuple[str, ...], FloatRows]:
+        """Ids, ascending, and their unit rows, shape (n, dimensions); not to be written into."""
+        made = self.merged()
+        return made.base_ids, made.base
+
+    def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
+        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
+        places = self.places(ids, allowed)
+        if None in places:
+            fact = ids[places.index(None)]
+            raise StoreError(f"fact {fact} is not one that can be retrieved")
+        return self.gathered(np.array(places, dtype=np.intp))
+
+    def id(self, place: int) -> str:
+        """The fact at a place."""
+        base = len(self.base_ids)
+        return self.base_ids[place] if place < base else self._tail.ids[place - base]
+
+    def ids_at(self, places: Places) -> list[str]:
+        """The facts at places, in their order."""
+        return [self.id(place) for place in places.tolist()]
+
+    def id_order(self, places: Places) -> Places:
+        """Numbers that stand in the order in which the ids of the facts at places do."""
+        # Alone, the base block is in this order.
+        return np.array(self.ids_at(places)).argsort().argsort() if len(self._tail) else places
+
+    def passing(self, allowed: Sequence[bool]) -> Mask:
+        """For each place whether its row counts and may be seen."""
+        passing: Mask = np.array(allowed, dtype=np.bool_)[self.codes] & self.alive
+        return passing
+
+    def gathered(self, places: Places) -> FloatRows:
+        """Unit rows at places, as a block of their own."""
+        base = len(self.base_ids)
+        if not len(self._tail):
+            return np.take(self.base, places, axis=0)
+        late = places >= base
+        if not base or late.all():
+            return np.take(self._tail.rows, places - base, axis=0)
+        # One pass over what may be the whole block; late places get any row first.
+        rows = np.take(self.base, np.where(late, 0, places), axis=0)
+        rows[late] = self._tail.rows[places[late] - base]
+        return rows
+
+    def _is_base(self) -> bool:
+        return not len(self._tail) and self._size == len(self.base_ids)
+
+    def _by_id(self) -> list[int]:
+        return sorted(np.flatnonzero(self.alive).tolist(), key=self.id)
+
     # --- searching ---------------------------------------------------------------------
 
-    def select(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> IndexPart:
-        """The part of the index that ids name, without facts that are not here or not seen."""
-        known_places = [place for id_ in ids if (place := self.place(id_)) is not None]
-        places = np.array(sorted(known_places), dtype=np.intp)
-        if allowed is not None and not all(allowed):
-            places = places[np.array(allowed, dtype=np.bool_)[self.codes[places]]]
-        own = places.size <= _OWN_ROWS_SHARE * self._size
-        return IndexPart(places, self.gathered(places) if own else None)
+    def select(self, ids: Sequence[str]) -> Places:
+        """Where the rows of those of some facts are that are here, ascending."""
+        places = [place for id_ in ids if (place := self.place(id_)) is not None]
+        return np.array(sorted(places), dtype=np.intp)
 
     def nearest(
         self,
@@ -292,10 +430,9 @@ class VectorIndex(VectorRows):
         k: int,
         *,
         allowed: Sequence[bool] | None = None,
-        among: IndexPart | None = None,
-        scan_rows: int = 65_536,
+        among: Places | None = None,
     ) -> list[Hit]:
-        """The k facts of highest cosine, ties by id.
+        """The k facts of highest cosine, ties by id; with `among` of those at some places.
 
         Spec: CRP-SPEC-009 §3.1
         """
@@ -310,36 +447,44 @@ class VectorIndex(VectorRows):
         if allowed is not None and all(allowed):
             allowed = None
         if among is not None:
-            return self._among(wanted, k, among, allowed, scan_rows)
+            if allowed is not None:
+                among = among[np.array(allowed, dtype=np.bool_)[self.codes[among]]]
+            parts = [
+                self.gathered(among[start : start + _GATHERED]) @ wanted
+                for start in range(0, max(1, len(among)), _GATHERED)
+            ]
+            return self._best(wanted, k, among[self._likely(np.concatenate(parts), k)])
         if self.graph is not None:
-            hits = self._by_graph(self.graph, wanted, k, allowed, scan_rows)
+            hits = self._by_graph(self.graph, wanted, k, allowed)
             if hits is not None:
                 return hits
-        return scan(self, wanted, k, allowed, scan_rows)
+        rough = self.base @ wanted
+        if len(self._tail):
+            rough = np.concatenate([rough, self.late @ wanted])
+        if allowed is None and len(self) == len(self.alive):
+            return self._best(wanted, k, self._likely(rough, k))
+        places = np.flatnonzero(self.alive if allowed is None else self.passing(allowed))
+        return self._best(wanted, k, places[self._likely(rough[places], k)])
 
-    def _among(
-        self,
-        wanted: npt.NDArray[np.float32],
-        k: int,
-        among: IndexPart,
-        allowed: Sequence[bool] | None,
-        scan_rows: int,
-    ) -> list[Hit]:
-        places, rows = among.places, among.rows
-        if allowed is not None:
-            passing = np.array(allowed, dtype=np.bool_)[self.codes[places]]
-            places = places[passing]
-            rows = None if rows is None else rows[passing]
-        if rows is not None:
-            near = likely_best(rows @ wanted, k, self.dimensions)
-            return best_exact(self, wanted, k, places[near], rows[near])
-        rough = np.concatenate(
-            [
-                self.gathered(places[start : start + scan_rows]) @ wanted
-                for start in range(0, max(1, len(places)), scan_rows)
-            ]
-        )
-        return best_exact(self, wanted, k, places[likely_best(rough, k, self.dimensions)])
+    def _likely(self, rough: npt.NDArray[np.float32], k: int) -> Places:
+        """Positions of all that may be among the k best by the exact score, from fast products."""
+        if rough.size <= k:
+            return np.arange(rough.size)
+        kth = np.partition(rough, rough.size - k)[rough.size - k]
+        return np.flatnonzero(rough >= kth - np.float32(_ERROR_PER_DIMENSION * self.dimensions))
+
+    def _best(self, wanted: npt.NDArray[np.float32], k: int, places: Places) -> list[Hit]:
+        """The k best of some places by the exact score, ties by id."""
+        if places.size == 0:
+            return []
+        scores = cosine(self.gathered(places), wanted)
+        # Sorting a few more costs less than finding out which they are.
+        if places.size > 2 * k:
+            near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+            scores, places = scores[near], places[near]
+        first = np.lexsort((self.id_order(places), -scores))[:k]
+        best = zip(self.ids_at(places[first]), scores[first].tolist(), strict=True)
+        return [Hit(id_, score) for id_, score in best]
 
     def _by_graph(
         self,
@@ -347,7 +492,6 @@ class VectorIndex(VectorRows):
         wanted: npt.NDArray[np.float32],
         k: int,
         allowed: Sequence[bool] | None,
-        scan_rows: int,
     ) -> list[Hit] | None:
         """The best of graph and tail; None when the graph finds too few that may be seen."""
         base = len(self.base_ids)
@@ -356,7 +500,7 @@ class VectorIndex(VectorRows):
         if allowed is None and self._is_base():
             # As after a build: nothing to mask, and no tail.
             places = graph.index.search(wanted, min(base, graph.asked(k)))
-            return best_exact(self, wanted, k, places[: k + _SPARE]) if places.size >= k else None
+            return self._best(wanted, k, places[: k + _SPARE]) if places.size >= k else None
         passing = self.alive if allowed is None else self.passing(allowed)
         count = int(np.count_nonzero(passing[:base]))
         if count < _GRAPH_SHARE * base:
@@ -368,14 +512,11 @@ class VectorIndex(VectorRows):
         if places.size < min(k, count):
             return None
         places = places[: k + _SPARE]
-        if len(self._tail):
-            late = np.flatnonzero(passing[base:])
-            if late.size:
-                rough = products(self.late, wanted, scan_rows)[late]
-                places = np.concatenate(
-                    [places, base + late[likely_best(rough, k, self.dimensions)]]
-                )
-        return best_exact(self, wanted, k, places)
+        late = np.flatnonzero(passing[base:])
+        if late.size:
+            rough = (self.late @ wanted)[late]
+            places = np.concatenate([places, base + late[self._likely(rough, k)]])
+        return self._best(wanted, k, places)
 
 
 def _stored_rows(facts: FactsFacet, base: GraphBase, stored: Mask) -> FloatRows:
@@ -386,3 +527,12 @@ def _stored_rows(facts: FactsFacet, base: GraphBase, stored: Mask) -> FloatRows:
     block = np.zeros((len(base.ids), rows.shape[1]), dtype=np.float32)
     block[stored] = rows
     return block
+
+
+def _coded(
+    known: LabelSets, labels: Sequence[tuple[str, ...]]
+) -> tuple[LabelSets, npt.NDArray[np.int32]]:
+    """Label sets with new ones behind the known, and the position of each of `labels`."""
+    sets = (*known, *sorted(set(labels) - set(known)))
+    code = {labels: number for number, labels in enumerate(sets)}
+    return sets, np.array([code[own] for own in labels], dtype=np.int32)

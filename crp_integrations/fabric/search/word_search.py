@@ -18,8 +18,6 @@ from crp_integrations.language.words import stems_of
 
 # Ids with the scores that an index gives to the texts that hold any of some words, best first.
 Search = Callable[[Sequence[str], int], Sequence[tuple[str, float]]]
-# The same for each of some terms alone.
-SearchEach = Callable[[Sequence[str], int], Sequence[Sequence[tuple[str, float]]]]
 # Those of some ids that pass.
 Passing = Callable[[Sequence[str]], Collection[str]]
 # How much a word's repetition and a text's length count, as in the stores' own BM25.
@@ -45,28 +43,8 @@ def search_words(search: Search, terms: Sequence[str], k: int, passing: Passing)
     return []
 
 
-def search_each_word(
-    search: SearchEach, terms: Sequence[str], k: int, passing: Passing
-) -> dict[str, list[Hit]]:
-    """What `search_words` gives for each term alone, asking the store for all terms at once."""
-    hits: dict[str, list[Hit]] = {}
-    left, wanted = list(dict.fromkeys(terms)), k
-    while left:
-        matches = dict(zip(left, search(left, wanted), strict=True))
-        passing_ids = passing(
-            list(dict.fromkeys(id_ for own in matches.values() for id_, _ in own))
-        )
-        for term, own in matches.items():
-            passed = [Hit(id_, score) for id_, score in own if id_ in passing_ids]
-            if len(passed) >= k or len(own) < wanted:
-                hits[term] = passed[:k]
-        left = [term for term in left if term not in hits]
-        wanted *= 4
-    return hits
-
-
 def search_redacted(
-    search: SearchEach,
+    search: Search,
     terms: Sequence[str],
     k: int,
     passing: Passing,
@@ -76,8 +54,8 @@ def search_redacted(
     """The k best of the redacted texts that hold any of the terms, ties by id."""
     terms_by_id: dict[str, list[str]] = {}
     share = most // max(1, min(len(terms), most))
-    for term, hits in search_each_word(search, terms[:most], share, passing).items():
-        for hit in hits:
+    for term in dict.fromkeys(terms[:most]):
+        for hit in search_words(search, [term], share, passing):
             terms_by_id.setdefault(hit.fact_id, []).append(term)
     stems = {id_: _stems(text) for id_, text in shown(sorted(terms_by_id)).items()}
     sought = {term: stems_of(term) for term in terms}

@@ -171,9 +171,6 @@ class Ran:
 class PostgresConnection:
     """A connection within one transaction, for statements spelled as SQLite reads them."""
 
-    # An index costs less to write than in SQLite.
-    packs_references = False
-
     def __init__(self, raw: Raw, place: str) -> None:
         """Take a connection."""
         self.raw = raw

@@ -14,12 +14,10 @@ from crp_integrations.stores import rules
 from crp_integrations.stores.postgres import search, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.pool import CHANNEL
-from crp_integrations.stores.postgres.schema import OWN
+from crp_integrations.stores.postgres.schema import OWN, SERIES
 from crp_integrations.stores.postgres.search import INDEXED, PostgresSearching
-from crp_integrations.stores.postgres.tables import SERIES
-from crp_integrations.stores.relational.facts import RelationalFacts
+from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
 from crp_integrations.stores.relational.rows import columns, row, sortable
-from crp_integrations.stores.relational.transaction import RelationalSnapshot
 from crp_integrations.stores.rules import AMONG, Among, PackedVector, TransactionGate, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
@@ -194,13 +192,7 @@ class PostgresFacts(RelationalFacts):
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that hold any of the terms: id and BM25 score."""
         self._gate.reading()
-        foreseen = self.searching.worded.get(((*terms,), k))
-        return search.search(self._connection, terms, k) if foreseen is None else [*foreseen]
-
-    def search_each(self, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
-        """What `search_text` finds for each of some different terms alone."""
-        self._gate.reading()
-        return search.search_each(self._connection, terms, k)
+        return search.search(self._connection, terms, k)
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]

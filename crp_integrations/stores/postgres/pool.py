@@ -13,13 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from crp_integrations.errors import ConfigError, CRPError, StoreBusy, StoreError
+from crp_integrations.errors import ConfigError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, adapt, translated
 
@@ -89,8 +89,6 @@ class Listener:
 
 # A connection that was in use so lately is taken without a question to the server.
 TRUSTED_SECONDS = 1.0
-# Until a first connection is made, so often it is asked whether the server refused it.
-_ASK_SECONDS = 0.05
 # What waiting does not mend. libpq tells no SQLSTATE of a login that fails (classes 28 and 3D),
 # only the server's sentence; one in another language is waited for, and said at the end.
 _REFUSED = re.compile(
@@ -98,21 +96,6 @@ _REFUSED = re.compile(
     r'|(?:database|role) ".*" does not exist|permission denied for database'
     r"|authentication method .* not supported|pg_hba\.conf rejects"
 )
-
-
-class _Telling(psycopg.Connection[tuple[Any, ...]]):
-    """A connection whose failure to open is told; the pool would only log it."""
-
-    @classmethod
-    def connect(cls, conninfo: str = "", **named: Any) -> Self:
-        """As psycopg does."""
-        report: Callable[[Exception, float], None] = named.pop("told")
-        began = time.monotonic()
-        try:
-            return super().connect(conninfo, **named)
-        except psycopg.Error as error:
-            report(error, began)
-            raise
 
 
 class PostgresPool:
@@ -123,10 +106,10 @@ class PostgresPool:
         address: str,
         busy_seconds: float,
         most: int,
-        given: Callable[[], None] = lambda: None,
+        on_use: Callable[[], None] = lambda: None,
     ) -> None:
         """Open nothing yet."""
-        self._given = given
+        self._on_use = on_use
         try:
             parts = conninfo_to_dict(address)
         except psycopg.ProgrammingError as error:
@@ -142,18 +125,14 @@ class PostgresPool:
         # When each connection was last given back.
         self._used: dict[int, float] = {}
         self._server: schemas.Server | None = None
-        # Why the last connection could not be made; none since one was.
-        self._failure: Exception | None = None
-        # When a refusal was told last. A try that had begun by then says nothing of what is new.
-        self._told_at = 0.0
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "connect_timeout": max(2, round(busy_seconds)),
+        }
+        self._address = address
         self._pool: ConnectionPool[Raw] = ConnectionPool(
             address,
-            connection_class=_Telling,
-            kwargs={
-                "autocommit": True,
-                "connect_timeout": max(2, round(busy_seconds)),
-                "told": self._failed,
-            },
+            kwargs=self._options,
             min_size=0,
             max_size=most,
             timeout=busy_seconds,
@@ -176,16 +155,17 @@ class PostgresPool:
             if self._pool.closed:
                 with self._lock:
                     self._pool.open()
-            raw = self._taken()
+            if self._server is None:
+                self._meet(self._busy_seconds)
+            raw = self._pool.getconn(timeout=self._busy_seconds)
         except PoolTimeout as error:
-            cause = "" if self._failure is None else f": {_sentence(self._failure)}"
-            raise StoreBusy(
-                f"{self.name} gave no connection; gave up after {self._busy_seconds:g} s{cause}"
-            ) from error
+            # The pool says not why; the server does, unless every connection is in use.
+            self._meet(0.0)
+            raise self._no_connection() from error
         except PoolClosed as error:
             raise StoreError(f"store {self.name} is closed") from error
         try:
-            self._given()
+            self._on_use()
             yield PostgresConnection(raw, self.name)
         except BaseException:
             _undo(raw)
@@ -198,42 +178,28 @@ class PostgresPool:
         """Close them; calling it twice does nothing."""
         self._pool.close()
 
-    def _taken(self) -> Raw:
-        """A connection of the pool's. Before the first one, an answer that stands ends the wait."""
-        deadline = time.monotonic() + self._busy_seconds
-        if self._told_at:
-            # What was refused may have been put right since.
-            self._forget_failure()
-        # Waiting in turns loses the place in the queue, which matters once there are connections.
-        while self._server is None:
-            self._refuse_failed()
-            left = deadline - time.monotonic()
+    def _meet(self, seconds: float) -> None:
+        """Ask the server what it is, on a connection of its own, whose refusal is told at once."""
+        deadline = time.monotonic() + seconds
+        while True:
             try:
-                return self._pool.getconn(timeout=min(left, _ASK_SECONDS))
-            except PoolTimeout:
-                if left <= _ASK_SECONDS:
-                    raise
-        return self._pool.getconn(timeout=max(_ASK_SECONDS, deadline - time.monotonic()))
+                with psycopg.connect(self._address, **self._options) as raw, translated(self.name):
+                    self._server = schemas.look(raw, self.name)
+                return
+            except psycopg.OperationalError as error:
+                if _REFUSED.search(str(error)):
+                    raise StoreError(
+                        f"{self.name} refused the login: {_sentence(error)}; correct the user, the "
+                        "password or the database in the store's address"
+                    ) from error
+                if time.monotonic() >= deadline:
+                    raise self._no_connection(f": {_sentence(error)}") from error
+                time.sleep(min(PAUSE_SECONDS, seconds))
 
-    def _refuse_failed(self) -> None:
-        failure = self._failure
-        if isinstance(failure, CRPError) and not isinstance(failure, StoreBusy):
-            self._forget_failure()
-            raise failure
-        if failure is not None and _REFUSED.search(str(failure)):
-            # The next call asks the server again.
-            self._forget_failure()
-            raise StoreError(
-                f"{self.name} refused the login: {_sentence(failure)}; "
-                "correct the user, the password or the database in the store's address"
-            ) from failure
-
-    def _forget_failure(self) -> None:
-        self._failure, self._told_at = None, time.monotonic()
-
-    def _failed(self, error: Exception, began: float) -> None:
-        if began >= self._told_at:
-            self._failure = error
+    def _no_connection(self, cause: str = "") -> StoreBusy:
+        return StoreBusy(
+            f"{self.name} gave no connection; gave up after {self._busy_seconds:g} s{cause}"
+        )
 
     def _check(self, raw: Raw) -> None:
         """Meet a server that was started anew with a new connection, not with a lost one."""
@@ -242,18 +208,12 @@ class PostgresPool:
             ConnectionPool.check_connection(raw)
 
     def _configure(self, raw: Raw) -> None:
-        began = time.monotonic()
-        try:
-            with translated(self.name):
-                server = self._server or schemas.look(raw, self.name)
-                adapt(raw, server.vector_oid)
-                schemas.set_up(raw)
-                # How long a statement waits for what another one holds.
-                raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
-        except CRPError as error:
-            self._failed(error, began)
-            raise
-        self._server, self._failure = server, None
+        assert self._server is not None
+        with translated(self.name):
+            adapt(raw, self._server.vector_oid)
+            schemas.set_up(raw)
+            # How long a statement waits for what another one holds.
+            raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
 
 
 def _undo(raw: Raw) -> None:

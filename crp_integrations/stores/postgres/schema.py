@@ -1,4 +1,7 @@
-"""A namespace's schema: its name, how it is made, and whether it can be used; and the server."""
+"""A namespace's schema: its tables as numbered steps, how it is made, and whether it can be used.
+
+A step that was released is never changed; another one is added behind it.
+"""
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -6,12 +9,306 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from crp_integrations.errors import AccessDenied, ConfigError, StoreDamaged, StoreNewer
 from crp_integrations.seals import sha256_hex
-from crp_integrations.stores.postgres import tables
-from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, refused
-from crp_integrations.stores.rules import checked_name
+from crp_integrations.stores.postgres.connection import (
+    TOUCHED_SQL,
+    PostgresConnection,
+    Raw,
+    refused,
+)
+from crp_integrations.stores.rules import ASIDE_SQL, RETRIEVABLE_SQL, checked_name
+
+# Texts sort by their code points, as they do in Python and SQLite, whatever the database's locale.
+_T = 'TEXT COLLATE "C"'
+_TOKEN = "replace(gen_random_uuid()::text, '-', '')"
+# Under this name `own` keeps the number of the series in use; none is 0.
+SERIES = "series"
+# Under this name `own` keeps the number of the last step that was taken.
+VERSION_NAME = "schema_version"
+# Runs under the lock of the generation, so that numbers follow each other as commits do.
+_LOG = f"""INSERT INTO changes
+            SELECT coalesce((SELECT max(sequence) FROM changes), 0)
+                + row_number() OVER (ORDER BY fact_id), fact_id, {_TOKEN} FROM"""
+_LIVE_MOVED = """UPDATE own
+            SET value = value + CASE name WHEN 'live_facts' THEN facts ELSE words END FROM"""
+_LIVE_NAMES = "WHERE name IN ('live_facts', 'live_words') AND (facts <> 0 OR words <> 0);"
+
+
+def _live(row: str) -> str:
+    return f"({row}.status IN ('ACTIVE', 'STALE') AND {row}.archived_at IS NULL)"
+
+
+def _trigger(table: str, event: str, rows: str, body: str) -> tuple[str, str]:
+    name = f"{table}_{event.lower()}"
+    return (
+        f"""CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT
+        AS $$ BEGIN
+            PERFORM 1 FROM own WHERE name = 'generation' FOR UPDATE;
+            {body}
+            RETURN NULL;
+        END $$""",
+        f"""CREATE TRIGGER {name} AFTER {event} ON {table} REFERENCING {rows}
+        FOR EACH STATEMENT EXECUTE FUNCTION {name}()""",
+    )
+
+
+_FACTS: Final = (
+    # Numbers of the namespace as a whole: `generation`, whose row is the writers' lock,
+    # `dimensions`, and how many facts and words can be retrieved.
+    f"CREATE TABLE own (name {_T} PRIMARY KEY, value BIGINT)",
+    "INSERT INTO own VALUES ('generation', 0), ('live_facts', 0), ('live_words', 0)",
+    f"CREATE TABLE named (namespace {_T} NOT NULL)",
+    f"CREATE TABLE settings (name {_T} PRIMARY KEY, value {_T} NOT NULL)",
+    f"""CREATE TABLE sources (
+        source_id {_T} PRIMARY KEY, schema {_T} NOT NULL, title {_T} NOT NULL, uri {_T} NOT NULL,
+        document_hash {_T} NOT NULL, kind {_T} NOT NULL, ingested_at {_T} NOT NULL,
+        fact_count BIGINT NOT NULL, status {_T} NOT NULL, labels {_T} NOT NULL,
+        metadata {_T} NOT NULL
+    )""",
+    "CREATE SEQUENCE numbers",
+    # `words` is the length that the word search weighs.
+    f"""CREATE TABLE facts (
+        fact BIGINT PRIMARY KEY, fact_id {_T} NOT NULL UNIQUE, schema {_T} NOT NULL,
+        content {_T} NOT NULL, content_hash {_T} NOT NULL, namespace {_T} NOT NULL,
+        source_id {_T} NOT NULL, source_location {_T} NOT NULL, kind {_T} NOT NULL,
+        importance_weight DOUBLE PRECISION NOT NULL, community_label {_T}, ingested_at {_T},
+        modified_at {_T}, access_count BIGINT NOT NULL, last_accessed_at {_T}, ttl {_T},
+        status {_T} NOT NULL, labels {_T} NOT NULL, valid_from {_T}, valid_to {_T},
+        supersedes {_T}, metadata {_T} NOT NULL, archived_at {_T}, expires_at {_T},
+        words INTEGER NOT NULL
+    )""",
+    "CREATE INDEX facts_by_source ON facts (source_id, fact_id)",
+    f"""CREATE INDEX facts_retrievable ON facts (fact_id)
+        INCLUDE (status, content_hash, labels) WHERE {RETRIEVABLE_SQL}""",
+    f"CREATE INDEX facts_weighed ON facts (fact) INCLUDE (fact_id, words) WHERE {RETRIEVABLE_SQL}",
+    f"CREATE INDEX facts_by_labels ON facts (labels) WHERE {RETRIEVABLE_SQL}",
+    f"CREATE INDEX facts_aside ON facts (status, archived_at, modified_at) WHERE {ASIDE_SQL}",
+    "CREATE INDEX facts_expiring ON facts (expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE INDEX facts_by_hash ON facts (content_hash)",
+    """CREATE INDEX facts_by_community ON facts (community_label)
+        WHERE community_label IS NOT NULL""",
+    f"CREATE INDEX facts_unused ON facts (({TOUCHED_SQL})) WHERE {RETRIEVABLE_SQL}",
+    # Rows come before their facts do, so that the slow work on an index is done before the lock.
+    """CREATE TABLE vectors (
+        fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE
+            DEFERRABLE INITIALLY DEFERRED,
+        vector vector NOT NULL, series INTEGER NOT NULL DEFAULT 0
+    )""",
+    # Where each stem stands in each fact: places as four little-endian bytes each.
+    f"""CREATE TABLE postings (
+        stem {_T} NOT NULL, fact BIGINT NOT NULL, places BYTEA NOT NULL, PRIMARY KEY (stem, fact)
+    )""",
+    f"""CREATE TABLE token_counts (
+        fact BIGINT NOT NULL REFERENCES facts (fact) ON DELETE CASCADE, tokenizer {_T} NOT NULL,
+        tokens BIGINT NOT NULL, PRIMARY KEY (fact, tokenizer)
+    )""",
+    f"""CREATE TABLE edges (
+        source_fact {_T} NOT NULL REFERENCES facts (fact_id) ON DELETE CASCADE,
+        kind {_T} NOT NULL,
+        target_fact {_T} NOT NULL REFERENCES facts (fact_id) ON DELETE CASCADE,
+        weight DOUBLE PRECISION NOT NULL, PRIMARY KEY (source_fact, kind, target_fact)
+    )""",
+    "CREATE INDEX edges_by_target ON edges (target_fact)",
+    f"""CREATE TABLE prepared_vectors (
+        embedder {_T} NOT NULL, content_hash {_T} NOT NULL, vector vector NOT NULL,
+        PRIMARY KEY (embedder, content_hash)
+    )""",
+    "CREATE INDEX prepared_by_hash ON prepared_vectors (content_hash)",
+    """CREATE TABLE fact_findings (
+        fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
+        findings BIGINT NOT NULL, uses_before BIGINT NOT NULL
+    )""",
+    # Apart from the facts: a change of a fact's row writes a new one into each of its indexes, and
+    # runs what watches `facts`.
+    f"""CREATE TABLE fact_uses (
+        fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
+        uses BIGINT NOT NULL, last_used_at {_T} NOT NULL
+    )""",
+    f"""CREATE TABLE changes (
+        sequence BIGINT PRIMARY KEY, fact_id {_T} NOT NULL, token {_T} NOT NULL
+    )""",
+    *_trigger(
+        "facts",
+        "INSERT",
+        "NEW TABLE AS fresh",
+        f"""{_LOG} fresh;
+            {_LIVE_MOVED} (
+                SELECT count(*) AS facts, coalesce(sum(words), 0) AS words FROM fresh AS n
+                WHERE {_live("n")}
+            ) AS moved {_LIVE_NAMES}""",
+    ),
+    *_trigger(
+        "facts",
+        "UPDATE",
+        "OLD TABLE AS stale NEW TABLE AS fresh",
+        f"""{_LOG} (
+                SELECT n.fact_id FROM stale AS o JOIN fresh AS n USING (fact)
+                WHERE o.content <> n.content OR o.status <> n.status OR o.labels <> n.labels
+                    OR o.archived_at IS DISTINCT FROM n.archived_at
+                    OR o.community_label IS DISTINCT FROM n.community_label
+            ) AS changed;
+            {_LIVE_MOVED} (
+                SELECT coalesce(sum(one), 0) AS facts, coalesce(sum(words), 0) AS words FROM (
+                    SELECT 1 AS one, words FROM fresh AS n WHERE {_live("n")}
+                    UNION ALL SELECT -1, -words FROM stale AS o WHERE {_live("o")}
+                ) AS each
+            ) AS moved {_LIVE_NAMES}""",
+    ),
+    *_trigger(
+        "facts",
+        "DELETE",
+        "OLD TABLE AS stale",
+        f"""{_LOG} stale;
+            {_LIVE_MOVED} (
+                SELECT -count(*) AS facts, -coalesce(sum(words), 0) AS words FROM stale AS o
+                WHERE {_live("o")}
+            ) AS moved {_LIVE_NAMES}""",
+    ),
+    *_trigger(
+        "vectors",
+        "UPDATE",
+        "OLD TABLE AS stale NEW TABLE AS fresh",
+        f"""{_LOG} (
+                SELECT fact_id FROM stale AS o JOIN fresh AS n USING (fact) JOIN facts USING (fact)
+                WHERE o.vector <> n.vector
+            ) AS changed;""",
+    ),
+)
+
+# Never changed or removed, by nobody.
+SEALED = ("events", "seals", "receipts", "receipt_log")
+_JOURNAL: Final = (
+    f"""CREATE TABLE events (
+        seq BIGINT PRIMARY KEY, schema {_T} NOT NULL, event_type {_T} NOT NULL,
+        timestamp {_T} NOT NULL, session_id {_T} NOT NULL, window_id {_T} NOT NULL,
+        data {_T} NOT NULL, hmac {_T} NOT NULL
+    )""",
+    f"""CREATE TABLE seals (
+        session_id {_T} NOT NULL, window_number BIGINT NOT NULL, schema {_T} NOT NULL,
+        window_id {_T} NOT NULL, timestamp {_T} NOT NULL, response_hash {_T} NOT NULL,
+        report_hash {_T} NOT NULL, parent_hmac {_T} NOT NULL, hmac {_T} NOT NULL,
+        outcome {_T} NOT NULL, etag {_T} NOT NULL, risk_level {_T} NOT NULL,
+        PRIMARY KEY (session_id, window_number, window_id)
+    )""",
+)
+# What processes do together: a job is a hash, and its result ids and numbers.
+_JOBS: Final = (
+    f"""CREATE TABLE jobs (
+        batch {_T} NOT NULL, job_id {_T} NOT NULL,
+        place BIGINT GENERATED ALWAYS AS IDENTITY, result {_T}, PRIMARY KEY (batch, job_id)
+    )""",
+    "CREATE INDEX jobs_waiting ON jobs (batch, place) WHERE result IS NULL",
+)
+_SESSIONS: Final = (
+    f"""CREATE TABLE sessions (
+        session_id {_T} PRIMARY KEY, parent_session {_T} NOT NULL, modified_at {_T} NOT NULL,
+        record {_T} NOT NULL
+    )""",
+    "CREATE INDEX sessions_by_parent ON sessions (parent_session) WHERE parent_session <> ''",
+    "CREATE INDEX sessions_idle ON sessions (modified_at, session_id)",
+    f"""CREATE TABLE windows (
+        "window" BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+        window_id {_T} NOT NULL UNIQUE,
+        session_id {_T} NOT NULL REFERENCES sessions (session_id) ON DELETE CASCADE,
+        window_number BIGINT NOT NULL, continuation_id {_T} NOT NULL, closed_at {_T} NOT NULL,
+        emptied INTEGER NOT NULL DEFAULT 0, record {_T} NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX windows_by_session ON windows (session_id, window_number, window_id)",
+    """CREATE UNIQUE INDEX windows_continued ON windows (continuation_id)
+        WHERE continuation_id <> ''""",
+    f"""CREATE TABLE window_contents (
+        "window" BIGINT PRIMARY KEY REFERENCES windows ("window") ON DELETE CASCADE,
+        padding BYTEA NOT NULL, prior {_T}, report {_T}
+    )""",
+    *(
+        statement
+        for table, column in (("window_facts", "fact_id"), ("window_sources", "source_id"))
+        for statement in (
+            f"""CREATE TABLE {table} (
+                "window" BIGINT NOT NULL REFERENCES window_contents ("window") ON DELETE CASCADE,
+                {column} {_T} NOT NULL, PRIMARY KEY ("window", {column})
+            )""",
+            f"CREATE INDEX {table}_by_id ON {table} ({column})",
+        )
+    ),
+    f"CREATE TABLE withdrawn_facts (fact_id {_T} PRIMARY KEY, withdrawn_at {_T} NOT NULL)",
+    "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
+)
+_RECEIPTS: Final = (
+    f"""CREATE TABLE receipts (
+        place BIGINT PRIMARY KEY, receipt_id {_T} NOT NULL UNIQUE, session_id {_T} NOT NULL,
+        window_id {_T} NOT NULL, payload BYTEA NOT NULL, signature BYTEA NOT NULL,
+        key BYTEA NOT NULL
+    )""",
+    "CREATE INDEX receipts_by_session ON receipts (session_id, place)",
+    "CREATE INDEX receipts_by_window ON receipts (window_id)",
+    "CREATE TABLE receipt_log (position BIGINT PRIMARY KEY, hash BYTEA NOT NULL)",
+    f"""CREATE TABLE receipt_contents (
+        place BIGINT PRIMARY KEY REFERENCES receipts (place), padding BYTEA NOT NULL,
+        texts {_T} NOT NULL
+    )""",
+    f"""CREATE TABLE receipt_facts (
+        fact_id {_T} NOT NULL,
+        place BIGINT NOT NULL REFERENCES receipt_contents (place) ON DELETE CASCADE,
+        source_id {_T} NOT NULL, PRIMARY KEY (fact_id, place)
+    )""",
+    "CREATE INDEX receipt_facts_by_source ON receipt_facts (source_id) WHERE source_id <> ''",
+    "CREATE INDEX receipt_facts_by_place ON receipt_facts (place)",
+    """CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE EXCEPTION '% are never changed or removed', TG_TABLE_NAME;
+    END $$""",
+    *(
+        f"""CREATE TRIGGER {table}_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}
+        FOR EACH STATEMENT EXECUTE FUNCTION refuse()"""
+        for table in SEALED
+    ),
+)
+# Run as the owner of the tables, whoever calls; they take nothing from the caller's search path,
+# and name a schema in whatever they carry out.
+AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
+WRITE_ANEW = "write_anew(text)"
+INDEX_VECTORS = "index_vectors(integer)"
+_DEFINED: Final = (
+    f"""CREATE FUNCTION write_anew(wanted text) {AS_OWNER} AS $$ DECLARE
+        place text := format('%I.%I', current_schema(), wanted);
+        key text;
+    BEGIN
+        SELECT relname INTO STRICT key FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+            WHERE indrelid = place::regclass AND indisprimary;
+        -- Unlike VACUUM FULL it can be called within a function.
+        EXECUTE format('CLUSTER (VERBOSE) %s USING %I', place, key);
+        EXECUTE format('ANALYZE %s', place);
+    END $$""",
+    # The rows that one embedder made are a series, and the index is over the series in use alone. A
+    # change of embedder puts another vector and another series into every row, and leaves the index
+    # as it is: who began to read before goes on with it, and nobody who reads waits. It is taken
+    # away afterwards, and one of the new series is built.
+    f"""CREATE FUNCTION index_vectors(dimensions integer) {AS_OWNER} AS $$ DECLARE
+        used bigint;
+    BEGIN
+        EXECUTE format('DROP INDEX IF EXISTS %I.vectors_near', current_schema());
+        IF dimensions > 0 THEN
+            EXECUTE format(
+                'SELECT coalesce(max(value), 0) FROM %I.own WHERE name = %L',
+                current_schema(), '{SERIES}'
+            ) INTO used;
+            EXECUTE format(
+                'CREATE INDEX vectors_near ON %I.vectors '
+                'USING hnsw ((vector::halfvec(%s)) halfvec_ip_ops) WHERE {SERIES} = %s',
+                current_schema(), dimensions, used
+            );
+            -- Else the planner takes a series that it never saw for a few rows.
+            EXECUTE format('ANALYZE %I.vectors ({SERIES})', current_schema());
+        END IF;
+    END $$""",
+    *(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC" for function in (WRITE_ANEW, INDEX_VECTORS)),
+)
+STEPS: tuple[tuple[str, ...], ...] = (
+    (*_FACTS, *_JOURNAL, *_JOBS, *_SESSIONS, *_RECEIPTS, *_DEFINED),
+)
 
 PREFIX = "crp_"
 # What the server and its extension must be; earlier pgvector lacks fixes of damaged indexes.
@@ -108,7 +405,7 @@ def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
     if is_there(connection, schema):
         version = _version(connection)
         check(connection, namespace, version)
-        if version != len(tables.STEPS):
+        if version != len(STEPS):
             _bring_up(connection, namespace, schema)
         return
     connection.script(f'CREATE SCHEMA "{schema}"')
@@ -123,31 +420,29 @@ def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> No
     owned = connection.one(
         "SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = ?", [schema]
     )
-    if version < len(tables.STEPS) and owned != (True,):
+    if version < len(STEPS) and owned != (True,):
         raise AccessDenied(
             f"the schema of namespace {namespace!r:.80} has version {version}, wanted "
-            f"{len(tables.STEPS)}; whoever made it brings it up by opening the namespace once"
+            f"{len(STEPS)}; whoever made it brings it up by opening the namespace once"
         )
-    for step in tables.STEPS[version:]:
+    for step in STEPS[version:]:
         connection.script(";\n".join(step))
-    connection.execute(
-        "UPDATE own SET value = ? WHERE name = ?", [len(tables.STEPS), tables.VERSION_NAME]
-    )
+    connection.execute("UPDATE own SET value = ? WHERE name = ?", [len(STEPS), VERSION_NAME])
 
 
 def _version(connection: PostgresConnection) -> int | None:
-    row = connection.one("SELECT value FROM own WHERE name = ?", [tables.VERSION_NAME])
+    row = connection.one("SELECT value FROM own WHERE name = ?", [VERSION_NAME])
     return None if row is None else int(row[0])
 
 
 def fill(connection: PostgresConnection, namespace: str) -> None:
     """Make the tables of an empty schema."""
-    for step in tables.STEPS:
+    for step in STEPS:
         connection.script(";\n".join(step))
     connection.execute("INSERT INTO named (namespace) VALUES (?)", [namespace])
     connection.execute(
         "INSERT INTO own (name, value) VALUES (?, ?)",
-        [tables.VERSION_NAME, len(tables.STEPS)],
+        [VERSION_NAME, len(STEPS)],
     )
 
 
@@ -160,10 +455,10 @@ def check(connection: PostgresConnection, namespace: str, version: int | None) -
     """
     if version is None:
         raise StoreDamaged(f"the schema of namespace {namespace!r} has no version")
-    if version > len(tables.STEPS):
+    if version > len(STEPS):
         raise StoreNewer(
             f"the schema of namespace {namespace!r} has version {version}; this version of the "
-            f"package reads up to {len(tables.STEPS)}"
+            f"package reads up to {len(STEPS)}"
         )
     row = connection.one(
         "SELECT namespace, pg_get_userbyid(nspowner) = nspname FROM named "

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.errors import EngineError
-from crp_integrations.fabric.ports.facts import Labels
 from crp_integrations.language.words import stems_of
 from crp_integrations.stores.postgres.connection import ESCAPE, PostgresConnection, unescaped
-from crp_integrations.stores.postgres.tables import SERIES
+from crp_integrations.stores.postgres.schema import SERIES
 from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among, PackedVector, TransactionGate
 from crp_integrations.vectors import FloatRows, to_bytes
 
@@ -49,14 +48,6 @@ SEARCH = f"""{_HITS}
 SELECT fact_id, sum({_SCORE} ORDER BY term) AS score
 FROM live JOIN weights USING (term), everything
 GROUP BY fact_id ORDER BY score DESC, fact_id LIMIT ?"""
-# The best of each term for itself.
-SEARCH_EACH = f"""{_HITS}, scored AS (
-    SELECT term, fact_id, {_SCORE} AS score FROM live JOIN weights USING (term), everything
-), placed AS (
-    SELECT *, row_number() OVER (PARTITION BY term ORDER BY score DESC, fact_id) AS place
-        FROM scored
-)
-SELECT term, fact_id, score FROM placed WHERE place <= ? ORDER BY term, place"""
 
 
 def search(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
@@ -65,18 +56,6 @@ def search(connection: PostgresConnection, terms: Sequence[str], k: int) -> list
     if asked is None:
         return []
     return [(str(id), float(score)) for id, score in connection.rows(SEARCH, asked)]
-
-
-def search_each(
-    connection: PostgresConnection, terms: Sequence[str], k: int
-) -> list[list[tuple[str, float]]]:
-    """What `search` finds for each of several different terms alone, in one statement."""
-    hits: list[list[tuple[str, float]]] = [[] for _ in terms]
-    asked = asking(connection, terms, k)
-    if asked is not None:
-        for term, id_, score in connection.rows(SEARCH_EACH, asked):
-            hits[term].append((str(id_), float(score)))
-    return hits
 
 
 def asking(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[Any] | None:
@@ -157,7 +136,6 @@ MOST_DIMENSIONS = 4_000
 SPARE = 4
 # Ids and rows as bytes, which are turned into texts and numbers all at once.
 SENT = "textsend(fact_id) AS ids, vector_send(vector) AS sent"
-_Asked = tuple[bytes, int, tuple[Labels, ...] | None]
 LABEL_SETS = f"""WITH RECURSIVE sets AS (
     (SELECT labels FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY labels LIMIT 1)
     UNION ALL SELECT (
@@ -177,9 +155,6 @@ class PostgresSearching:
         self._owned = owned
         self._connection = connection
         self._turn = turn
-        # What was foreseen: by vector, k and labels; by terms and k.
-        self._near: dict[_Asked, tuple[list[str], FloatRows]] = {}
-        self.worded: dict[tuple[tuple[str, ...], int], list[tuple[str, float]]] = {}
 
     def size(self) -> int:
         """How many facts are retrievable; 0 while there is no index."""
@@ -214,69 +189,18 @@ class PostgresSearching:
         if len(vector) != dimensions:
             # The caller says what is wrong with it.
             return ["none"], np.zeros((1, dimensions), dtype=np.float32)
-        if among is None and self._near:
-            foreseen = self._near.get(_key(vector, k, label_sets))
-            if foreseen is not None:
-                return foreseen
-        statement, values = self._asked(vector, k, own, label_sets=label_sets, among=among)
-        return _block(self._connection.rows(statement, values), dimensions)
-
-    def foresee(
-        self,
-        vector: npt.NDArray[np.float32],
-        k: int,
-        terms: Sequence[str],
-        k_words: int,
-        *,
-        label_sets: Sequence[Labels] | None = None,
-    ) -> None:
-        """Search for vectors and words in one statement, ahead of the calls that ask for either.
-
-        A transaction that only reads sees one state, so what it found stays right.
-        """
-        own = self._own()
-        asked = asking(self._connection, terms, k_words)
-        dimensions = own.get("dimensions", 0)
-        if self._owned is None or asked is None or len(vector) != dimensions:
-            return
-        statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
-        rows = self._connection.rows(
-            f"SELECT ids, sent, NULL::float8 FROM ({statement}) AS near "
-            "UNION ALL SELECT textsend(fact_id), NULL, score "
-            f"FROM ({SEARCH}) AS worded",
-            [*values, *asked],
-        )
-        near = [(ids, sent) for ids, sent, score in rows if score is None]
-        self._near[_key(vector, k, label_sets)] = _block(near, dimensions)
-        hits = [
-            (unescaped(id_.decode()), float(score)) for id_, _, score in rows if score is not None
-        ]
-        # A union promises no order.
-        self.worded[(*terms,), k_words] = sorted(hits, key=lambda hit: (-hit[1], hit[0]))
-
-    def _asked(
-        self,
-        vector: npt.NDArray[np.float32],
-        k: int,
-        own: Mapping[str, int],
-        *,
-        label_sets: Sequence[Labels] | None,
-        among: Sequence[str] | None,
-    ) -> tuple[str, list[Any]]:
-        """The statement that gives ids and rows, and its parameters."""
-        values: list[Any] = []
+        values = [Among(among)] if among is not None else []
         if label_sets is not None:
-            values.append(_stored(label_sets))
-        if among is not None:
-            values.append(Among(among))
+            values.insert(0, _stored(label_sets))
         statement = _statement(
-            own.get("dimensions", 0),
+            dimensions,
             int(own.get(SERIES, 0)) if among is None and own.get(INDEXED) else None,
             int(k) + SPARE,
             labelled=label_sets is not None,
             among=among is not None,
         )
-        return statement, [*values, PackedVector(to_bytes(vector))]
+        rows = self._connection.rows(statement, [*values, PackedVector(to_bytes(vector))])
+        return _block(rows, dimensions)
 
     def _own(self) -> Mapping[str, int]:
         self._turn.reading()
@@ -308,22 +232,15 @@ def _statement(
     )
 
 
-def _key(vector: npt.NDArray[np.float32], k: int, label_sets: Sequence[Labels] | None) -> _Asked:
-    return vector.tobytes(), k, None if label_sets is None else tuple(label_sets)
-
-
-def _block(
-    found: Sequence[tuple[bytes | None, bytes]], dimensions: int
-) -> tuple[list[str], FloatRows]:
+def _block(sent: Sequence[tuple[bytes, bytes]], dimensions: int) -> tuple[list[str], FloatRows]:
     """Ids and rows as they were sent."""
-    some = [(ids, sent) for ids, sent in found if ids is not None]
-    if not some:
+    if not sent:
         return [], np.zeros((0, dimensions), dtype=np.float32)
-    text = b"\0".join([ids for ids, _ in some]).decode()
+    text = b"\0".join([ids for ids, _ in sent]).decode()
     ids = text.split("\0")
     if ESCAPE in text:
         ids = [unescaped(id_) for id_ in ids]
-    whole = b"".join([sent for _, sent in some])
+    whole = b"".join([row for _, row in sent])
     form = _form(dimensions)
     if len(whole) != len(ids) * form.itemsize:
         _refuse_length(ids, whole, dimensions)

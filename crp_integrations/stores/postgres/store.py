@@ -9,16 +9,16 @@ from contextlib import AbstractContextManager, contextmanager
 from crp_integrations.errors import AccessDenied, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.ports.store import ClaimedJob
+from crp_integrations.governance.artifacts import storage as places
+from crp_integrations.governance.artifacts.storage import ObjectStore
 from crp_integrations.language import memo
-from crp_integrations.stores.files import FileScratch, temporary_scratch
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres import tables, upkeep
-from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.postgres import tenants, upkeep
+from crp_integrations.stores.postgres.connection import PostgresConnection, translated
 from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterTurn
-from crp_integrations.stores.postgres.pool import Listener, PostgresPool
+from crp_integrations.stores.postgres.pool import CHANNEL, Listener, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.stores.postgres.tenants import TenantAdministration, refuse_reader
 from crp_integrations.stores.postgres.upkeep import VectorIndexes, index_due
 from crp_integrations.stores.relational import receipts, sessions
 from crp_integrations.stores.relational.transaction import facets
@@ -81,7 +81,7 @@ MOST_CONNECTIONS = 16
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class PostgresStore(TenantAdministration):
+class PostgresStore:
     """Keeps namespaces in a database; safe under threads and beside other processes."""
 
     def __init__(
@@ -170,7 +170,7 @@ class PostgresStore(TenantAdministration):
         with self._connection() as connection:
             connection.must_write(namespace)
             if schema not in self._sealing:
-                refuse_reader(connection, namespace, schema)
+                tenants.refuse_reader(connection, namespace, schema)
                 self._sealing.add(schema)
 
     def namespaces(self) -> list[str]:
@@ -182,10 +182,6 @@ class PostgresStore(TenantAdministration):
         """None: what is derived lies in the database."""
         self._refuse_closed()
         checked_name(namespace)
-
-    def scratch(self) -> FileScratch | None:
-        """A file without a name on this machine, for what an ingestion puts down."""
-        return temporary_scratch()
 
     def scrub(self, namespace: str) -> bool:
         """Take every byte of what was removed off the server's disk; cheap when nothing was.
@@ -301,6 +297,56 @@ class PostgresStore(TenantAdministration):
         self._pool.close()
         self._empty.close()
 
+    # --- tenants --------------------------------------------------------------------------
+
+    def drop(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
+        """Erase a namespace with everything in it, its trail included: its schema is dropped.
+
+        Artifacts lie elsewhere, so they are erased first, and again what came meanwhile; after an
+        error, call it again.
+        """
+        schema = schema_of(namespace)
+        with self._connection() as connection:
+            there = schemas.is_there(connection, schema)
+            if there and artifacts is None:
+                tenants.refuse_artifacts(connection, namespace, schema)
+            for objects in artifacts or ():
+                places.erase_tenant(objects, namespace)
+            with self._within(connection, schema):
+                connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+                # Other processes may keep texts of it ready.
+                connection.execute("SELECT pg_notify(?, ?)", [CHANNEL, schema])
+            connection.script(upkeep.FORGET_STATISTICS)
+            for objects in artifacts or ():
+                places.erase_tenant(objects, namespace)
+        self._ready.discard(schema)
+        memo.forget()
+        return there
+
+    def admit(self, namespace: str, password: str, *, reads: Sequence[str] = ()) -> str:
+        """Make a tenant's schema and its login role, or give the role another password.
+
+        For the operator: the address must be that of a login that may make schemas and roles.
+        """
+        schema = schema_of(namespace)
+        with (
+            self._connection() as connection,
+            self._within(connection, schema),
+            translated(self.name),
+        ):
+            return tenants.admit(connection, namespace, password, reads=reads)
+
+    def dismiss(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
+        """Erase a tenant: its role, its schema with everything in it, and its artifacts."""
+        there = self.drop(namespace, artifacts=artifacts)
+        with (
+            self._connection() as connection,
+            self._within(connection, "public"),
+            translated(self.name),
+        ):
+            tenants.dismiss(connection, namespace)
+        return there
+
     # --- within ------------------------------------------------------------------------
 
     @contextmanager
@@ -386,9 +432,9 @@ class PostgresStore(TenantAdministration):
             return None
         owned = dict(connection.rows(schemas.OWN))
         if schema not in self._ready:
-            version = owned.get(tables.VERSION_NAME)
+            version = owned.get(schemas.VERSION_NAME)
             schemas.check(connection, namespace, version)
-            if version == len(tables.STEPS):
+            if version == len(schemas.STEPS):
                 self._ready.add(schema)
         return owned
 

@@ -10,22 +10,15 @@ what these call runs as whoever writes, the operator too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Final
 
 from psycopg import sql
 
 from crp_integrations.errors import AccessDenied, StoreError
-from crp_integrations.governance.artifacts import storage as places
-from crp_integrations.governance.artifacts.storage import ObjectStore
-from crp_integrations.language import memo
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres import upkeep
-from crp_integrations.stores.postgres.connection import PostgresConnection, translated
-from crp_integrations.stores.postgres.pool import CHANNEL
-from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.stores.postgres.tables import INDEX_VECTORS, SEALED, WRITE_ANEW
+from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.postgres.schema import INDEX_VECTORS, SEALED, WRITE_ANEW, schema_of
 from crp_integrations.vocabulary import EventType
 
 # Tables whose rows a tenant adds and never changes; and the one that only the operator writes.
@@ -201,64 +194,3 @@ def _let_read(connection: PostgresConnection, namespace: str, role: str) -> None
     if not schemas.is_there(connection, schema):
         raise StoreError(f"namespace {namespace!r} was never written; ingest into it first")
     let_read(connection, schema, role)
-
-
-class TenantAdministration:
-    """The part of `PostgresStore` that tenants come and go by; its base."""
-
-    _connection: Callable[[], AbstractContextManager[PostgresConnection]]
-    _within: Callable[[PostgresConnection, str], AbstractContextManager[None]]
-    _ready: set[str]
-
-    @property
-    def name(self) -> str:
-        """Kind and place for people; without user and password."""
-        raise NotImplementedError
-
-    def drop(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
-        """Erase a namespace with everything in it, its trail included: its schema is dropped.
-
-        Artifacts lie elsewhere, so they are erased first, and again what came meanwhile; after an
-        error, call it again.
-        """
-        schema = schema_of(namespace)
-        with self._connection() as connection:
-            there = schemas.is_there(connection, schema)
-            if there and artifacts is None:
-                refuse_artifacts(connection, namespace, schema)
-            for objects in artifacts or ():
-                places.erase_tenant(objects, namespace)
-            with self._within(connection, schema):
-                connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
-                # Other processes may keep texts of it ready.
-                connection.execute("SELECT pg_notify(?, ?)", [CHANNEL, schema])
-            connection.script(upkeep.FORGET_STATISTICS)
-            for objects in artifacts or ():
-                places.erase_tenant(objects, namespace)
-        self._ready.discard(schema)
-        memo.forget()
-        return there
-
-    def admit(self, namespace: str, password: str, *, reads: Sequence[str] = ()) -> str:
-        """Make a tenant's schema and its login role, or give the role another password.
-
-        For the operator: the address must be that of a login that may make schemas and roles.
-        """
-        schema = schema_of(namespace)
-        with (
-            self._connection() as connection,
-            self._within(connection, schema),
-            translated(self.name),
-        ):
-            return admit(connection, namespace, password, reads=reads)
-
-    def dismiss(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
-        """Erase a tenant: its role, its schema with everything in it, and its artifacts."""
-        there = self.drop(namespace, artifacts=artifacts)
-        with (
-            self._connection() as connection,
-            self._within(connection, "public"),
-            translated(self.name),
-        ):
-            dismiss(connection, namespace)
-        return there

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 
 from psycopg.errors import Diagnostic
 
@@ -17,7 +18,7 @@ from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import search
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.search import INDEXED, MOST_DIMENSIONS
-from crp_integrations.stores.rules import FACTS_DUE, RETRIEVABLE_SQL, SHOWN, WINDOWS_DUE
+from crp_integrations.stores.rules import FACTS_DUE, RETRIEVABLE_SQL, SHOWN, WINDOWS_DUE, pages
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -108,7 +109,7 @@ def problems(connection: PostgresConnection) -> Iterator[str]:
             yield f"fact {id} has no vector"
         else:
             yield f"the vector of fact {id} has {length} numbers, wanted {wanted}"
-    yield from _texts(connection)
+    yield from islice(_texts(connection), SHOWN)
     live = connection.one(
         f"SELECT count(*), coalesce(sum(words), 0)::bigint FROM facts WHERE {RETRIEVABLE_SQL}"
     )
@@ -121,29 +122,22 @@ def problems(connection: PostgresConnection) -> Iterator[str]:
 
 def _texts(connection: PostgresConnection) -> Iterator[str]:
     """Texts that are not what was stored, and postings that are not those of their text."""
-    after, wrong = 0, 0
-    while wrong < SHOWN:
-        part = connection.rows(
-            "SELECT fact, fact_id, content, content_hash, words FROM facts WHERE fact > ? "
-            "ORDER BY fact LIMIT ?",
-            [after, SLICE],
-        )
-        if not part:
-            break
+    statement = (
+        "SELECT fact, fact_id, content, content_hash, words FROM facts WHERE fact > ? "
+        "ORDER BY fact LIMIT ?"
+    )
+    for page in pages(connection, statement, 0, SLICE):
         counted = dict(
             connection.rows(
-                "SELECT fact, sum(length(places)) / 4 FROM postings WHERE fact > ? AND fact <= ? "
+                "SELECT fact, sum(length(places)) / 4 FROM postings WHERE fact >= ? AND fact <= ? "
                 "GROUP BY fact",
-                [after, part[-1][0]],
+                [page[0][0], page[-1][0]],
             )
         )
-        after = part[-1][0]
-        for fact, id, content, stored, words in part:
+        for fact, id, content, stored, words in page:
             if sha256(content) != stored:
-                wrong += 1
                 yield f"the text of fact {id} does not match its content hash"
             elif not words == len(stems_of(content)) == counted.get(fact, 0):
-                wrong += 1
                 yield f"the postings of fact {id} do not fit its text"
 
 

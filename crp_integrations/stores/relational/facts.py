@@ -1,157 +1,59 @@
-"""The facts facet over one connection: settings, sources, facts, counts, edges, and changes."""
+"""The facts facet over one connection: facts, vectors, sources, text index, counts, edges, changes.
+
+How often a fact was used and found wrong stands in short rows apart: a fact's own row is long and
+stands in indexes, and each question uses dozens of facts. `facts` keeps what a fact came with;
+`fact_uses` counts what was added since, and its moment is the later word.
+"""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Self
 
-from pydantic import ValidationError
+import numpy as np
+import numpy.typing as npt
+from pydantic import JsonValue, ValidationError
 
-from crp_integrations.fabric.records import Edge, Fact, Source
+from crp_integrations.errors import StoreDamaged, StoreError
+from crp_integrations.fabric.ports import FactBrief, FactOutline
+from crp_integrations.fabric.ports.facts import LogMark
+from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
-from crp_integrations.stores.relational import usage
-from crp_integrations.stores.relational.fact_queries import FactQueries, FactVectors
 from crp_integrations.stores.relational.rows import (
+    BRIEF_COLUMNS,
+    brief,
     columns,
     damaged,
+    from_json,
     insertion,
     number,
     record,
     replacing,
     row,
     sortable,
+    status_of,
 )
-from crp_integrations.stores.relational.transaction import ChangeLog, FactsPart
-from crp_integrations.stores.relational.usage import FACTS
-from crp_integrations.stores.relational.window_contents import empty_windows
-from crp_integrations.stores.rules import AMONG, Among, PackedVector, Statements, among
-from crp_integrations.vectors import FloatRows, to_bytes
-from crp_integrations.vocabulary import FactStatus
-
-# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
-
-
-_ASSIGNMENTS = ", ".join(f"{name} = ?" for name in ("expires_at", *columns(Fact)))
-REPLACE_FACT = f"UPDATE facts SET {_ASSIGNMENTS} WHERE fact = ?"
-
-
-class FactEdits(FactsPart):
-    """Changes of the facts of one namespace."""
-
-    def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
-        """Replace the records with the same ids."""
-        self._gate.writing()
-        ids = [fact.fact_id for fact in facts]
-        numbers = self._numbers(ids)
-        named = rules.checked_replacements(
-            facts,
-            vectors,
-            namespace=self._namespace,
-            dimensions=self._dimensions(),
-            known=numbers,
-        )
-        if not named:
-            return
-        old = dict(
-            self._connection.rows(
-                f"SELECT fact_id, content_hash FROM facts WHERE fact_id {AMONG}", [among(ids)]
-            )
-        )
-        rewritten = [f.fact_id for f in named if f.content_hash != old[f.fact_id]]
-        if rewritten:
-            self._connection.execute(
-                f"DELETE FROM token_counts WHERE fact {AMONG}",
-                [Among(numbers[id] for id in rewritten)],
-            )
-            self._connection.execute(
-                f"DELETE FROM prepared_vectors WHERE content_hash {AMONG}",
-                [Among(sorted({old[id] for id in rewritten}))],
-            )
-            self._leave_to_scrub()
-        self._connection.executemany(
-            REPLACE_FACT,
-            ((sortable(f.expires_at), *row(f), numbers[f.fact_id]) for f in named),
-        )
-        usage.forget(self._connection, [numbers[f.fact_id] for f in named])
-        if vectors is not None:
-            self._connection.executemany(
-                "UPDATE vectors SET vector = ? WHERE fact = ?",
-                (
-                    (PackedVector(to_bytes(vector)), numbers[id])
-                    for vector, id in zip(vectors, ids, strict=True)
-                ),
-            )
-        self._grow()
-
-    def remove(self, ids: Sequence[str]) -> None:
-        """Remove facts and everything that hangs on them; unknown ids are left out."""
-        self._gate.writing()
-        known = self._numbers(ids)
-        numbers = Among(known[id] for id in dict.fromkeys(ids) if id in known)
-        if not numbers:
-            return
-        self._connection.execute(
-            "DELETE FROM prepared_vectors WHERE content_hash IN "
-            f"(SELECT content_hash FROM facts WHERE fact {AMONG})",
-            [numbers],
-        )
-        empty_windows(self._connection, list(known))
-        # Vectors, counts and edges go with their fact, see the tables.
-        self._connection.execute(f"DELETE FROM facts WHERE fact {AMONG}", [numbers])
-        self._leave_to_scrub()
-        self._grow()
-
-    def set_archived(self, ids: Sequence[str], at: datetime | None) -> None:
-        """Put facts aside, or bring them back with None; status and `modified_at` stay."""
-        self._gate.writing()
-        rules.unknown(ids, self._numbers(ids))
-        changed = self._connection.execute(
-            "UPDATE facts SET archived_at = ? WHERE coalesce(archived_at, '') <> coalesce(?, '') "
-            f"AND fact_id {AMONG}",
-            [at and iso(at), at and iso(at), among(ids)],
-        )
-        if changed.rowcount:
-            self._grow()
-
-    def set_communities(self, labels: Mapping[str, str | None]) -> None:
-        """Give facts their community; leaves `modified_at` alone."""
-        self._gate.writing()
-        numbers = self._numbers(list(labels))
-        rules.unknown(list(labels), numbers)
-        now = dict(
-            self._connection.rows(
-                f"SELECT fact_id, community_label FROM facts WHERE fact_id {AMONG}",
-                [among(list(labels))],
-            )
-        )
-        changed = [(label, numbers[id]) for id, label in labels.items() if now[id] != label]
-        if changed:
-            self._connection.executemany(
-                "UPDATE facts SET community_label = ? WHERE fact = ?", changed
-            )
-            self._grow()
-
-    def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
-        """Change the status, and `modified_at` of the facts that had another one."""
-        self._gate.writing()
-        rules.unknown(ids, self._numbers(ids))
-        changed = self._connection.execute(
-            f"UPDATE facts SET status = ?, modified_at = ? WHERE status <> ? AND fact_id {AMONG}",
-            [status.value, iso(at), status.value, among(ids)],
-        )
-        if changed.rowcount:
-            self._grow()
-
-    def touch(self, ids: Sequence[str], at: datetime) -> None:
-        """Record that facts were put into an envelope."""
-        self._gate.writing()
-        usage.touch(self._connection, ids, at)
-
-
-# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
-
+from crp_integrations.stores.relational.sessions import empty_windows
+from crp_integrations.stores.rules import (
+    AMONG,
+    ASIDE_SQL,
+    FACTS_DUE,
+    RETRIEVABLE_SQL,
+    TOUCHED_SQL,
+    Among,
+    PackedVector,
+    Statements,
+    among,
+    note_due,
+)
+from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
+from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 SOURCE_COLUMNS = ", ".join(columns(Source))
 ADD_FACT = insertion("facts", Fact, "fact", "expires_at")
@@ -167,10 +69,120 @@ ADD_EDGE = replacing(
     ["source_fact", "kind", "target_fact"],
     ["weight"],
 )
+_ASSIGNMENTS = ", ".join(f"{name} = ?" for name in ("expires_at", *columns(Fact)))
+REPLACE_FACT = f"UPDATE facts SET {_ASSIGNMENTS} WHERE fact = ?"
+# How often a fact was used, in a query that joins its `fact_uses`.
+USED: Final = "access_count + coalesce(fact_uses.uses, 0)"
+_AS_USED: Final = {
+    "access_count": USED,
+    "last_accessed_at": "coalesce(fact_uses.last_used_at, last_accessed_at)",
+}
+# Facts as they read, in the order of `columns(Fact)`.
+FACTS: Final = (
+    f"SELECT {', '.join(_AS_USED.get(name, name) for name in columns(Fact))} "
+    "FROM facts LEFT JOIN fact_uses USING (fact)"
+)
+_UNUSED: Final = (
+    f"SELECT fact FROM facts WHERE {{live}} AND {TOUCHED_SQL} < ? "
+    "AND NOT EXISTS (SELECT 1 FROM fact_uses WHERE fact_uses.fact = facts.fact) "
+    "UNION ALL SELECT fact FROM fact_uses JOIN facts USING (fact) "
+    "WHERE rtrim(last_used_at, 'Z') < ? AND rtrim(coalesce(ingested_at, ''), 'Z') < ?"
+)
+# The first part in the words of an index, where retrievable facts alone are meant.
+UNUSED: Final = f"fact IN ({_UNUSED.format(live='1 = 1')})"
+UNUSED_LIVE: Final = f"fact IN ({_UNUSED.format(live=RETRIEVABLE_SQL)})"
+# Facts listed at once where a list of all of them is walked through.
+_PAGE = 8_192
+# Every whole number below it can be made a float.
+_FLOATS = 2**1000
+_NO_VECTOR = (
+    "NOT EXISTS (SELECT 1 FROM prepared_vectors AS p "
+    "WHERE p.embedder = ? AND p.content_hash = facts.content_hash)"
+)
+# In one statement, whose fixed cost is most of it.
+_SEEN = (
+    "SELECT 'own', name, value FROM own UNION ALL SELECT 'setting', name, value FROM settings "
+    "UNION ALL SELECT * FROM "
+    "(SELECT 'mark', sequence, token FROM changes ORDER BY sequence DESC LIMIT 1)"
+)
 
 
-class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
+@dataclass(slots=True)
+class RelationalSnapshot:
+    """What a reading transaction sees of its namespace as a whole, which does not change in it.
+
+    Attributes:
+        own: the namespace's own values.
+        settings, mark: None until somebody asks for them.
+    """
+
+    own: Mapping[str, Any]
+    settings: Mapping[str, str] | None = None
+    mark: LogMark | None = None
+
+    @classmethod
+    def read(cls, connection: Statements) -> Self:
+        """All of it, which also fixes what the transaction sees."""
+        own: dict[str, Any] = {}
+        settings: dict[str, str] = {}
+        mark = LogMark(0, "")
+        for kind, name, value in connection.rows(_SEEN):
+            if kind == "own":
+                own[name] = value
+            elif kind == "setting":
+                settings[name] = value
+            else:
+                mark = LogMark(name, value)
+        return cls(own, settings, mark)
+
+
+class RelationalFacts:
     """Facts, vectors, sources, text index, token counts and edges of one namespace."""
+
+    def __init__(
+        self,
+        connection: Statements,
+        gate: rules.TransactionGate,
+        namespace: str,
+        seen: RelationalSnapshot | None = None,
+    ) -> None:
+        """Take the connection."""
+        self._connection = connection
+        self._gate = gate
+        self._namespace = namespace
+        self._seen = seen
+
+    def _own(self, name: str) -> Any:
+        if self._seen is not None:
+            return self._seen.own.get(name)
+        values = self._connection.one("SELECT value FROM own WHERE name = ?", [name])
+        return None if values is None else values[0]
+
+    def _set_own(self, name: str, value: Any) -> None:
+        self._connection.execute(
+            "INSERT INTO own (name, value) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            [name, value],
+        )
+
+    def _dimensions(self) -> int | None:
+        stored = self._own("dimensions")
+        return None if stored is None else number(stored, "dimensions")
+
+    def _numbers(self, ids: Sequence[str]) -> dict[str, int]:
+        """Row numbers of those ids that are stored."""
+        return dict(
+            self._connection.rows(
+                f"SELECT fact_id, fact FROM facts WHERE fact_id {AMONG}", [among(ids)]
+            )
+        )
+
+    def _grow(self) -> None:
+        self._connection.execute("UPDATE own SET value = value + 1 WHERE name = 'generation'")
+
+    def _leave_to_scrub(self) -> None:
+        """Note in this transaction that bytes are left which `scrub` has to take off the disk."""
+        note_due(self._connection, FACTS_DUE)
 
     def generation(self) -> int:
         """A number that grows with every committed change of facts, statuses or labels."""
@@ -251,35 +263,127 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
             self._set_own("dimensions", vectors.shape[1])
         return named
 
-    # --- for `moving` ------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------
 
-    @property
-    def statements(self) -> Statements:
-        """The connection, for who moves whole tables."""
-        return self._connection
-
-    def noted(
-        self, names: list[str], rows: list[Sequence[Any]]
-    ) -> tuple[list[str], list[Sequence[Any]]]:
-        """Columns and rows of facts that are about to arrive, with what is derived from them."""
-        return names, rows
-
-    def settle_numbers(self, other: RelationalFacts) -> None:
-        """Take over another store's counters when all rows have arrived."""
+    def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
+        """Replace the records with the same ids."""
         self._gate.writing()
-        dimensions = other._dimensions()
-        if dimensions is not None:
-            self._set_own("dimensions", dimensions)
-        self._set_own("generation", max(self.generation(), other.generation()) + 1)
-        self._note_last_number()
-
-    def _note_last_number(self) -> None:
+        ids = [fact.fact_id for fact in facts]
+        numbers = self._numbers(ids)
+        named = rules.checked_replacements(
+            facts,
+            vectors,
+            namespace=self._namespace,
+            dimensions=self._dimensions(),
+            known=numbers,
+        )
+        if not named:
+            return
+        old = dict(
+            self._connection.rows(
+                f"SELECT fact_id, content_hash FROM facts WHERE fact_id {AMONG}", [among(ids)]
+            )
+        )
+        rewritten = [f.fact_id for f in named if f.content_hash != old[f.fact_id]]
+        if rewritten:
+            self._connection.execute(
+                f"DELETE FROM token_counts WHERE fact {AMONG}",
+                [Among(numbers[id] for id in rewritten)],
+            )
+            self._connection.execute(
+                f"DELETE FROM prepared_vectors WHERE content_hash {AMONG}",
+                [Among(sorted({old[id] for id in rewritten}))],
+            )
+            self._leave_to_scrub()
+        self._connection.executemany(
+            REPLACE_FACT,
+            ((sortable(f.expires_at), *row(f), numbers[f.fact_id]) for f in named),
+        )
+        # Their own rows have just been written with what was counted beside them.
         self._connection.execute(
-            "UPDATE own SET value = (SELECT coalesce(max(fact), 0) FROM facts) "
-            "WHERE name = 'last_number'"
+            f"DELETE FROM fact_uses WHERE fact {AMONG}", [Among(numbers[f.fact_id] for f in named)]
+        )
+        if vectors is not None:
+            self._connection.executemany(
+                "UPDATE vectors SET vector = ? WHERE fact = ?",
+                (
+                    (PackedVector(to_bytes(vector)), numbers[id])
+                    for vector, id in zip(vectors, ids, strict=True)
+                ),
+            )
+        self._grow()
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove facts and everything that hangs on them; unknown ids are left out."""
+        self._gate.writing()
+        known = self._numbers(ids)
+        numbers = Among(known[id] for id in dict.fromkeys(ids) if id in known)
+        if not numbers:
+            return
+        self._connection.execute(
+            "DELETE FROM prepared_vectors WHERE content_hash IN "
+            f"(SELECT content_hash FROM facts WHERE fact {AMONG})",
+            [numbers],
+        )
+        empty_windows(self._connection, list(known))
+        # Vectors, counts and edges go with their fact, see the tables.
+        self._connection.execute(f"DELETE FROM facts WHERE fact {AMONG}", [numbers])
+        self._leave_to_scrub()
+        self._grow()
+
+    def set_archived(self, ids: Sequence[str], at: datetime | None) -> None:
+        """Put facts aside, or bring them back with None; status and `modified_at` stay."""
+        self._gate.writing()
+        rules.unknown(ids, self._numbers(ids))
+        changed = self._connection.execute(
+            "UPDATE facts SET archived_at = ? WHERE coalesce(archived_at, '') <> coalesce(?, '') "
+            f"AND fact_id {AMONG}",
+            [at and iso(at), at and iso(at), among(ids)],
+        )
+        if changed.rowcount:
+            self._grow()
+
+    def set_communities(self, labels: Mapping[str, str | None]) -> None:
+        """Give facts their community; leaves `modified_at` alone."""
+        self._gate.writing()
+        numbers = self._numbers(list(labels))
+        rules.unknown(list(labels), numbers)
+        now = dict(
+            self._connection.rows(
+                f"SELECT fact_id, community_label FROM facts WHERE fact_id {AMONG}",
+                [among(list(labels))],
+            )
+        )
+        changed = [(label, numbers[id]) for id, label in labels.items() if now[id] != label]
+        if changed:
+            self._connection.executemany(
+                "UPDATE facts SET community_label = ? WHERE fact = ?", changed
+            )
+            self._grow()
+
+    def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
+        """Change the status, and `modified_at` of the facts that had another one."""
+        self._gate.writing()
+        rules.unknown(ids, self._numbers(ids))
+        changed = self._connection.execute(
+            f"UPDATE facts SET status = ?, modified_at = ? WHERE status <> ? AND fact_id {AMONG}",
+            [status.value, iso(at), status.value, among(ids)],
+        )
+        if changed.rowcount:
+            self._grow()
+
+    def touch(self, ids: Sequence[str], at: datetime) -> None:
+        """Record that facts were put into an envelope."""
+        self._gate.writing()
+        self._connection.execute(
+            "INSERT INTO fact_uses (fact, uses, last_used_at) "
+            f"SELECT fact, 1, ? FROM facts WHERE fact_id {AMONG} "
+            "ON CONFLICT (fact) DO UPDATE SET uses = fact_uses.uses + 1, "
+            "last_used_at = excluded.last_used_at",
+            [iso(at), among(ids)],
         )
 
-    # --- reading -----------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------
 
     def get(self, ids: Sequence[str]) -> list[Fact]:
         """Facts by id in the order asked for; unknown ids are left out."""
@@ -340,9 +444,444 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
         )
         return [_edge(*values) for values in rows]
 
+    def retrievable(self, ids: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
+        """Id and labels of every retrievable fact, by id; with ids, of those among them."""
+        self._gate.reading()
+        rows = self._live("fact_id, labels", ids)
+        # Most facts share few sets of labels, and most have none.
+        read = {
+            text: tuple(from_json(text, list, "labels of a fact"))
+            for text in {labels for _, labels in rows}
+        }
+        return [(id, read[labels]) for id, labels in rows]
+
+    def state(self, ids: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
+        """Id, content hash and status of every retrievable fact, by id; with ids, of those."""
+        self._gate.reading()
+        if ids is not None:
+            return iter(self._live("fact_id, content_hash, status", ids))
+        return self._pages()
+
+    def _pages(self) -> Iterator[tuple[str, str, str]]:
+        """Every retrievable fact, page by page: all at once they can take hundreds of megabytes."""
+        page: list[tuple[Any, ...]] = [("",)]
+        while page:
+            self._gate.reading()
+            page = self._connection.rows(
+                f"SELECT fact_id, content_hash, status FROM facts WHERE {RETRIEVABLE_SQL} "
+                "AND fact_id > ? ORDER BY fact_id LIMIT ?",
+                [page[-1][0], _PAGE],
+            )
+            yield from ((id, content_hash, status) for id, content_hash, status in page)
+
+    def texts(self, ids: Sequence[str]) -> list[tuple[str, str]]:
+        """Id and content of those of the ids that are retrievable, by id."""
+        self._gate.reading()
+        return [(id, content) for id, content in self._live("fact_id, content", ids)]
+
+    def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
+        """What selection reads of those of the ids that are retrievable, by id."""
+        self._gate.reading()
+        return [brief(values) for values in self._live(BRIEF_COLUMNS, ids)]
+
+    def outline(self) -> Iterator[FactOutline]:
+        """Every retrievable fact, by id; no texts are read."""
+        self._gate.reading()
+        rows = self._live(
+            "fact_id, content_hash, source_id, community_label, importance_weight", None
+        )
+        return iter([FactOutline(*values) for values in rows])
+
+    def find(self, where: Where) -> list[str]:
+        """Ids of the facts that are meant, ascending."""
+        self._gate.reading()
+        asked = _Conditions()
+        if where.statuses is None:
+            asked.add(RETRIEVABLE_SQL)
+        else:
+            statuses = [status.value for status in where.statuses]
+            if where.as_of is None or len(RETRIEVABLE.intersection(where.statuses)) != 1:
+                asked.any_of("status", statuses)
+            else:
+                aged = "CASE WHEN status = 'ACTIVE' AND expires_at < ? THEN 'STALE' ELSE status END"
+                asked.parameters.append(sortable(where.as_of))
+                asked.any_of(aged, statuses)
+            if where.archived is not None:
+                asked.add(f"archived_at IS {'NOT ' if where.archived else ''}NULL")
+            # The same condition in the words of an index, so that the index is used.
+            if where.archived or RETRIEVABLE.isdisjoint(where.statuses):
+                asked.add(ASIDE_SQL)
+            elif where.archived is False and RETRIEVABLE.issuperset(where.statuses):
+                asked.add(RETRIEVABLE_SQL)
+        for column, values in (
+            ("source_id", where.sources),
+            ("kind", None if where.kinds is None else [kind.value for kind in where.kinds]),
+            ("community_label", where.communities),
+        ):
+            if values is not None:
+                asked.any_of(column, values)
+        asked.moment("ingested_at", ">=", where.ingested_after)
+        asked.moment("ingested_at", "<", where.ingested_before)
+        asked.moment("modified_at", "<", where.modified_before)
+        if where.unused_since is not None:
+            unused = UNUSED_LIVE if where.statuses is None else UNUSED
+            asked.add(unused, *[_unmarked(where.unused_since)] * 3)
+        if where.expired_at is not None:
+            asked.add("expires_at < ?", sortable(where.expired_at))
+        for label in where.labels:
+            asked.holds("labels", [json.dumps(label)])
+        for key, value in where.metadata.items():
+            asked.holds("metadata", _spellings(key, value))
+        wanted = {key: rules.same_json(value) for key, value in where.metadata.items()}
+        exact = bool(wanted or where.labels)
+        # With ORDER BY, SQLite would look for the few facts of a source among all facts by id; and
+        # rows that have to be read anyhow are read faster in the order of the file.
+        narrow = (where.sources, where.communities, where.expired_at, where.unused_since)
+        few = any(condition is not None for condition in narrow)
+        table = "facts NOT INDEXED" if wanted and not few else "facts"
+        sorting = "" if wanted or few else " ORDER BY fact_id"
+        rows = self._connection.rows(
+            f"SELECT fact_id{', labels, metadata' if exact else ''} FROM {table} "
+            f"WHERE {asked.text}{sorting}",
+            asked.parameters,
+        )
+        if not sorting:
+            rows.sort()
+        if not exact:
+            return [row[0] for row in rows]
+        # The query searched the texts for what they must contain; this checks that it is a label
+        # or a pair of its own.
+        return [
+            id
+            for id, labels, metadata in rows
+            if set(where.labels) <= set(from_json(labels, list, f"the labels of fact {id}"))
+            and (
+                not wanted
+                or rules.has_metadata(
+                    wanted, from_json(metadata, dict, f"the metadata of fact {id}")
+                )
+            )
+        ]
+
+    def tally(self) -> Mapping[str, int]:
+        """How many facts there are by status; archived ones count under `ARCHIVED` instead."""
+        self._gate.reading()
+        # Two counts, since each has an index of its own.
+        live = self._connection.rows(
+            f"SELECT status, count(*) FROM facts WHERE {RETRIEVABLE_SQL} GROUP BY status"
+        )
+        aside = self._connection.rows(
+            "SELECT CASE WHEN archived_at IS NULL THEN status ELSE 'ARCHIVED' END AS word, "
+            f"count(*) FROM facts WHERE {ASIDE_SQL} GROUP BY word"
+        )
+        # A status is either retrievable or not, so that no word is in both.
+        return dict(sorted([*live, *aside]))
+
+    def passages(self, source_id: str) -> list[tuple[str, str, FactStatus]]:
+        """Id, content hash and status of a source's facts, by id; no texts are read."""
+        self._gate.reading()
+        rows = self._connection.rows(
+            "SELECT fact_id, content_hash, status FROM facts WHERE source_id = ? ORDER BY fact_id",
+            [source_id],
+        )
+        return [(id, hash_, status_of(word, id)) for id, hash_, word in rows]
+
+    def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
+        """Best retrievable facts that hold any of the terms: id and BM25 score."""
+        self._gate.reading()
+        quoted = [_quoted(term) for term in dict.fromkeys(terms)]
+        if not quoted or k <= 0:
+            return []
+        # The k-th score comes first, so that facts are looked up for the best hits alone; all
+        # that have that score are, since ties are by id.
+        rows = self._connection.rows(
+            "WITH hits AS (SELECT rowid AS hit, -bm25(facts_text) AS score FROM facts_text "
+            "WHERE facts_text MATCH ?1), "
+            "best AS (SELECT score FROM hits ORDER BY score DESC LIMIT ?2) "
+            "SELECT fact_id, score FROM hits JOIN facts ON fact = hit "
+            f"WHERE score >= (SELECT min(score) FROM best) AND {RETRIEVABLE_SQL} "
+            "ORDER BY score DESC, fact_id LIMIT ?2",
+            [" OR ".join(quoted), k],
+        )
+        return [(str(id), float(score)) for id, score in rows]
+
+    def _live(self, what: str, ids: Sequence[str] | None) -> list[tuple[Any, ...]]:
+        if ids is None:
+            return self._connection.rows(
+                f"SELECT {what} FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY fact_id"
+            )
+        # Left to itself, SQLite walks all retrievable facts by their status instead.
+        return self._connection.rows(
+            f"SELECT {what} FROM facts INDEXED BY facts_retrievable "
+            f"WHERE {RETRIEVABLE_SQL} AND fact_id {AMONG} ORDER BY fact_id",
+            [among(ids)],
+        )
+
+    # --- vectors ---------------------------------------------------------------------------
+
+    def vectors(self, ids: Sequence[str], *, prepared_for: str | None = None) -> FloatRows:
+        """Unit rows in the order asked for."""
+        self._gate.reading()
+        if prepared_for is None:
+            dimensions = self._dimensions() or 0
+            packed: dict[str, bytes] = dict(
+                self._connection.rows(
+                    "SELECT fact_id, vector FROM facts JOIN vectors USING (fact) "
+                    f"WHERE fact_id {AMONG}",
+                    [among(ids)],
+                )
+            )
+        else:
+            dimensions = self._prepared_dimensions(prepared_for) or 0
+            packed = dict(
+                self._connection.rows(
+                    "SELECT fact_id, vector FROM facts JOIN prepared_vectors AS p "
+                    "ON p.embedder = ? AND p.content_hash = facts.content_hash "
+                    f"WHERE fact_id {AMONG}",
+                    [prepared_for, among(ids)],
+                )
+            )
+        if not ids:
+            return np.zeros((0, dimensions), dtype=np.float32)
+        rules.unknown(ids, packed)
+        for id in ids:
+            _check_length(id, packed[id], dimensions)
+        return from_bytes([packed[id] for id in ids], dimensions)
+
+    def prepare(self, embedder: str, hashes: Sequence[str], vectors: FloatRows) -> None:
+        """Keep vectors of texts by content hash; replaces those of the same embedder and hash."""
+        self._gate.writing()
+        rules.check_vectors(vectors, len(hashes), self._prepared_dimensions(embedder))
+        self._connection.executemany(
+            "INSERT INTO prepared_vectors (embedder, content_hash, vector) VALUES (?, ?, ?) "
+            "ON CONFLICT (embedder, content_hash) DO UPDATE SET vector = excluded.vector",
+            (
+                (embedder, hash_, PackedVector(to_bytes(vector)))
+                for hash_, vector in zip(hashes, vectors, strict=True)
+            ),
+        )
+
+    def prepared(
+        self, embedder: str, hashes: Sequence[str]
+    ) -> Mapping[str, npt.NDArray[np.float32]]:
+        """Those of the hashes that have a prepared vector, each with its row."""
+        self._gate.reading()
+        rows = self._connection.rows(
+            "SELECT content_hash, vector FROM prepared_vectors "
+            f"WHERE embedder = ? AND content_hash {AMONG}",
+            [embedder, among(hashes)],
+        )
+        dimensions = self._prepared_dimensions(embedder) or 0
+        block = from_bytes([vector for _, vector in rows], dimensions)
+        return {hash_: vector for (hash_, _), vector in zip(rows, block, strict=True)}
+
+    def unprepared(self, embedder: str, limit: int, *, after: str = "") -> list[tuple[str, str]]:
+        """Content hash and content of facts without a prepared vector, each text once, by hash."""
+        self._gate.reading()
+        return self._connection.rows(
+            f"SELECT content_hash, min(content) FROM facts WHERE content_hash > ? AND {_NO_VECTOR} "
+            "GROUP BY content_hash ORDER BY content_hash LIMIT ?",
+            [after, embedder, max(0, limit)],
+        )
+
+    def prepared_ids(self, embedder: str) -> list[str]:
+        """Ids of the retrievable facts that have a prepared vector, ascending."""
+        self._gate.reading()
+        rows = self._connection.rows(
+            f"SELECT fact_id FROM facts WHERE {RETRIEVABLE_SQL} AND content_hash IN "
+            "(SELECT content_hash FROM prepared_vectors WHERE embedder = ?) ORDER BY fact_id",
+            [embedder],
+        )
+        return [id for (id,) in rows]
+
+    def use_prepared(self, embedder: str) -> None:
+        """Make an embedder's prepared vectors those in use, and forget all prepared ones."""
+        self._gate.writing()
+        without = self._connection.one(
+            f"SELECT min(fact_id) FROM facts WHERE {_NO_VECTOR}", [embedder]
+        )
+        if without is not None and without[0] is not None:
+            raise StoreError(f"fact {without[0]} has no vector prepared for {embedder!r:.80}")
+        dimensions = self._prepared_dimensions(embedder)
+        if self._put_to_use(embedder):
+            self._set_own("dimensions", dimensions)
+            self._grow()
+        else:
+            # No fact, so the next ones may have any length.
+            self._connection.execute("DELETE FROM own WHERE name = 'dimensions'")
+        self.clear_prepared()
+
+    def _put_to_use(self, embedder: str) -> int:
+        """Put an embedder's prepared vectors in the place of those in use; how many there are."""
+        return self._connection.execute(
+            "UPDATE vectors SET vector = (SELECT p.vector FROM facts JOIN prepared_vectors AS p "
+            "ON p.embedder = ? AND p.content_hash = facts.content_hash "
+            "WHERE facts.fact = vectors.fact)",
+            [embedder],
+        ).rowcount
+
+    def clear_prepared(
+        self, embedder: str | None = None, hashes: Sequence[str] | None = None
+    ) -> None:
+        """Forget prepared vectors, of one embedder or all of them; with hashes, those of them."""
+        self._gate.writing()
+        asked: list[tuple[str, Any]] = []
+        if embedder is not None:
+            asked.append(("embedder = ?", embedder))
+        if hashes is not None:
+            asked.append((f"content_hash {AMONG}", among(hashes)))
+        where = " AND ".join(condition for condition, _ in asked)
+        self._connection.execute(
+            f"DELETE FROM prepared_vectors{where and ' WHERE '}{where}",
+            [value for _, value in asked],
+        )
+
+    def _prepared_dimensions(self, embedder: str) -> int | None:
+        row = self._connection.one(
+            "SELECT length(vector) FROM prepared_vectors WHERE embedder = ? LIMIT 1", [embedder]
+        )
+        return None if row is None else int(row[0]) // 4
+
+    # --- the log of changes ----------------------------------------------------------------
+
+    def mark(self) -> LogMark:
+        """The end of the log of changes."""
+        self._gate.reading()
+        if self._seen is not None and self._seen.mark is not None:
+            return self._seen.mark
+        last = self._connection.one(
+            "SELECT sequence, token FROM changes ORDER BY sequence DESC LIMIT 1"
+        )
+        mark = LogMark(0, "") if last is None else LogMark(*last)
+        if self._seen is not None:
+            self._seen.mark = mark
+        return mark
+
+    def changes(self, since: LogMark) -> list[str] | None:
+        """Ids of the facts that were added, changed or removed after a mark, each once, by id."""
+        self._gate.reading()
+        if not self._leads_back_to(since):
+            return None
+        rows = self._connection.rows(
+            "SELECT DISTINCT fact_id FROM changes WHERE sequence > ? ORDER BY fact_id",
+            [since.sequence],
+        )
+        return [id for (id,) in rows]
+
+    def trim_changes(self, keep: int) -> None:
+        """Forget the log but for its last `keep` entries; at least the last one stays."""
+        self._gate.writing()
+        # Entries have no gaps: what is undone gives its numbers back.
+        self._connection.execute(
+            "DELETE FROM changes WHERE sequence <= (SELECT max(sequence) FROM changes) - ?",
+            [max(1, keep)],
+        )
+
+    def _leads_back_to(self, mark: LogMark) -> bool:
+        if mark == LogMark(0, ""):
+            first = self._connection.one("SELECT min(sequence) FROM changes")
+            return first is not None and first[0] in (None, 1)
+        values = self._connection.one(
+            "SELECT token FROM changes WHERE sequence = ?", [mark.sequence]
+        )
+        return values is not None and values[0] == mark.token
+
+    # --- for `moving` ------------------------------------------------------------------
+
+    @property
+    def statements(self) -> Statements:
+        """The connection, for who moves whole tables."""
+        return self._connection
+
+    def noted(
+        self, names: list[str], rows: list[Sequence[Any]]
+    ) -> tuple[list[str], list[Sequence[Any]]]:
+        """Columns and rows of facts that are about to arrive, with what is derived from them."""
+        return names, rows
+
+    def settle_numbers(self, other: RelationalFacts) -> None:
+        """Take over another store's counters when all rows have arrived."""
+        self._gate.writing()
+        dimensions = other._dimensions()
+        if dimensions is not None:
+            self._set_own("dimensions", dimensions)
+        self._set_own("generation", max(self.generation(), other.generation()) + 1)
+        self._note_last_number()
+
+    def _note_last_number(self) -> None:
+        self._connection.execute(
+            "UPDATE own SET value = (SELECT coalesce(max(fact), 0) FROM facts) "
+            "WHERE name = 'last_number'"
+        )
+
 
 def _edge(source: str, kind: str, target: str, weight: float) -> Edge:
     try:
         return Edge(source_fact=source, kind=kind, target_fact=target, weight=weight)
     except ValidationError as error:
         raise damaged(f"an edge of fact {source} has the weight {weight!r:.40}") from error
+
+
+class _Conditions:
+    """A condition in SQL that grows; every value is a parameter."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self.parameters: list[Any] = []
+
+    @property
+    def text(self) -> str:
+        return " AND ".join(self._parts)
+
+    def add(self, condition: str, *parameters: Any) -> None:
+        self._parts.append(condition)
+        self.parameters += parameters
+
+    def any_of(self, column: str, values: Sequence[str]) -> None:
+        """The column is one of the values; those with a NUL cannot go through JSON."""
+        strange = [value for value in values if "\0" in value]
+        one_by_one = "".join(f" OR {column} = ?" for _ in strange)
+        self.add(f"({column} {AMONG}{one_by_one})", among(values), *strange)
+
+    def moment(self, column: str, sign: str, at: datetime | None) -> None:
+        """The column's moment compared; without the Z they sort with and without microseconds."""
+        if at is not None:
+            self.add(f"rtrim({column}, 'Z') {sign} ?", _unmarked(at))
+
+    def holds(self, column: str, spellings: Sequence[str]) -> None:
+        """The column's text has one of these somewhere in it."""
+        self.add("(" + " OR ".join(f"instr({column}, ?) > 0" for _ in spellings) + ")", *spellings)
+
+
+def _unmarked(at: datetime) -> str:
+    return iso(at).removesuffix("Z")
+
+
+def _spellings(key: str, value: JsonValue) -> list[str]:
+    """Every way in which a pair may stand in stored metadata, or its key where they are many."""
+    start = json.dumps(key) + ": "
+    if value is None or isinstance(value, str | bool):
+        return [start + json.dumps(value)]
+    if isinstance(value, int | float):
+        # The same number may stand there as 1 and as 1.0.
+        texts = {json.dumps(value)} | ({"0", "0.0", "-0.0"} if value == 0 else set())
+        if isinstance(value, float) and value.is_integer():
+            texts.add(json.dumps(int(value)))
+        elif isinstance(value, int) and abs(value) < _FLOATS:
+            texts.add(json.dumps(float(value)))
+        return [start + text for text in sorted(texts)]
+    return [start]
+
+
+def _quoted(term: str) -> str:
+    """A term as FTS5 takes it: within quotes only a quote has a meaning, and it is doubled."""
+    # The query ends at a NUL, and what is no UTF-8 cannot be handed over.
+    plain = term.replace("\0", " ").encode("utf-8", "replace").decode()
+    return '"' + plain.replace('"', '""') + '"'
+
+
+def _check_length(id: str, vector: bytes, dimensions: int) -> None:
+    if len(vector) != 4 * dimensions:
+        raise StoreDamaged(
+            f"the vector of fact {id} has {len(vector)} bytes, wanted {4 * dimensions}"
+        )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from crp_integrations.errors import ReceiptBroken, StoreDamaged, StoreError
@@ -21,8 +22,15 @@ from crp_integrations.receipt.records import (
 from crp_integrations.receipt.redaction import erased, silent
 from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, Statement, keyid_of
 from crp_integrations.stores import rules
-from crp_integrations.stores.relational import fact_references
-from crp_integrations.stores.rules import AMONG, SHOWN, WINDOWS_DUE, Statements, among, note_due
+from crp_integrations.stores.rules import (
+    AMONG,
+    SHOWN,
+    WINDOWS_DUE,
+    Statements,
+    among,
+    note_due,
+    pages,
+)
 
 COLUMNS = "place, payload, signature, key, texts"
 READ = f"SELECT {COLUMNS} FROM receipts LEFT JOIN receipt_contents USING (place)"
@@ -148,21 +156,12 @@ def erase(
     """
     wanted: dict[int, set[str]] = {}
     touched: set[str] = set()
-    fact_references.spread(connection, fact_references.RECEIPTS)
     for place, id_ in connection.rows(
         f"SELECT place, fact_id FROM receipt_facts WHERE fact_id {AMONG} UNION "
         "SELECT place, fact_id FROM receipt_facts WHERE source_id = ? AND source_id <> ''",
         [among(fact_ids), source_id],
     ):
         wanted.setdefault(place, set()).add(id_)
-    gone = {*fact_ids}
-    for references in fact_references.left(connection, fact_references.RECEIPTS):
-        if references.damaged:
-            touched.add(_silenced(connection, references.number))
-            continue
-        for id_, source in zip(references.facts, references.sources, strict=True):
-            if id_ in gone or (source and source == source_id):
-                wanted.setdefault(references.number, set()).add(id_)
     for (place,) in connection.rows(
         f"SELECT place FROM receipts JOIN receipt_contents USING (place) WHERE window_id {AMONG}",
         [among(sorted(windows))],
@@ -193,18 +192,16 @@ def forget(connection: Statements, session_id: str) -> None:
 
 def problems(connection: Statements) -> Iterator[str]:
     """Which receipts do not read back, one sentence each."""
-    after, wrong = -1, 0
-    while wrong < SHOWN:
-        part = connection.rows(f"{READ} WHERE place > ? ORDER BY place LIMIT 100", [after])
-        if not part:
-            return
-        for row in part:
+    return islice(_unreadable(connection), SHOWN)
+
+
+def _unreadable(connection: Statements) -> Iterator[str]:
+    for page in pages(connection, f"{READ} WHERE place > ? ORDER BY place LIMIT ?", -1, 100):
+        for row in page:
             try:
                 _receipt(row)
             except StoreDamaged as error:
-                wrong += 1
                 yield str(error)
-        after = part[-1][0]
 
 
 def _at(connection: Statements, where: str, value: Any) -> Iterator[Receipt]:
@@ -226,37 +223,27 @@ def _replace(connection: Statements, place: int, old: Receipt, new: Receipt) -> 
     if new.texts == old.texts:
         return set()
     rows = connection.rows("SELECT fact_id, source_id FROM receipt_facts WHERE place = ?", [place])
-    still = fact_references.of(connection, fact_references.RECEIPTS, place)
-    sources = dict(zip(still.facts, still.sources, strict=True)) if still else dict(rows)
     # Its facts go with it, see the tables.
     connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
-    # Not packed again, or each erasure after the first would leave as much to the next.
-    _keep(connection, place, new, sources, in_row=False)
+    _keep(connection, place, new, dict(rows))
     return {new.chain.window_id}
 
 
-def _keep(
-    connection: Statements,
-    place: int,
-    receipt: Receipt,
-    sources: Mapping[str, str],
-    *,
-    in_row: bool = True,
-) -> None:
+def _keep(connection: Statements, place: int, receipt: Receipt, sources: Mapping[str, str]) -> None:
     """Keep the texts that are there; nothing where none is."""
     if silent(receipt):
         return
     texts = dumps(texts_to_json(receipt.texts), texts_alone=True).decode()
     connection.execute(ADD_CONTENT, [place, connection.padding, texts])
-    facts = tuple(
-        [
-            leaf.fact_id
-            for leaf, text in zip(receipt.leaves, receipt.texts, strict=True)
-            if leaf.fact_id and not isinstance(text, LeftOut)
-        ]
+    facts = {
+        leaf.fact_id
+        for leaf, text in zip(receipt.leaves, receipt.texts, strict=True)
+        if leaf.fact_id and not isinstance(text, LeftOut)
+    }
+    connection.executemany(
+        "INSERT INTO receipt_facts (fact_id, place, source_id) VALUES (?, ?, ?)",
+        [(id_, place, sources.get(id_, "")) for id_ in sorted(facts)],
     )
-    named = fact_references.References(place, facts, tuple([sources.get(id_, "") for id_ in facts]))
-    fact_references.keep(connection, fact_references.RECEIPTS, named, packed=in_row)
 
 
 def _receipt(row: Sequence[Any]) -> tuple[int, Receipt]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from crp_integrations.errors import StoreDamaged, StoreError
-from crp_integrations.fabric.life.lifecycle import DECAY_KEY, carried
+from crp_integrations.fabric.lifecycle import DECAY_KEY, carried
 from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.state_hash import WAY_OUT

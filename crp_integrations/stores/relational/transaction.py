@@ -1,22 +1,21 @@
-"""A transaction of a namespace: its facets, the journal, and the log of changes."""
+"""A transaction of a namespace: its facets, among them the journal and the counts of faults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports.facts import LogMark
+from crp_integrations.fabric.ports.store import FaultCounts
 from crp_integrations.stores import rules
+from crp_integrations.stores.relational.facts import USED
 from crp_integrations.stores.relational.receipts import RelationalReceipts
-from crp_integrations.stores.relational.rows import columns, insertion, number, record, row
+from crp_integrations.stores.relational.rows import columns, insertion, record, row
 from crp_integrations.stores.relational.sessions import RelationalSessions
-from crp_integrations.stores.relational.usage import RelationalFaults
-from crp_integrations.stores.rules import AMONG, FACTS_DUE, Statements, among, note_due
+from crp_integrations.stores.rules import AMONG, RETRIEVABLE_SQL, Statements, among
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -130,139 +129,52 @@ class RelationalJournal:
                 return
 
 
-# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+class RelationalFaults:
+    """Counts of one namespace."""
 
-
-# In one statement, whose fixed cost is most of it.
-_SEEN = (
-    "SELECT 'own', name, value FROM own UNION ALL SELECT 'setting', name, value FROM settings "
-    "UNION ALL SELECT * FROM "
-    "(SELECT 'mark', sequence, token FROM changes ORDER BY sequence DESC LIMIT 1)"
-)
-
-
-@dataclass(slots=True)
-class RelationalSnapshot:
-    """What a reading transaction sees of its namespace as a whole, which does not change in it.
-
-    Attributes:
-        own: the namespace's own values.
-        settings, mark: None until somebody asks for them.
-    """
-
-    own: Mapping[str, Any]
-    settings: Mapping[str, str] | None = None
-    mark: LogMark | None = None
-
-    @classmethod
-    def read(cls, connection: Statements) -> Self:
-        """All of it, which also fixes what the transaction sees."""
-        own: dict[str, Any] = {}
-        settings: dict[str, str] = {}
-        mark = LogMark(0, "")
-        for kind, name, value in connection.rows(_SEEN):
-            if kind == "own":
-                own[name] = value
-            elif kind == "setting":
-                settings[name] = value
-            else:
-                mark = LogMark(name, value)
-        return cls(own, settings, mark)
-
-
-class FactsPart:
-    """A part of the facts facet of one namespace."""
-
-    def __init__(
-        self,
-        connection: Statements,
-        gate: rules.TransactionGate,
-        namespace: str,
-        seen: RelationalSnapshot | None = None,
-    ) -> None:
-        """Take the connection."""
+    def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
         self._connection = connection
         self._gate = gate
-        self._namespace = namespace
-        self._seen = seen
 
-    def _own(self, name: str) -> Any:
-        if self._seen is not None:
-            return self._seen.own.get(name)
-        values = self._connection.one("SELECT value FROM own WHERE name = ?", [name])
-        return None if values is None else values[0]
-
-    def _set_own(self, name: str, value: Any) -> None:
-        self._connection.execute(
-            "INSERT INTO own (name, value) VALUES (?, ?) "
-            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            [name, value],
-        )
-
-    def _dimensions(self) -> int | None:
-        stored = self._own("dimensions")
-        return None if stored is None else number(stored, "dimensions")
-
-    def _numbers(self, ids: Sequence[str]) -> dict[str, int]:
-        """Row numbers of those ids that are stored."""
-        return dict(
-            self._connection.rows(
-                f"SELECT fact_id, fact FROM facts WHERE fact_id {AMONG}", [among(ids)]
-            )
-        )
-
-    def _grow(self) -> None:
-        self._connection.execute("UPDATE own SET value = value + 1 WHERE name = 'generation'")
-
-    def _leave_to_scrub(self) -> None:
-        """Note in this transaction that bytes are left which `scrub` has to take off the disk."""
-        note_due(self._connection, FACTS_DUE)
-
-
-class ChangeLog(FactsPart):
-    """The log of changes of one namespace."""
-
-    def mark(self) -> LogMark:
-        """The end of the log of changes."""
-        self._gate.reading()
-        if self._seen is not None and self._seen.mark is not None:
-            return self._seen.mark
-        last = self._connection.one(
-            "SELECT sequence, token FROM changes ORDER BY sequence DESC LIMIT 1"
-        )
-        mark = LogMark(0, "") if last is None else LogMark(*last)
-        if self._seen is not None:
-            self._seen.mark = mark
-        return mark
-
-    def changes(self, since: LogMark) -> list[str] | None:
-        """Ids of the facts that were added, changed or removed after a mark, each once, by id."""
-        self._gate.reading()
-        if not self._leads_back_to(since):
-            return None
-        rows = self._connection.rows(
-            "SELECT DISTINCT fact_id FROM changes WHERE sequence > ? ORDER BY fact_id",
-            [since.sequence],
-        )
-        return [id for (id,) in rows]
-
-    def trim_changes(self, keep: int) -> None:
-        """Forget the log but for its last `keep` entries; at least the last one stays."""
+    def count(self, fact_ids: Sequence[str]) -> dict[str, FaultCounts]:
+        """Count one more finding against each fact."""
         self._gate.writing()
-        # Entries have no gaps: what is undone gives its numbers back.
+        wanted = [among(fact_ids)]
         self._connection.execute(
-            "DELETE FROM changes WHERE sequence <= (SELECT max(sequence) FROM changes) - ?",
-            [max(1, keep)],
+            "INSERT INTO fact_findings (fact, findings, uses_before) "
+            f"SELECT fact, 1, 0 FROM facts WHERE fact_id {AMONG} "
+            "ON CONFLICT (fact) DO UPDATE SET findings = fact_findings.findings + 1",
+            wanted,
         )
+        rows = self._connection.rows(
+            f"SELECT fact_id, findings, {USED} - uses_before FROM facts "
+            "JOIN fact_findings USING (fact) LEFT JOIN fact_uses USING (fact) "
+            f"WHERE fact_id {AMONG} ORDER BY fact_id",
+            wanted,
+        )
+        return {id_: FaultCounts(findings, uses) for id_, findings, uses in rows}
 
-    def _leads_back_to(self, mark: LogMark) -> bool:
-        if mark == LogMark(0, ""):
-            first = self._connection.one("SELECT min(sequence) FROM changes")
-            return first is not None and first[0] in (None, 1)
-        values = self._connection.one(
-            "SELECT token FROM changes WHERE sequence = ?", [mark.sequence]
+    def due(self, findings: int, share: float) -> list[str]:
+        """Retrievable facts with at least so many findings, in such a share of their uses."""
+        self._gate.reading()
+        rows = self._connection.rows(
+            "SELECT fact_id FROM facts JOIN fact_findings USING (fact) "
+            f"LEFT JOIN fact_uses USING (fact) WHERE {RETRIEVABLE_SQL} AND findings >= ? "
+            f"AND findings >= ? * ({USED} - uses_before) ORDER BY fact_id",
+            [findings, share],
         )
-        return values is not None and values[0] == mark.token
+        return [id_ for (id_,) in rows]
+
+    def reset(self, fact_ids: Sequence[str]) -> None:
+        """Begin anew with some facts."""
+        self._gate.writing()
+        self._connection.execute(
+            "UPDATE fact_findings SET findings = 0, uses_before = "
+            f"(SELECT {USED} FROM facts LEFT JOIN fact_uses USING (fact) "
+            "WHERE facts.fact = fact_findings.fact) "
+            f"WHERE fact IN (SELECT fact FROM facts WHERE fact_id {AMONG})",
+            [among(fact_ids)],
+        )
 
 
 FactsOf = TypeVar("FactsOf")
@@ -280,27 +192,27 @@ class Facets(Generic[FactsOf]):
     def __init__(self, facts: FactsOf, connection: Statements, gate: rules.TransactionGate) -> None:
         """Take the connection, and what says whether it may still be used."""
         self.facts = facts
-        self._given = connection, gate
+        self._held = connection, gate
 
     @cached_property
     def journal(self) -> RelationalJournal:
         """Events and seals."""
-        return RelationalJournal(*self._given)
+        return RelationalJournal(*self._held)
 
     @cached_property
     def sessions(self) -> RelationalSessions:
         """Sessions with their windows."""
-        return RelationalSessions(*self._given)
+        return RelationalSessions(*self._held)
 
     @cached_property
     def faulted(self) -> RelationalFaults:
         """Facts that answers keep going wrong with."""
-        return RelationalFaults(*self._given)
+        return RelationalFaults(*self._held)
 
     @cached_property
     def receipts(self) -> RelationalReceipts:
         """Receipts and their log."""
-        return RelationalReceipts(*self._given)
+        return RelationalReceipts(*self._held)
 
 
 @contextmanager

@@ -14,14 +14,13 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from pydantic import JsonValue, SkipValidation, ValidationError
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import CachedFile, CacheEntry, Transaction
+from crp_integrations.fabric.ports import CachedFile, Transaction
 from crp_integrations.records import Record
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.files import FILE_MODE, make_folder, sync_folder
@@ -62,23 +61,6 @@ class _Damaged(Exception):
     """A file or its manifest is not what it should be; the text says how."""
 
 
-class _Found:
-    """A file that another thread checks."""
-
-    def __init__(
-        self, about: Mapping[str, JsonValue], check: Callable[[], CachedFile | None]
-    ) -> None:
-        self.about = about
-        checking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="crp-cache")
-        self._checked: Future[CachedFile | None] = checking.submit(check)
-        checking.shutdown(wait=False)
-
-    def whole(self) -> CachedFile | None:
-        """The file, when it is what its manifest said and the manifest is the same."""
-        file = self._checked.result()
-        return file if file is not None and file.about == self.about else None
-
-
 class FileCache:
     """Keeps the derived files of a namespace in a folder beside its database."""
 
@@ -111,21 +93,6 @@ class FileCache:
                     )
                     self._remove_all(self._useless(name, before))
                     return None
-        return None
-
-    def find(self, name: str) -> CacheEntry | None:
-        """What `load` would give, checked meanwhile; None when there is no usable manifest.
-
-        Hashing leaves the interpreter to whoever reads what the file was made of.
-        """
-        self._checked(name)
-        raw = self._manifest_bytes(name)
-        if raw is not None:
-            with suppress(_Damaged):
-                manifest = self._manifest(name, raw)
-                return _Found(manifest.about, lambda: self._whole(name, manifest))
-        # Says what is wrong, and takes away what is of no use.
-        self.load(name)
         return None
 
     def save(
@@ -165,42 +132,6 @@ class FileCache:
             _remove(data, sheet)
         return True
 
-    def restate(
-        self,
-        name: str,
-        say: Callable[[Mapping[str, JsonValue]], Mapping[str, JsonValue] | None],
-    ) -> bool:
-        """Put another manifest in the place of the one that is there; the file stays as it is."""
-        self._checked(name)
-        raw = self._manifest_bytes(name)
-        if raw is None:
-            return False
-        try:
-            manifest = self._manifest(name, raw)
-        except _Damaged:
-            # Whoever loads it says so.
-            return False
-        about = say(manifest.about)
-        if about is None:
-            return False
-        now = manifest.changed(about=dict(about), about_sha256=_about_hash(about))
-        sheet = self._folder / f"{name}.{os.getpid()}-{secrets.token_hex(4)}.json.tmp"
-        try:
-            _write_synced(sheet, now.model_dump_json().encode())
-            with self._begin():
-                # A file is replaced or removed under the same lock, or its manifest goes first.
-                if self._manifest_bytes(name) != raw:
-                    return False
-                sheet.replace(self._manifest_path(name))
-                sync_folder(self._folder)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise self._refused(error) from error
-        finally:
-            _remove(sheet)
-        return True
-
     def drop(self, name: str | None = None) -> None:
         """Remove a file, or all of them, temporary ones of other processes included."""
         if name is not None:
@@ -225,23 +156,13 @@ class FileCache:
 
     # --- checking -----------------------------------------------------------------------
 
-    def _whole(self, name: str, manifest: CacheManifest) -> CachedFile | None:
-        """The file of a manifest that was checked; what is wrong with it is told by `load`."""
-        try:
-            return self._measured(manifest)
-        except _Damaged:
-            return self.load(name)
-
     def _verified(self, name: str, raw: bytes | None) -> CachedFile | None:
         """The file that a manifest describes."""
         if raw is None:
             if any(path.suffix != ".tmp" for path in self._files(name)):
                 raise _Damaged("it has no manifest")
             return None
-        return self._measured(self._manifest(name, raw))
-
-    def _measured(self, manifest: CacheManifest) -> CachedFile:
-        """The file of a manifest."""
+        manifest = self._manifest(name, raw)
         path = self._folder / manifest.file
         try:
             length, digest = _measured(path)

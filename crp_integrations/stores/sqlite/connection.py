@@ -61,10 +61,7 @@ class SqliteConnection:
 
     Attributes:
         inode: device and number of the file that was opened; None in memory.
-        packs_references: that erasure finds a text by rows that are packed, see `packed`.
     """
-
-    packs_references = True
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         """Open a database, and set up what lasts as long as the connection."""

@@ -200,11 +200,6 @@ _SESSIONS: Final = (
             f"CREATE INDEX {table}_by_id ON {table} ({column})",
         )
     ),
-    # What an erasure has not put into `window_facts` and `window_sources` yet, as lists in JSON.
-    """CREATE TABLE window_packed (
-        window INTEGER PRIMARY KEY REFERENCES window_contents (window) ON DELETE CASCADE,
-        facts TEXT NOT NULL, sources TEXT NOT NULL
-    )""",
     # Facts that went while windows were under way, which may show them still.
     """CREATE TABLE withdrawn_facts (
         fact_id TEXT PRIMARY KEY, withdrawn_at TEXT NOT NULL
@@ -235,11 +230,6 @@ _RECEIPTS: Final = (
     ) WITHOUT ROWID""",
     "CREATE INDEX receipt_facts_by_source ON receipt_facts (source_id) WHERE source_id <> ''",
     "CREATE INDEX receipt_facts_by_place ON receipt_facts (place)",
-    # What an erasure has not put into `receipt_facts` yet, as lists in JSON of equal length.
-    """CREATE TABLE receipt_packed (
-        place INTEGER PRIMARY KEY REFERENCES receipt_contents (place) ON DELETE CASCADE,
-        facts TEXT NOT NULL, sources TEXT NOT NULL
-    )""",
 )
 STEPS: tuple[tuple[str, ...], ...] = (
     (*_FACTS, *_TEXT_INDEX, *_CHANGES, *_JOURNAL, *_SESSIONS, *_RECEIPTS),

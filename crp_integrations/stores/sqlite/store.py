@@ -8,22 +8,18 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import ConfigError, EngineError, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.seals import sha256, sha256_hex
-from crp_integrations.stores.files import (
-    FileScratch,
-    make_folder,
-    refuse_unwritable,
-    scratch_beside,
-)
+from crp_integrations.stores.files import make_folder, refuse_unwritable
 from crp_integrations.stores.keys import NAMESPACES
 from crp_integrations.stores.relational import receipts, sessions
-from crp_integrations.stores.relational.facts import RelationalFacts
+from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
 from crp_integrations.stores.relational.rows import STATUSES, bogus_status, number
-from crp_integrations.stores.relational.transaction import Facets, RelationalSnapshot, facets
+from crp_integrations.stores.relational.transaction import Facets, facets
 from crp_integrations.stores.rules import (
     AMONG,
     FACTS_DUE,
@@ -33,6 +29,7 @@ from crp_integrations.stores.rules import (
     WriterLocks,
     among,
     checked_name,
+    pages,
 )
 from crp_integrations.stores.sqlite import schema
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
@@ -104,7 +101,7 @@ def problems(connection: SqliteConnection) -> Iterator[str]:
     yield from _text_index(connection)
     yield from _vectors(connection)
     yield from _statuses(connection)
-    yield from _contents(connection)
+    yield from islice(_contents(connection), SHOWN)
 
 
 def _text_index(connection: SqliteConnection) -> Iterator[str]:
@@ -141,20 +138,14 @@ def _statuses(connection: SqliteConnection) -> Iterator[str]:
 
 
 def _contents(connection: SqliteConnection) -> Iterator[str]:
-    after, wrong = 0, 0
-    while wrong < SHOWN:
-        # A text that is no UTF-8 cannot be had as a text.
-        part = connection.rows(
-            "SELECT fact, fact_id, CAST(content AS BLOB), content_hash FROM facts WHERE fact > ? "
-            "ORDER BY fact LIMIT ?",
-            [after, SLICE],
-        )
-        if not part:
-            return
-        after = part[-1][0]
-        for _, id, content, stored in part:
+    # A text that is no UTF-8 cannot be had as a text.
+    statement = (
+        "SELECT fact, fact_id, CAST(content AS BLOB), content_hash FROM facts WHERE fact > ? "
+        "ORDER BY fact LIMIT ?"
+    )
+    for page in pages(connection, statement, 0, SLICE):
+        for _, id, content, stored in page:
             if sha256(content) != stored:
-                wrong += 1
                 yield f"the text of fact {id} does not match its content hash"
 
 
@@ -236,11 +227,6 @@ class SqliteStore:
         """Where derived files of a namespace are kept."""
         folder = self._pool(checked_name(namespace)).path.parent / CACHE
         return FileCache(folder, namespace, lambda: self._over_tables(namespace))
-
-    def scratch(self) -> FileScratch | None:
-        """A file without a name on the store's disk, for what an ingestion puts down."""
-        self._refuse_closed()
-        return scratch_beside(self._root)
 
     def scrub(self, namespace: str) -> bool:
         """Take every byte of what was removed off the disk; cheap when nothing was."""
@@ -466,11 +452,11 @@ def owner(connection: SqliteConnection, path: Path, wanted: str | None = None) -
     return checked_owner(None if row is None else row[0], path, wanted)
 
 
-def checked_owner(found: Any, path: Path, wanted: str | None) -> str:
+def checked_owner(owner_name: Any, path: Path, wanted: str | None) -> str:
     """The owner that a database names."""
-    if found is None or (wanted is not None and found != wanted):
+    if owner_name is None or (wanted is not None and owner_name != wanted):
         raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
     # Where a namespace is wanted, the path was made from its name.
-    if wanted is None and path.parent.name != sha256_hex(str(found)):
+    if wanted is None and path.parent.name != sha256_hex(str(owner_name)):
         raise StoreDamaged(f"{path} belongs to another namespace")
-    return str(found)
+    return str(owner_name)

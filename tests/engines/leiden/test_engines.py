@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.graphs import LeidenEngine, engine_for, numbered
 from crp_integrations.errors import EngineError
-from crp_integrations.fabric.communities.similarity_graph import modularity
 from crp_integrations.fabric.ports import CommunityEngine
+from crp_integrations.fabric.similarity_graph import modularity
 
 NEEDS = {"graspologic": (), "leidenalg": ("leidenalg", "igraph")}
 Graph = tuple[np.ndarray, np.ndarray, np.ndarray]

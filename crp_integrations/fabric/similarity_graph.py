@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, ValidationError
 
-from crp_integrations.fabric.communities.nearest_neighbours import (
+from crp_integrations.fabric.nearest_neighbours import (
     MILLION,
     NOBODY,
     Neighbours,
@@ -303,15 +303,15 @@ def load_similarity(cache: Cache) -> Similarity | None:
     return Similarity(names[0], names[1], lists, about.embedder, about.changes)
 
 
-def save_similarity(cache: Cache, found: Similarity, mark: LogMark) -> bool:
+def save_similarity(cache: Cache, similarity: Similarity, mark: LogMark) -> bool:
     """Keep the neighbours, unless a fact that they name has been removed since the mark."""
-    lists = found.neighbours
+    lists = similarity.neighbours
 
     def write(path: str) -> None:
         parts = (
             lists.places.astype(_ARRAY).tobytes(),
             lists.scores.astype(_ARRAY).tobytes(),
-            json.dumps([found.ids, found.hashes], separators=(",", ":")).encode(),
+            json.dumps([similarity.ids, similarity.hashes], separators=(",", ":")).encode(),
         )
         np.frombuffer(b"".join(parts), dtype=np.uint8).tofile(path)
 
@@ -323,11 +323,11 @@ def save_similarity(cache: Cache, found: Similarity, mark: LogMark) -> bool:
     return cache.save(
         FILE,
         SimilarityFile(
-            facts=len(found.ids),
+            facts=len(similarity.ids),
             neighbours=lists.places.shape[1],
             threshold=lists.threshold,
-            changes=found.changed,
-            embedder=found.embedder,
+            changes=similarity.changed,
+            embedder=similarity.embedder,
             sequence=mark.sequence,
             token=mark.token,
         ).model_dump(mode="json"),

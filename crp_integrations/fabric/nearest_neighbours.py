@@ -32,8 +32,6 @@ _TILE = 2_048
 _SAMPLE = 8_192
 # Pairs whose rows are gathered for one exact product.
 _BLOCK_PAIRS = 1 << 15
-# Columns of one group when a lower bound of the K-th score is looked for.
-_GROUP_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +158,11 @@ def _near(
     # itself is left out of the part, so that no row meets itself there.
     part = np.linspace(0, facts - 1, min(facts, _SAMPLE)).astype(np.int64)
     part = np.setdiff1d(part, block)
-    cut = np.maximum(_lower_bounds(mine @ rows[part].T, k) - margin, floor)
+    sample = mine @ rows[part].T
+    last = sample.shape[1] - k
+    cut = np.full(len(block), floor)
+    if last > 0:
+        cut = np.maximum(np.partition(sample, last, axis=1)[:, last] - margin, floor)
     own = np.full(facts, NOBODY, dtype=np.int64)
     own[block] = np.arange(len(block))
     offers = bool(offering.any())
@@ -220,19 +222,6 @@ def _pairs(owners: Places, lists: npt.NDArray[np.integer], facts: int) -> Places
     return numbers.reshape(-1)
 
 
-def _lower_bounds(rough: FloatRows, k: int) -> npt.NDArray[np.float32]:
-    """For each row a score that at least k of its scores reach."""
-    columns = rough.shape[1]
-    if columns <= k:
-        return np.full(len(rough), -np.inf, dtype=np.float32)
-    groups = _GROUP_SHARE * k
-    if columns < 2 * groups:
-        return np.partition(rough, columns - k, axis=1)[:, columns - k]
-    depth = columns // groups
-    maxima = rough[:, : groups * depth].reshape(len(rough), depth, groups).max(axis=1)
-    return np.partition(maxima, groups - k, axis=1)[:, groups - k]
-
-
 def _exact(rows: FloatRows, left: Places, right: Places) -> Places:
     """Cosines of pairs of rows in millionths."""
     scores = np.empty(len(left), dtype=np.int64)
@@ -245,32 +234,32 @@ def _exact(rows: FloatRows, left: Places, right: Places) -> Places:
     return scores
 
 
-def _keep_best(found: Neighbours, owners: Places, others: Places, scores: Places) -> None:
+def _keep_best(lists: Neighbours, owners: Places, others: Places, scores: Places) -> None:
     """Write the lists of the owners: best first, ties by place, at most K."""
-    k = found.places.shape[1]
+    k = lists.places.shape[1]
     order = np.lexsort((others, -scores, owners))
     owners, others, scores = owners[order], others[order], scores[order]
     first = np.searchsorted(owners, owners, side="left")
     rank = np.arange(len(owners)) - first
     best = rank < k
     listed = np.unique(owners)
-    found.places[listed], found.scores[listed] = NOBODY, LOWEST
-    found.places[owners[best], rank[best]] = others[best]
-    found.scores[owners[best], rank[best]] = scores[best]
+    lists.places[listed], lists.scores[listed] = NOBODY, LOWEST
+    lists.places[owners[best], rank[best]] = others[best]
+    lists.scores[owners[best], rank[best]] = scores[best]
 
 
-def _admit(found: Neighbours, hosts: Places, guests: Places, scores: Places) -> None:
+def _admit(lists: Neighbours, hosts: Places, guests: Places, scores: Places) -> None:
     """Let guests into the lists of hosts where they are nearer than the last."""
     if not hosts.size:
         return
     listed = np.unique(hosts)
-    rows, columns = np.nonzero(found.places[listed] != NOBODY)
+    rows, columns = np.nonzero(lists.places[listed] != NOBODY)
     owners = listed[rows]
     _keep_best(
-        found,
+        lists,
         np.concatenate([owners, hosts]),
-        np.concatenate([found.places[owners, columns].astype(np.int64), guests]),
-        np.concatenate([found.scores[owners, columns].astype(np.int64), scores]),
+        np.concatenate([lists.places[owners, columns].astype(np.int64), guests]),
+        np.concatenate([lists.scores[owners, columns].astype(np.int64), scores]),
     )
 
 
@@ -327,11 +316,11 @@ def contract_graph(
     )
 
 
-def initial_membership(before: Sequence[str | None], found: Neighbours) -> Places:
+def initial_membership(before: Sequence[str | None], lists: Neighbours) -> Places:
     """A membership to start from: the one before; what had none starts with its nearest fact."""
     number = {name: place for place, name in enumerate(sorted({n for n in before if n}))}
     known = np.array([NOBODY if name is None else number[name] for name in before], dtype=np.int64)
-    nearest = found.places[:, 0].astype(np.int64)
+    nearest = lists.places[:, 0].astype(np.int64)
     joined = np.where((known == NOBODY) & (nearest != NOBODY), known[nearest], known)
     alone = np.flatnonzero(joined == NOBODY)
     joined[alone] = len(number) + np.arange(len(alone))

@@ -1,4 +1,4 @@
-"""What every change of stored facts shares: access, the facts as they are, and the journal.
+"""One namespace, on behalf of one subject, for everything that changes what is stored.
 
 A change reads and decides within its writing transaction, so nothing can change in between.
 """
@@ -6,23 +6,36 @@ A change reads and decides within its writing transaction, so nothing can change
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.ingestion import IngestionTarget
-from crp_integrations.fabric.ingest.ingestion_plan import USER_SOURCE
+from crp_integrations.fabric.ingest.fact_preparation import (
+    TextEmbedding,
+    check_fact_list,
+    check_length,
+    filled_fact,
+)
+from crp_integrations.fabric.namespace_reader import (
+    NamespaceReader,
+    SharedNamespaceReader,
+    refuse_other_text,
+    refuse_shared,
+)
 from crp_integrations.fabric.ports import Cache, FactsFacet, Transaction
-from crp_integrations.fabric.records import Fact, Source
-from crp_integrations.guard.decisions import Action
+from crp_integrations.fabric.records import USER_SOURCE, Fact, Source
+from crp_integrations.fabric.region import PREFIX
+from crp_integrations.guard.decisions import Action, Guard, Subject, require
+from crp_integrations.language import memo
 from crp_integrations.seals import iso, sha256
-from crp_integrations.vocabulary import EventType, FactStatus
+from crp_integrations.vocabulary import EventType, FactStatus, SourceKind
 
 # Most ids in one event of the journal.
 _EVENT_IDS = 10_000
@@ -42,33 +55,119 @@ class NamespaceScrub:
     scrub: Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class FactWriter(IngestionTarget):
-    """One namespace, on behalf of one subject, for the verbs that change what is stored.
+class NamespaceWriter:
+    """What every change of a namespace needs: access, the facts as they are, and the journal.
 
     Attributes:
+        namespace: its name in the store.
+        region: where it is.
+        allow: raises AccessDenied when things with these labels may not be written.
+        require: raises AccessDenied when an action on things with these labels is denied.
         may_read: whether the subject may see things with exactly these labels.
-        require: raises AccessDenied when the action on things with these labels is denied.
-        cache: where derived files are kept; None for a store without files.
-        scrub: takes the bytes of what was removed off the disk; False when a reader forbids it.
-        forget_held: forgets what sessions hold in memory of a source.
-        erase_elsewhere: erases what is kept outside of the store of some facts or sources.
+        check: raises ConfigError when the stored vectors are of another embedder.
+        check_shared: raises AccessDenied for facts, to be stored and stored, that say something
+            else than a shared fact of their id.
         refuse_shared: raises AccessDenied for facts, or a source, of a shared namespace.
-        readers: the namespaces that read this one; none but for a shared namespace.
     """
 
-    may_read: Callable[[tuple[str, ...]], bool]
-    require: Callable[[Action, tuple[str, ...]], object]
-    cache: Callable[[], Cache | None]
-    scrub: Callable[[], bool]
-    forget_held: Callable[[str], object]
-    erase_elsewhere: Callable[[Sequence[str]], object]
-    refuse_shared: Callable[[Sequence[str], str], None]
-    readers: Callable[[], Iterable[NamespaceScrub]]
+    def __init__(
+        self,
+        own: NamespaceReader,
+        shared: Sequence[SharedNamespaceReader],
+        subject: Subject,
+        guard: Guard,
+    ) -> None:
+        region = own.region
+        self.namespace = own.name
+        self.region = region
+        self.embedder = region.embedder
+        self.counter = region.counter
+        self.clock = region.clock
+        self.settings = region.settings
+        self.tracer = region.tracer
+        self.notify = region.notify
+        self.check = region.check_embedder
+        self.require = partial(require, guard, subject)
+        self.allow = partial(require, guard, subject, "write")
+        self.may_read = own.gate().may_read
+        self.check_shared = partial(refuse_other_text, shared)
+        self.refuse_shared = partial(refuse_shared, shared)
+
+    def begin(self, write: bool) -> AbstractContextManager[Transaction]:
+        """A transaction of the namespace."""
+        return self.region.begin(self.namespace, write=write)
+
+    def key(self) -> bytes:
+        """The journal's key; ask when there is something to write, since a missing one is made."""
+        return self.region.key(self.namespace)
+
+    def hash_in(self, facts: FactsFacet) -> str:
+        """The state hash as a transaction sees it."""
+        return self.region.namespace_state(self.namespace).hash_in(facts)
+
+    def cache(self) -> Cache | None:
+        """Where derived files are kept; None for a store without files."""
+        return self.region.store.cache(self.namespace)
+
+    def scrub(self) -> bool:
+        """Take the bytes of what was removed off the disk; False when a reader forbids it."""
+        return self.region.store.scrub(self.namespace)
+
+    @property
+    def embedding(self) -> TextEmbedding:
+        """What embeds texts for the namespace."""
+        return TextEmbedding(self.begin, self.check, self.embedder, self.clock, self.settings)
+
+    def prepared(self, facts: Sequence[Fact | str], kind: SourceKind | None) -> list[Fact]:
+        """Facts as they would be stored, each id once.
+
+        Spec: CRP-SPEC-009 §2.1
+        """
+        check_fact_list(facts)
+        now, prepared = self.clock.now(), dict[str, Fact]()
+        filled = [
+            filled_fact(item, number, self.namespace, kind, now, self.settings)
+            for number, item in enumerate(facts, 1)
+        ]
+        counts = self.counter.count_many([fact.content for fact in filled])
+        for number, (fact, tokens) in enumerate(zip(filled, counts, strict=True), 1):
+            check_length(f"fact {number} has", tokens, self.settings.chunking)
+            self.allow(fact.labels)
+            prepared.setdefault(fact.fact_id, fact)
+        return list(prepared.values())
+
+    # --- beyond the namespace ----------------------------------------------------------
+
+    def readers(self) -> Iterator[NamespaceScrub]:
+        """Every tenant's namespace, for a shared one; sessions of tenants hold words of it."""
+        store = self.region.store
+        if self.namespace.startswith(PREFIX):
+            for name in store.namespaces():
+                if not name.startswith(PREFIX):
+                    yield NamespaceScrub(
+                        begin=partial(self.region.begin, name, write=True),
+                        scrub=partial(store.scrub, name),
+                    )
+
+    def forget_held(self, source_id: str) -> None:
+        """Take what is erased out of the memory of the process."""
+        # Shelves name communities by words of their facts; every tenant reads a shared namespace.
+        shared = self.namespace.startswith(PREFIX)
+        self.region.recent_uses.clear(None if shared else self.namespace)
+        memo.forget()
+        self.region.session_memory.forget_source(self.namespace, source_id)
+
+    def erase_elsewhere(self, ids: Sequence[str]) -> None:
+        """Erase what is kept of facts outside of the store; of shared facts, for every tenant."""
+        region = self.region
+        if region.elsewhere is not None:
+            shared = self.namespace.startswith(PREFIX)
+            for name in region.store.namespaces() if shared else [self.namespace]:
+                region.elsewhere.erase(name, ids, region.clock.now())
 
     # --- what is there -----------------------------------------------------------------
 
-    def found(self, facts: FactsFacet, ids: Sequence[str], action: Action) -> list[Fact]:
+    def stored(self, facts: FactsFacet, ids: Sequence[str], action: Action) -> list[Fact]:
         """The facts of a batch by id, whatever their status, each once."""
         _check_ids(ids)
         wanted = sorted(set(ids))

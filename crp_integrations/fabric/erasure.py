@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 
 from crp_integrations.audit.drafts import EventDraft, name_or_hash
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import StoreBusy
-from crp_integrations.fabric.life.fact_writer import FactWriter
-from crp_integrations.fabric.life.lifecycle import ErasureReport
+from crp_integrations.fabric.lifecycle import ErasureReport
+from crp_integrations.fabric.namespace_writer import NamespaceWriter
 from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
 from crp_integrations.fabric.records import Fact, Source, Where
 from crp_integrations.fabric.state_hash import (
@@ -45,7 +44,7 @@ def withdraw_windows(
 
 
 def withdraw_elsewhere(
-    writer: FactWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
+    writer: NamespaceWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
 ) -> bool:
     """Take what other namespaces said with facts of this one, each in a transaction of its own."""
     clean = True
@@ -58,7 +57,7 @@ def withdraw_elsewhere(
 
 
 def forget_sessions(
-    writer: FactWriter,
+    writer: NamespaceWriter,
     choose: Callable[[Transaction], Sequence[str]],
     cause: str,
 ) -> list[str]:
@@ -88,7 +87,7 @@ def windows_due(facts: FactsFacet) -> bool:
     return facts.setting(WINDOWS_SETTING) is not None
 
 
-def windows_scrubbed(writer: FactWriter) -> bool:
+def windows_scrubbed(writer: NamespaceWriter) -> bool:
     """Take the bytes of what was said off the disk; the index's files hold none of them."""
     with writer.begin(False) as transaction:
         if not windows_due(transaction.facts):
@@ -122,90 +121,81 @@ def _note(facts: FactsFacet) -> None:
 
 # Names the last event whose removals may still be in the files.
 SCRUB_SETTING = "scrub"
-
-
 # Characters of a label that was certainly not cut.
 _WHOLE_LABEL = 50
-
-
 _PART = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceErasure:
-    """Erases sources of one namespace, on behalf of one subject."""
+def erase_source(writer: NamespaceWriter, source_id: str) -> ErasureReport:
+    """Remove a source's facts, whatever their status, and leave a tombstone.
 
-    writer: FactWriter
-
-    def erase(self, source_id: str) -> ErasureReport:
-        """Remove a source's facts, whatever their status, and leave a tombstone.
-
-        Spec: CRP-SPEC-009 §8.3
-        """
-        writer, now = self.writer, self.writer.clock.now()
-        with writer.begin(False) as transaction:
-            source, chosen = self._choose(transaction.facts, source_id)
-            before = writer.hash_in(transaction.facts)
-        # What a session holds is in no transaction: it goes first, and once more at the end.
-        writer.forget_held(source_id)
-        # The same holds for what is kept outside of the store: a killed erasure is made again.
-        writer.erase_elsewhere([source_id, *(fact.fact_id for fact in chosen)])
-        clean = withdraw_elsewhere(
-            writer, [fact.fact_id for fact in chosen], now, source_id=source_id
-        )
-        if not chosen and source == _tombstone(source):
-            return ErasureReport(
-                source_id=source_id,
-                state_before=before,
-                state_after=before,
-                erased_at=now,
-                scrubbed=scrubbed(writer) and clean,
-            )
-        key = writer.key()
-        with writer.tracer.step("fabric.erase"), writer.begin(True) as transaction:
-            facts = transaction.facts
-            source, chosen = self._choose(facts, source_id)
-            before = writer.hash_in(facts)
-            ids = [fact.fact_id for fact in chosen]
-            _dissolve(facts, chosen)
-            withdraw_windows(transaction, ids, now, source_id=source_id)
-            facts.remove(ids)
-            # Vectors of texts that an interrupted ingestion never stored: their source is unknown.
-            embedder = facts.setting(EMBEDDER_SETTING)
-            if embedder is not None:
-                facts.clear_prepared(embedder)
-            facts.add_source(_tombstone(source))
-            data = {"source": source_id, "facts": ids, "count": len(ids), "cause": "erasure"}
-            after, events = writer.journal_changes(
-                transaction,
-                [(EventType.FACT_DELETED, data)],
-                before=before,
-                cause="erasure",
-                now=now,
-                key=key,
-            )
-            facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
-            # While the lock is held nobody publishes a file, so none outlives the commit.
-            drop_cache(writer)
-        writer.forget_held(source_id)
-        writer.erase_elsewhere([source_id, *ids])
+    Spec: CRP-SPEC-009 §8.3
+    """
+    now = writer.clock.now()
+    with writer.begin(False) as transaction:
+        source, chosen = _choose(writer, transaction.facts, source_id)
+        before = writer.hash_in(transaction.facts)
+    # What a session holds is in no transaction: it goes first, and once more at the end.
+    writer.forget_held(source_id)
+    # The same holds for what is kept outside of the store: a killed erasure is made again.
+    writer.erase_elsewhere([source_id, *(fact.fact_id for fact in chosen)])
+    clean = withdraw_elsewhere(writer, [fact.fact_id for fact in chosen], now, source_id=source_id)
+    if not chosen and source == _tombstone(source):
         return ErasureReport(
             source_id=source_id,
-            facts=tuple(ids),
             state_before=before,
-            state_after=after,
+            state_after=before,
             erased_at=now,
-            event_seq=events[0].seq,
-            event_hmac=events[0].hmac,
             scrubbed=scrubbed(writer) and clean,
         )
+    key = writer.key()
+    with writer.tracer.step("fabric.erase"), writer.begin(True) as transaction:
+        facts = transaction.facts
+        source, chosen = _choose(writer, facts, source_id)
+        before = writer.hash_in(facts)
+        ids = [fact.fact_id for fact in chosen]
+        _dissolve(facts, chosen)
+        withdraw_windows(transaction, ids, now, source_id=source_id)
+        facts.remove(ids)
+        # Vectors of texts that an interrupted ingestion never stored: their source is unknown.
+        embedder = facts.setting(EMBEDDER_SETTING)
+        if embedder is not None:
+            facts.clear_prepared(embedder)
+        facts.add_source(_tombstone(source))
+        data = {"source": source_id, "facts": ids, "count": len(ids), "cause": "erasure"}
+        after, events = writer.journal_changes(
+            transaction,
+            [(EventType.FACT_DELETED, data)],
+            before=before,
+            cause="erasure",
+            now=now,
+            key=key,
+        )
+        facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
+        # While the lock is held nobody publishes a file, so none outlives the commit.
+        drop_cache(writer)
+    writer.forget_held(source_id)
+    writer.erase_elsewhere([source_id, *ids])
+    return ErasureReport(
+        source_id=source_id,
+        facts=tuple(ids),
+        state_before=before,
+        state_after=after,
+        erased_at=now,
+        event_seq=events[0].seq,
+        event_hmac=events[0].hmac,
+        scrubbed=scrubbed(writer) and clean,
+    )
 
-    def _choose(self, facts: FactsFacet, source_id: str) -> tuple[Source, list[Fact]]:
-        """The source and all its facts, also those that the subject does not see."""
-        source = self.writer.source(facts, source_id, "erase")
-        chosen = facts.of_source(source_id)
-        self.writer.require_each("erase", (fact.labels for fact in chosen))
-        return source, chosen
+
+def _choose(
+    writer: NamespaceWriter, facts: FactsFacet, source_id: str
+) -> tuple[Source, list[Fact]]:
+    """The source and all its facts, also those that the subject does not see."""
+    source = writer.source(facts, source_id, "erase")
+    chosen = facts.of_source(source_id)
+    writer.require_each("erase", (fact.labels for fact in chosen))
+    return source, chosen
 
 
 def _tombstone(source: Source) -> Source:
@@ -249,14 +239,14 @@ def _label_parts(text: str) -> list[str]:
     return _PART.findall(text.casefold())
 
 
-def drop_cache(writer: FactWriter) -> None:
+def drop_cache(writer: NamespaceWriter) -> None:
     """Remove the namespace's derived files."""
     cache = writer.cache()
     if cache is not None:
         cache.drop()
 
 
-def scrubbed(writer: FactWriter) -> bool:
+def scrubbed(writer: NamespaceWriter) -> bool:
     """Take what was removed off the disk, if anything is left there."""
     with writer.begin(False) as transaction:
         pending = transaction.facts.setting(SCRUB_SETTING)

@@ -11,19 +11,27 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from crp_integrations.fabric import state_hash
-from crp_integrations.fabric.ingest.fact_preparation import PREPARED_SETTING
-from crp_integrations.fabric.life.erasure import (
+from crp_integrations.fabric.community_detection import CommunityDetection
+from crp_integrations.fabric.embedder_migration import NEXT_SETTING
+from crp_integrations.fabric.erasure import (
     SCRUB_SETTING,
     forget_sessions,
     scrubbed,
     windows_due,
     windows_scrubbed,
 )
-from crp_integrations.fabric.life.fact_writer import FactWriter, by_source
-from crp_integrations.fabric.life.lifecycle import MaintenanceReport
-from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
+from crp_integrations.fabric.ingest.fact_preparation import PREPARED_SETTING
+from crp_integrations.fabric.lifecycle import MaintenanceReport
+from crp_integrations.fabric.namespace_writer import NamespaceWriter, by_source
+from crp_integrations.fabric.ports import (
+    FactsFacet,
+    Transaction,
+    build_due_index,
+    window_records_of,
+)
 from crp_integrations.fabric.ports.engines import Progress
 from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.similarity_graph import FILE as SIMILARITY_FILE
 from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.guard.decisions import NAMESPACE
 from crp_integrations.vocabulary import EventType, FactStatus
@@ -41,28 +49,17 @@ SCRUBBING = frozenset({"purge", "sessions", "windows", "scrub"})
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Runs what is due in one namespace.
+    """Runs what is due in one namespace."""
 
-    Attributes:
-        recluster_due: whether communities are to be found anew at this moment.
-        recluster: finds them.
-        settle: brings the index up to date; whether there was anything to do.
-        purge_sessions: forgets what idle sessions hold in memory; returns how many sessions.
-    """
+    writer: NamespaceWriter
 
-    writer: FactWriter
-    recluster_due: Callable[[FactsFacet, datetime], bool]
-    recluster: Callable[[], object]
-    settle: Callable[[], bool]
-    purge_sessions: Callable[[datetime], int]
-
-    def run(self, progress: Progress) -> MaintenanceReport:
-        """Do what is due.
+    def run(self, progress: Progress, *, graph: bool = True) -> MaintenanceReport:
+        """Do what is due; with `graph` look at the derived files too.
 
         Spec: CRP-SPEC-009 §2.2, §5.5, §7.2, §8.1, §8.2
         """
         now = self.writer.clock.now()
-        sessions = self.purge_sessions(now)
+        sessions = self.writer.region.session_memory.purge_idle(now)
         with self.writer.begin(False) as transaction:
             facts = transaction.facts
             idle = self._idle(transaction, now)
@@ -70,26 +67,30 @@ class Maintenance:
             if untouched and not idle and not windows_due(facts):
                 # Never written: not even a key is made.
                 return MaintenanceReport(sessions=sessions)
-            steps = {
-                "stale": bool(facts.find(_expired(now))),
-                "purge": bool(facts.find(self._retained(now))),
-                "archive": bool(self._unused(facts, now)),
-                "sessions": bool(idle),
-                "windows": windows_due(facts),
-                "scrub": facts.setting(SCRUB_SETTING) is not None,
-                "prepared": self._abandoned(facts, now),
-                "trim": _trim_due(facts),
-                "recluster": self.recluster_due(facts, now),
+            steps: dict[str, tuple[bool, Callable[[datetime], int]]] = {
+                "stale": (bool(facts.find(_expired(now))), self._expire),
+                "purge": (bool(facts.find(self._retained(now))), self._purge),
+                "archive": (bool(self._unused(facts, now)), self._archive),
+                "sessions": (bool(idle), self._forget_sessions),
+                "windows": (windows_due(facts), lambda _: windows_scrubbed(self.writer)),
+                "scrub": (
+                    facts.setting(SCRUB_SETTING) is not None,
+                    lambda _: scrubbed(self.writer),
+                ),
+                "prepared": (self._abandoned(facts, now), self._clear_prepared),
+                "trim": (_trim_due(facts), self._trim),
+                "recluster": (self._recluster_due(facts, now), self._recluster),
             }
-        due = [name for name, is_due in steps.items() if is_due]
+        due = {name: step for name, (is_due, step) in steps.items() if is_due}
         if due:
             self.writer.require("write", NAMESPACE)
         done: dict[str, int] = {}
-        for number, name in enumerate(due):
+        for number, (name, step) in enumerate(due.items()):
             progress(name, number, len(due))
-            done[name] = self._step(name, now)
+            with self.writer.tracer.step(f"fabric.maintain.{name}"):
+                done[name] = step(now)
         progress("settle", len(due), len(due))
-        rebuilt = self.settle()
+        rebuilt = graph and self._settle_files()
         with self.writer.begin(False) as transaction:
             facts = transaction.facts
             left = facts.setting(SCRUB_SETTING) is not None or windows_due(facts)
@@ -107,29 +108,6 @@ class Maintenance:
         )
 
     # --- steps -------------------------------------------------------------------------
-
-    def _step(self, name: str, now: datetime) -> int:
-        with self.writer.tracer.step(f"fabric.maintain.{name}"):
-            match name:
-                case "stale":
-                    return self._expire(now)
-                case "purge":
-                    return self._purge(now)
-                case "archive":
-                    return self._archive(now)
-                case "sessions":
-                    return self._forget_sessions(now)
-                case "windows":
-                    return int(windows_scrubbed(self.writer))
-                case "prepared":
-                    return self._clear_prepared(now)
-                case "trim":
-                    return self._trim()
-                case "recluster":
-                    self.recluster()
-                    return 1
-                case _:
-                    return int(scrubbed(self.writer))
 
     def _expire(self, now: datetime) -> int:
         """Mark STALE what the ttl has run out of.
@@ -210,7 +188,11 @@ class Maintenance:
                 facts.remove_setting(PREPARED_SETTING)
         return int(due)
 
-    def _trim(self) -> int:
+    def _recluster(self, now: datetime) -> int:
+        CommunityDetection(self.writer).run()
+        return 1
+
+    def _trim(self, now: datetime) -> int:
         with self.writer.begin(True) as transaction:
             facts = transaction.facts
             due = _trim_due(facts)
@@ -219,7 +201,23 @@ class Maintenance:
                 facts.set_setting(TRIMMED_SETTING, str(facts.mark().sequence))
         return int(due)
 
+    def _settle_files(self) -> bool:
+        """Look at the derived files; whether a graph was built."""
+        region, name, cache = self.writer.region, self.writer.namespace, self.writer.cache()
+        if cache is not None:
+            # Reading a damaged file throws it away; the next reclustering computes it anew.
+            cache.load(SIMILARITY_FILE)
+        settled = build_due_index(region.store, name)
+        return region.namespace_state(name).settle(thorough=True) or settled
+
     # --- what is due -------------------------------------------------------------------
+
+    def _recluster_due(self, facts: FactsFacet, now: datetime) -> bool:
+        region = self.writer.region
+        # On the way to this embedder they are found with the vectors still in use.
+        if region.leiden is None or facts.setting(NEXT_SETTING) == region.embedder.identity:
+            return False
+        return state_hash.reclustering_due(facts, region.settings.communities, now)
 
     def _abandoned(self, facts: FactsFacet, now: datetime) -> bool:
         """Whether vectors were kept for an ingestion so long ago that nobody waits for them."""

@@ -1,14 +1,15 @@
-"""One reclustering: neighbours, Leiden, names, and the transaction that writes them.
+"""The communities of a namespace: neighbours, Leiden, names, and the transaction that writes them.
 
 Reading, searching and partitioning happen outside the writing transaction. A fact that is gone by
 then gets no name, and one that came since waits for the next time.
+
+Spec: CRP-SPEC-009 §5
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,19 +18,22 @@ import numpy.typing as npt
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import ConfigError, StoreBusy
-from crp_integrations.fabric.communities.nearest_neighbours import (
+from crp_integrations.fabric.namespace_writer import NamespaceWriter
+from crp_integrations.fabric.nearest_neighbours import (
     Places,
     contract_graph,
     initial_membership,
 )
-from crp_integrations.fabric.communities.similarity_graph import (
+from crp_integrations.fabric.ports import CommunityEngine, FactOutline, LogMark, work_lock
+from crp_integrations.fabric.search.vector_index import VectorIndex
+from crp_integrations.fabric.settings import CommunitySettings
+from crp_integrations.fabric.similarity_graph import (
     Candidates,
     ClusterReport,
     Community,
     CommunityMember,
     CurrentSimilarity,
     FactGraph,
-    Similarity,
     compared,
     groups_of,
     load_similarity,
@@ -41,17 +45,12 @@ from crp_integrations.fabric.communities.similarity_graph import (
     similarity_threshold,
     update_similarity,
 )
-from crp_integrations.fabric.life.fact_writer import FactWriter
-from crp_integrations.fabric.ports import CommunityEngine, FactOutline, FactsFacet, LogMark
-from crp_integrations.fabric.search.vector_index import VectorIndex
-from crp_integrations.fabric.settings import CommunitySettings
 from crp_integrations.fabric.state_hash import (
     RECLUSTERED_SETTING,
     advance_epoch,
     note_reclustering,
     times_found,
 )
-from crp_integrations.ports import Embedder
 from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
@@ -97,40 +96,28 @@ def community_members(
 
 @dataclass(frozen=True, slots=True)
 class CommunityDetection:
-    """Finds and shows the communities of one namespace.
+    """Finds and shows the communities of one namespace."""
 
-    Attributes:
-        engine: partitions the graph; None refuses to find communities.
-        embedder: made the vectors.
-        index: what a reading transaction sees, as rows.
-        kept: similarity graphs by namespace, for a store that has no place for files.
-        alone: keeps other processes from doing the same, where the store can; False while another
-            one does it.
-    """
-
-    writer: FactWriter
-    engine: CommunityEngine | None
-    embedder: Embedder
-    index: Callable[[FactsFacet], VectorIndex]
-    kept: MutableMapping[str, Similarity]
-    alone: Callable[[], AbstractContextManager[bool]]
+    writer: NamespaceWriter
 
     def run(self, *, afresh: bool = False) -> ClusterReport:
         """Find the communities anew.
 
         Spec: CRP-SPEC-009 §5
         """
-        if self.engine is None:
+        region = self.writer.region
+        if region.leiden is None:
             raise ConfigError(
                 "communities need an engine: pip install 'crp-integrations[communities]', or give "
                 "the fabric one"
             )
-        with self.alone() as ours:
+        # Where the store can, it keeps other processes from doing the same.
+        with work_lock(region.store, self.writer.namespace, "recluster") as ours:
             if not ours:
                 raise self._outrun("are being found")
-            return self._found(self.engine, afresh=afresh)
+            return self._run(region.leiden, afresh=afresh)
 
-    def _found(self, engine: CommunityEngine, *, afresh: bool) -> ClusterReport:
+    def _run(self, engine: CommunityEngine, *, afresh: bool) -> ClusterReport:
         settings, step = self._settings, self.writer.tracer.step
         with step("fabric.recluster.read"):
             read = self._read()
@@ -236,7 +223,7 @@ class CommunityDetection:
         with self.writer.begin(False) as transaction:
             facts = transaction.facts
             self.writer.check(facts)
-            index = self.index(facts)
+            index = self.writer.region.namespace_state(self.writer.namespace).snapshot(facts).index
             return DetectionInput(
                 mark=facts.mark(),
                 times=times_found(facts),
@@ -284,17 +271,17 @@ class CommunityDetection:
 
     def _neighbours(self, read: DetectionInput, *, afresh: bool = False) -> CurrentSimilarity:
         """The neighbours of every fact."""
-        cache, name = self.writer.cache(), self.writer.namespace
+        region, cache, name = self.writer.region, self.writer.cache(), self.writer.namespace
         known = None
         if not afresh:
-            known = self.kept.get(name) if cache is None else load_similarity(cache)
+            known = region.similarities.get(name) if cache is None else load_similarity(cache)
         current = update_similarity(
             read.ids,
             [fact.content_hash for fact in read.outline],
             read.rows,
-            embedder=self.embedder.identity,
+            embedder=self.writer.embedder.identity,
             k=self._settings.neighbours,
-            least=similarity_threshold(self._settings, self.embedder),
+            least=similarity_threshold(self._settings, self.writer.embedder),
             known=known,
             rebuild_share=self.writer.settings.graph.rebuild_share,
             candidates=self._candidates(read),
@@ -302,7 +289,7 @@ class CommunityDetection:
         made = current.similarity
         if known is None or made.hashes != known.hashes or made.ids != known.ids:
             if cache is None:
-                self.kept[name] = made
+                region.similarities[name] = made
             else:
                 save_similarity(cache, made, read.mark)
         return current

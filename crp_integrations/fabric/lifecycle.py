@@ -2,6 +2,8 @@
 
 DELETED has no way out: a deleted fact leaves the store for good (`erasure`, `maintenance`), and its
 text, given again, becomes a new row.
+
+Spec: CRP-SPEC-009 §2.3
 """
 
 from __future__ import annotations
