@@ -18,7 +18,7 @@ from crp_integrations.audit.trail import AuditTrail, verify_events
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.cli import options, store_views
 from crp_integrations.cli.fabric import new_file
-from crp_integrations.cli.store_access import (
+from crp_integrations.cli.options import (
     existing_store,
     opened_relay,
     printable_store,
@@ -37,11 +37,7 @@ from crp_integrations.stores.address import holds_store
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 
-app = typer.Typer(
-    help="Check, export and show the trail of what was asked.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = options.group("Check, export and show the trail of what was asked.")
 
 
 class TrailExportFormat(StrEnum):
@@ -100,7 +96,7 @@ def verify(
 
 def _verify_bundle(bundle: str, key: str, *, as_json: bool) -> None:
     """Check a bundle's signature and the hash of each of its files."""
-    from crp_integrations.cli.receipt_files import read_bytes, read_public_keys
+    from crp_integrations.cli.receipt import read_bytes, read_public_keys
     from crp_integrations.observability.bundle import unpack_bundle
 
     manifest, files = unpack_bundle(read_bytes(bundle), read_public_keys(key))

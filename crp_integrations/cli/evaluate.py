@@ -17,9 +17,8 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from crp_integrations.cli import options
-from crp_integrations.cli.command_groups import PLAIN
+from crp_integrations.cli.options import opened_relay
 from crp_integrations.cli.slo import BaselinePath, MetricsPath, read_record, write_metrics
-from crp_integrations.cli.store_access import opened_relay
 from crp_integrations.cli.terminal import terminal
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
 from crp_integrations.dpe.judge.messages import JudgePrompt
@@ -250,11 +249,7 @@ def _print_progress(line: str) -> None:
     typer.echo(line, err=True)
 
 
-app = typer.Typer(
-    help="Measure answers, selection, context rot and drift on your data.",
-    no_args_is_help=True,
-    **PLAIN,
-)
+app = options.group("Measure answers, selection, context rot and drift on your data.")
 THREADS = 8
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from crp_integrations import Relay
 from crp_integrations.cli import options
-from crp_integrations.cli.store_access import existing_store
+from crp_integrations.cli.options import existing_store
 from crp_integrations.cli.terminal import terminal
 from crp_integrations.engines.guards import guard_of, read_bundle, run_tests, tests_of
 from crp_integrations.errors import RequestError

@@ -13,8 +13,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from crp_integrations.cli import options
-from crp_integrations.cli.command_groups import PLAIN
-from crp_integrations.cli.store_access import opened_namespace, printable_store
+from crp_integrations.cli.options import opened_namespace, printable_store
 from crp_integrations.cli.terminal import plain
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.records import Fact
@@ -115,7 +114,7 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-app = typer.Typer(help="Check memory items in files or in a store.", **PLAIN)
+app = options.group("Check memory items in files or in a store.")
 
 # Where an item is, and what is wrong with it; None for nothing.
 CheckedItem = tuple[str, str | None]

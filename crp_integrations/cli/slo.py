@@ -14,8 +14,8 @@ from crp_integrations import __version__
 from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.fabric import new_file, write_bytes
-from crp_integrations.cli.receipt_files import read_bytes
-from crp_integrations.cli.store_access import opened_relay
+from crp_integrations.cli.options import opened_relay
+from crp_integrations.cli.receipt import read_bytes
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.markup import counted
 from crp_integrations.observability import bundle as bundles

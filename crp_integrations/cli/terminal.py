@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations.cli.store_access import printable_store
+from crp_integrations.cli.options import printable_store
 from crp_integrations.dpe.claim_evidence import (
     DECIDED,
     Passages,

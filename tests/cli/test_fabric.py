@@ -14,8 +14,7 @@ import pytest
 import typer
 
 from crp_integrations import Relay
-from crp_integrations.cli.app import app
-from crp_integrations.cli.command_groups import load_command
+from crp_integrations.cli.app import app, load_command
 from crp_integrations.fabric.records import Fact, Source, Where, source_id
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.cli.test_ask import KEY, PAGE, SESSION, files

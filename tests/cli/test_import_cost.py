@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from crp_integrations.cli.app import COMMANDS, app
-from crp_integrations.cli.command_groups import load_command
+from crp_integrations.cli.app import COMMANDS, app, load_command
 from tests.cli.conftest import Here
 
 # What takes long to load. Pydantic is not among them: Typer brings it along for any option.
@@ -51,7 +50,6 @@ def test_the_list_of_commands_loads_none_of_them(words: list[str], tmp_path: Pat
         "crp_integrations",
         "crp_integrations.cli",
         "crp_integrations.cli.app",
-        "crp_integrations.cli.command_groups",
         "crp_integrations.errors",
     }
 

@@ -112,7 +112,7 @@ def test_verify_with_the_windows_before(receipt) -> None:
 
 @pytest.mark.parametrize("writing", ["raw", "hex", "base64", "pem"])
 def test_verify_with_a_key_that_is_known(receipt, alone: Path, writing: str) -> None:
-    from crp_integrations.cli.receipt_files import public_key_pem
+    from crp_integrations.cli.receipt import public_key_pem
 
     def written(key: bytes) -> bytes:
         return {

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.cli.app import COMMANDS
-from crp_integrations.cli.command_groups import load_command
+from crp_integrations.cli.app import COMMANDS, load_command
 from crp_integrations.cli.fabric import write_bytes
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.observability.evaluations import Evaluation, EvaluationLog
