@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 from uuid import UUID, uuid4
@@ -62,64 +61,7 @@ Context = Envelope | Sequence[Fact | str]
 Reviewer = Callable[[Report, str], bool]
 
 
-class CheckedRunnable(Runnable[Any, Any], ABC):
-    """A Runnable whose output is examined before a piece of it is given out."""
-
-    @abstractmethod
-    def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        """The output, after its verdict."""
-
-    @abstractmethod
-    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        """The asynchronous twin of `_checked`."""
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The output after its verdict, with the report.
-
-        Raises:
-            SafetyHalt: the answer is withheld; the report is on the error.
-            QualityUnreachable: it misses what the policy demands of its quality.
-            RequestError: there is no answer, or no context.
-        """
-        return self._call_with_config(self._checked, input, config, **kwargs)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The asynchronous twin of `invoke`; examines beside the event loop."""
-        return await self._acall_with_config(self._achecked, input, config, **kwargs)
-
-    def stream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Iterator[Any]:
-        """The output of `invoke` in pieces of its answer, all of them after the verdict."""
-
-        def parts(
-            inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **given: Any
-        ) -> Iterator[Any]:
-            for value in inputs:
-                yield from output_chunks(self._checked(value, run_manager, config, **given))
-
-        return self._transform_stream_with_config(iter((input,)), parts, config, **kwargs)
-
-    async def astream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        """The asynchronous twin of `stream`."""
-
-        async def parts(
-            inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **given: Any
-        ) -> AsyncIterator[Any]:
-            async for value in inputs:
-                for part in output_chunks(
-                    await self._achecked(value, run_manager, config, **given)
-                ):
-                    yield part
-
-        source = _only(input)
-        async for part in self._atransform_stream_with_config(source, parts, config, **kwargs):
-            yield part
-
-
-class CRPGate(CheckedRunnable):
+class CRPGate(Runnable[Any, Any]):
     """Examines an answer against its context and raises `SafetyHalt`, or passes it on.
 
     As the last step of a chain it takes a dict with `answer` (or `output`, `response`, `result`),
@@ -182,11 +124,11 @@ class CRPGate(CheckedRunnable):
         # A judge hands its reports on by itself.
         self._on_report = None if self._judge else judge_options.get("on_report")
         self.name = name
+        # What `around` plays inside; None where the input has the answer.
+        self.chain: Runnable[Any, Any] | None = None
 
     @classmethod
-    def around(
-        cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any
-    ) -> GuardedChain:
+    def around(cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any) -> CRPGate:
         """A chain whose answer leaves it after the verdict or not at all.
 
         Args:
@@ -202,7 +144,54 @@ class CRPGate(CheckedRunnable):
             guarded: Runnable[Any, Any] = coerce_to_runnable(chain)
         except TypeError as error:
             raise RequestError(f"the chain is {type(chain).__name__}, no Runnable") from error
-        return GuardedChain(guarded, cls(policy, **how))
+        gate = cls(policy, **how)
+        gate.chain = guarded
+        gate.name = gate.name or f"guarded {guarded.get_name()}"
+        return gate
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The output after its verdict, with the report.
+
+        Raises:
+            SafetyHalt: the answer is withheld; the report is on the error.
+            QualityUnreachable: it misses what the policy demands of its quality.
+            RequestError: there is no answer, or no context.
+        """
+        return self._call_with_config(self._checked, input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The asynchronous twin of `invoke`; examines beside the event loop."""
+        return await self._acall_with_config(self._achecked, input, config, **kwargs)
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """The output of `invoke` in pieces of its answer, all of them after the verdict."""
+
+        def parts(
+            inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+        ) -> Iterator[Any]:
+            for value in inputs:
+                yield from output_chunks(self._checked(value, run_manager, config, **options))
+
+        return self._transform_stream_with_config(iter((input,)), parts, config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """The asynchronous twin of `stream`."""
+
+        async def parts(
+            inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+        ) -> AsyncIterator[Any]:
+            async for value in inputs:
+                output = await self._achecked(value, run_manager, config, **options)
+                for part in output_chunks(output):
+                    yield part
+
+        source = _only(input)
+        async for part in self._atransform_stream_with_config(source, parts, config, **kwargs):
+            yield part
 
     def check(self, answer: Any, context: Context, question: str = "") -> Report:
         """Examine an answer.
@@ -259,17 +248,26 @@ class CRPGate(CheckedRunnable):
         return report
 
     def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        return self._check_output(input, *_read_input(input))
-
-    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        return await self._acheck_output(input, *_read_input(input))
-
-    def _check_output(self, output: Any, context: Context, question: str) -> Any:
-        """An output as it came, with its report beside it."""
+        if self.chain is None:
+            output, (context, question) = input, _read_input(input)
+        else:
+            handler = _ChainDocuments(run_manager.run_id)
+            inner = handler.inner_config(config, run_manager.get_child())
+            # A chain with a config of its own adds the handlers of the run around it to these.
+            with streaming_suppressed():
+                output = self.chain.invoke(input, inner, **kwargs)
+            context, question = _context(output, handler), question_in(input)
         return self._with_report(output, self.check(_answer(output), context, question))
 
-    async def _acheck_output(self, output: Any, context: Context, question: str) -> Any:
-        """The asynchronous twin of `_check_output`."""
+    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
+        if self.chain is None:
+            output, (context, question) = input, _read_input(input)
+        else:
+            handler = _ChainDocuments(run_manager.run_id)
+            inner = handler.inner_config(config, run_manager.get_child())
+            with streaming_suppressed():
+                output = await self.chain.ainvoke(input, inner, **kwargs)
+            context, question = _context(output, handler), question_in(input)
         return self._with_report(output, await self.acheck(_answer(output), context, question))
 
     def _with_report(self, output: Any, report: Report) -> Any:
@@ -281,30 +279,6 @@ class CRPGate(CheckedRunnable):
             metadata = {**output.response_metadata, **attached}
             return output.model_copy(update={"response_metadata": metadata})
         return output
-
-
-class GuardedChain(CheckedRunnable):
-    """A chain behind a gate; made by `CRPGate.around`. A message has the report attached."""
-
-    def __init__(self, chain: Runnable[Any, Any], gate: CRPGate) -> None:
-        self.chain = chain
-        self.gate = gate
-        self.name = gate.name or f"guarded {chain.get_name()}"
-
-    def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        handler = _ChainDocuments(run_manager.run_id)
-        inner = handler.inner_config(config, run_manager.get_child())
-        # A chain with a config of its own adds the handlers of the run around it to these.
-        with streaming_suppressed():
-            output = self.chain.invoke(input, inner, **kwargs)
-        return self.gate._check_output(output, _context(output, handler), question_in(input))
-
-    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        handler = _ChainDocuments(run_manager.run_id)
-        inner = handler.inner_config(config, run_manager.get_child())
-        with streaming_suppressed():
-            output = await self.chain.ainvoke(input, inner, **kwargs)
-        return await self.gate._acheck_output(output, _context(output, handler), question_in(input))
 
 
 class _ChainDocuments(RunTreeHandler):
