@@ -66,32 +66,26 @@ class CRPGate(Runnable[Any, Any]):
 
     As the last step of a chain it takes a dict with `answer` (or `output`, `response`, `result`),
     `context` (documents, texts, an envelope) and maybe `question` (or `input`, `query`), and passes
-    the same dict on with a summary of the report as one more key, `crp`; nothing behind it sees a
-    chunk before the verdict. `CRPGate.around(chain)` plays a chain inside: what its retrievers
-    return is the context, its input the question, and its output the answer. Then nothing of the
-    chain shows in `astream_events`, `astream_log` and LangGraph's streams either, where the steps
-    before a last step do show. A stream gives the answer in pieces, all of them after the verdict.
+    it on with a summary of the report as `crp`. `CRPGate.around(chain)` runs a chain inside, so
+    that its steps show in no stream of LangChain or LangGraph either. A stream gives the answer in
+    pieces, all of them after the verdict.
 
     Spec: CRP-SPEC-005 §1.2; related facts §6
 
     Args:
         policy: what is let through, in the policy language. `halt-on` and other demands on what is
             true need a judge, a verifier that reads, or `unchecked allow` beside them.
-        grounding: how far the chain's prompt lets the model go beyond the context.
         reviewer: a person's word where the policy asks for one; None withholds the answer.
-        embedder: None for the one that ships.
         settings: None reads `CRP_*` and the defaults.
-        name: of the run, in traces.
-        attach: how much of a report is passed on: `full`, `summary` (at most 1,024 bytes), or `id`.
+        attach: how much is passed on: `full`, `summary` (at most 1,024 bytes), or `id`.
         judge, judge_options: as in `examine`; the policy sees the judge's level. `on_report` is
             called with each answer's `Report`, a withheld one's too.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
-        RequestError: the grounding mode is not one of the three, or the policy no text; or the
-            judge is True: a gate calls no model.
-        ConfigError: what is given as an embedder, settings, reviewer or judge is none; or nobody
-            reads the answers that the policy makes demands of.
+        RequestError: an argument has no usable value, or the judge is True.
+        ConfigError: a component is not what it should be, or nobody reads the answers that the
+            policy makes demands of.
     """
 
     def __init__(
@@ -131,11 +125,11 @@ class CRPGate(Runnable[Any, Any]):
     def around(cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any) -> CRPGate:
         """A chain whose answer leaves it after the verdict or not at all.
 
+        What its retrievers return is the context, its input the question, its output the answer.
+
         Args:
             chain: any Runnable with retrievers in it that answers with a message, a text, a
-                structure (a dict, a pydantic object, as `with_structured_output` gives it), or a
-                dict with an `answer` (and maybe its own `context`).
-            policy, how: as for a gate.
+                structure, or a dict with an `answer` (and maybe its own `context`).
 
         Raises:
             RequestError: LangChain makes no Runnable of the chain.
@@ -194,14 +188,7 @@ class CRPGate(Runnable[Any, Any]):
             yield part
 
     def check(self, answer: Any, context: Context, question: str = "") -> Report:
-        """Examine an answer.
-
-        Args:
-            answer: a text, or a structured answer as `examine` takes it.
-            context: documents will do as well.
-
-        Returns:
-            The report on a text that may be shown.
+        """Examine an answer, and return its report where it may be shown.
 
         Raises:
             SafetyHalt: it may not; the report is on the error.

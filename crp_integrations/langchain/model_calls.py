@@ -1,4 +1,4 @@
-"""An agent's model call as a window, its compacted messages, and its tools' results as facts."""
+"""An agent's model call as a window, and its messages, shortened where they fill its context."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from crp_integrations.adapters.conversations import (
     AgentModelCalls,
     Conversation,
-    held_rejections,
     sampling,
 )
-from crp_integrations.adapters.evidence import hold_facts, result_facts
-from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.errors import ModelError, RequestError
 from crp_integrations.governance.compaction.history import make_ids
 from crp_integrations.governance.compaction.records import CompactionAccount
@@ -34,11 +31,9 @@ from crp_integrations.langchain.messages import (
     reply_of,
     strip_metadata,
     structured_text,
-    tool_messages,
 )
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
 from crp_integrations.langchain.runs import inside_window
-from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
@@ -374,25 +369,3 @@ def _with_text(source: BaseMessage | None, message: Message) -> BaseMessage:
 def _is_text_only(message: BaseMessage) -> bool:
     blocks = message.content if isinstance(message.content, list) else ()
     return all(isinstance(block, str) or block.get("type") == "text" for block in blocks)
-
-
-def hold_results(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) -> int:
-    """Hold a tool's result as facts of a session; nothing of it is stored.
-
-    Errors of tools, what is no text, and what a sub-agent's report flags are no facts.
-    """
-    rejected = held_rejections(relay, session_id)
-    facts = [
-        fact
-        for message in tool_messages(result)
-        if message.status != "error"
-        for fact in result_facts(
-            relay,
-            split_paragraphs,
-            str(call.get("name") or message.name or "tool"),
-            call.get("args") or {},
-            without_rejected(str(message.text), rejected),
-            str(call.get("id") or ""),
-        )
-    ]
-    return hold_facts(relay, session_id, facts)

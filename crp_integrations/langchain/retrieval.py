@@ -48,13 +48,12 @@ class CRPRetriever(BaseRetriever):
         budget_tokens: most tokens of the documents rendered by `envelope_text`; None or `auto` for
             what the question needs, `window` for all that the model's context limit leaves.
         k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
-        reranker: looks at a source's documents again; a relay has its own.
-        preset: settings for a source's documents, `default` or `literal`; a relay has its own.
+        reranker, preset: for a source's documents; a relay has its own.
         second_look: most further questions that a source is asked, with what its first documents
-            bring up: names, and the question with each of the best passages; 0 for none. It finds
-            what a question leads to over another document, for as many more calls; 8 are enough.
-        session_id: session of a relay whose facts in memory are found too, by whatever names a
-            conversation; `invoke(query, session_id=…)` overrides it.
+            bring up; 0 for none, 8 are enough. It finds what a question leads to over another
+            document.
+        session_id: session of a relay whose facts in memory are found too; `invoke(query,
+            session_id=…)` overrides it.
 
     Raises:
         RequestError: a field has no usable value, or does not go with another.
@@ -109,11 +108,8 @@ class CRPRetriever(BaseRetriever):
         """Pack the documents of a retriever or vector store that you already have.
 
         Args:
-            source: any retriever, or a vector store, which is asked for its nearest documents.
-            model: whose tokenizer counts.
             candidates: documents that a vector store is asked for; a retriever knows its own.
-            fields: `budget_tokens`, `k`, `grounding`, `reranker`, `preset`, `second_look` and the
-                fields of every retriever.
+            fields: of the class above, and of every retriever.
 
         Raises:
             RequestError: the source is neither, or a field has no usable value.
@@ -210,12 +206,7 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
 
     Spec: CRP-SPEC-003 §6, §7
 
-    Attributes:
-        model: whose tokenizer counts.
-        budget_tokens: most tokens of the documents rendered by `envelope_text`; None or `auto` for
-            what the question needs, `window` for all that the model's context limit leaves.
-        k: most documents, None for as many as fit.
-        reranker: looks at the documents again; None for none.
+    The fields are those of `CRPRetriever`.
 
     Raises:
         RequestError: a field has no usable value.

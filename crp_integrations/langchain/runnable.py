@@ -51,10 +51,10 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     In: a question; a dict with `question` (or `input`, `query`) and maybe `history` (or
     `chat_history`); a dict with `messages`; messages; a prompt's value. Out: an `AIMessage` with
-    a summary of the report in `response_metadata["crp"]`, beside it `crp_envelope`, `crp_headers`
-    and `crp_session`, and the tokens of all calls in `usage_metadata`. A withheld answer raises
-    `SafetyHalt`. A stream gives the model's pieces as they come where nothing may withhold, mend or
-    continue the answer, else pieces of it after the verdict; the last chunk carries the metadata.
+    a summary of the report in `response_metadata["crp"]`, and `crp_envelope`, `crp_headers` and
+    `crp_session` beside it. A withheld answer raises `SafetyHalt`. A stream gives the model's
+    pieces as they come where nothing may withhold, mend or continue the answer, else after the
+    verdict; the last chunk carries the metadata.
 
     `configurable.session_id`, else LangGraph's `thread_id`, names the session.
 
@@ -62,19 +62,14 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     Args:
         relay: where the facts come from and the windows are sealed.
-        llm: a LangChain chat model that answers, with its own settings and callbacks, bare or with
-            bound values, retries or fallbacks around it; None lets the relay call `model`, through
-            LiteLLM.
-        name: of the run, in traces.
-        attach: how much of a report a message holds: `full`, `summary` (at most 1,024 bytes), or
-            `id`. `Relay.report` gives all of it by its `report_id`.
-        asking: fields of a question as `Relay.ask` takes them, such as `model`, `policy`,
-            `strategy`, `budget_tokens`; `invoke` and its kin take them too, and they win.
-            `on_report` is called with each answer's `Report`, a withheld one's too.
+        llm: a LangChain chat model that answers, maybe with bound values, retries or fallbacks
+            around it; None lets the relay call `model`.
+        attach: how much a message holds of its report: `full`, `summary` (at most 1,024 bytes), or
+            `id`, by which `Relay.report` gives all of it.
+        asking: fields of a question as `Relay.ask` takes them; those of `invoke` and its kin win.
 
     Raises:
-        RequestError: there is no such field, or it has no usable value; or what is given is no
-            relay or no chat model.
+        RequestError: an argument has no usable value.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 

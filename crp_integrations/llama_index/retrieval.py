@@ -54,15 +54,12 @@ class CRPRetriever(BaseRetriever):
         budget_tokens: most tokens of all nodes; None or `auto` for what the question needs,
             `window` for all that the model's context limit leaves.
         k: most nodes, None for as many as fit.
-        grounding: how far the model may go beyond the context; the tier depends on it.
-        reranker: looks at a source's nodes again; a relay has its own.
-        preset: settings for a source's nodes, `default` or `literal`; a relay has its own.
+        reranker, preset: for a source's nodes; a relay has its own.
         session_id: session of a relay whose facts in memory are found too; None takes the one that
             `instrument_tags` name.
         candidates: nodes that an index is asked for; a retriever knows its own.
         second_look: most further questions that a source is asked, with what its first nodes bring
-            up: names, and the question with each of the best passages; 0 for none. It finds what a
-            question leads to over another document, for as many more calls; 8 are enough.
+            up; 0 for none, 8 are enough. It finds what a question leads to over another document.
 
     Raises:
         RequestError: an argument has no usable value, or does not go with the source.

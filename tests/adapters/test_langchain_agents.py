@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -108,81 +108,22 @@ async def test_an_answer_is_packed_for_checked_and_sealed(way):
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-async def test_what_a_tool_answers_is_a_fact_of_the_session(way):
+async def test_a_tools_result_is_evidence_and_sent_once(way):
     relay = opened()
     said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
     model = scripted(calling("weather", {"city": "Rome"}), said)
-    agent = agent_of(model, relay, [weather], tools_as_facts=True)
+    agent = agent_of(model, relay, [weather])
     ask = {"messages": [("user", "How is the weather in Rome?")]}
     result = await agent.ainvoke(ask) if way == "ainvoke" else agent.invoke(ask)
     first, last = answers(result)
     assert first.tool_calls and last.content == said
     assert [m.response_metadata["crp_agent"]["turn"] for m in (first, last)] == [1, 2]
     assert last.response_metadata["crp"]["grounding_pct"] == 1.0
-    assert said in model.seen[1][0].text, "it is in the envelope"
-    assert said not in model.seen[0][0].text
-    kinds = [message.type for message in model.seen[1]]
-    assert kinds == ["system", "human", "ai", "tool"]
-    assert no_metadata(prompts(model))
-    # It was held for the run alone: neither stored nor found by others.
-    assert said not in relay.turn("How is the weather in Rome?", model="gpt-4o").preview().text
-
-
-def test_a_tools_result_is_evidence_and_sent_once():
-    said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
-    model = scripted(calling("weather", {"city": "Rome"}), said)
-    agent = agent_of(model, tools=[weather])
-    last = answers(agent.invoke({"messages": [("user", "How is the weather in Rome?")]}))[-1]
-    assert last.response_metadata["crp"]["grounding_pct"] == 1.0
     assert said not in model.seen[1][0].text
-
-
-def test_short_long_and_failed_results():
-    relay = opened()
-    long = "\n\n".join(
-        f"Station number {n} of the northern line was opened in the year {1900 + n} by the city."
-        for n in range(80)
-    )
-
-    @tool
-    def count() -> str:
-        """A number."""
-        return "42"
-
-    @tool
-    def stations() -> str:
-        """All stations."""
-        return long
-
-    @tool
-    def fails() -> ToolMessage:
-        """Fails."""
-        return ToolMessage(
-            "it is secretly broken beyond all repair, and no fact at all",
-            tool_call_id="fails-0",
-            status="error",
-        )
-
-    model = scripted(
-        AIMessage(
-            "",
-            tool_calls=[
-                {"name": name, "args": {}, "id": f"{name}-0", "type": "tool_call"}
-                for name in ("count", "stations", "fails")
-            ],
-        ),
-        "Done.",
-    )
-    ask = {
-        "messages": [
-            ("user", "Which station was opened in 1950, what is the count, and is it broken?")
-        ]
-    }
-    agent_of(model, relay, [count, stations, fails], k=40, tools_as_facts=True).invoke(ask)
-    context = model.seen[1][0].text
-    assert "The tool count, asked with {}, answered: 42" in context
-    assert "Station number 50 " in context
-    assert "secretly" not in context
+    assert [message.type for message in model.seen[1]] == ["system", "human", "ai", "tool"]
+    assert no_metadata(prompts(model))
+    # It is neither stored nor found by others.
+    assert said not in relay.turn("How is the weather in Rome?", model="gpt-4o").preview().text
 
 
 STREAMS = (
@@ -323,11 +264,11 @@ async def test_sessions_of_callers_never_mix():
     assert relay.verify().windows == 128
 
 
-def test_a_thread_is_a_session_and_its_results_stay():
+def test_a_thread_is_a_session():
     relay = opened()
     said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
     model = scripted(calling("weather", {"city": "Rome"}), said, said)
-    agent = agent_of(model, relay, [weather], checkpointer=InMemorySaver(), tools_as_facts=True)
+    agent = agent_of(model, relay, [weather], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "t"}}
     question = {"messages": [("user", "How is the weather in Rome?")]}
     agent.invoke(question, config)
@@ -335,7 +276,6 @@ def test_a_thread_is_a_session_and_its_results_stay():
     told = [m.response_metadata["crp_agent"] for m in answers(agent.get_state(config).values)]
     assert len({one["session_id"] for one in told}) == 1
     assert [(one["turn"], one["window_number"]) for one in told] == [(1, 1), (2, 2), (1, 3)]
-    assert said in model.seen[2][0].text
 
 
 def nested(relay, seen, deepest=3, both=True, **options):

@@ -344,7 +344,7 @@ async def test_an_agent_with_tools_keeps_the_boundary(server, way):
     server.text = FACTS[0]
     relay = opened(policy="warn-on MEDIUM", judge=reader())
     policy = "halt-on CRITICAL; warn-on MEDIUM"
-    middleware = CRPMiddleware(relay, policy=policy, max_turns=5, tools_as_facts=True)
+    middleware = CRPMiddleware(relay, policy=policy, max_turns=5)
     saver = InMemorySaver()
     agent = create_agent(model_at(server), [multiply], middleware=[middleware], checkpointer=saver)
     config = {"configurable": {"thread_id": "somebody"}}

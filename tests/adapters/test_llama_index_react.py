@@ -101,7 +101,7 @@ def test_only_reasoning_at_the_end_is_left_out():
     whole = said("When?", LOOK, "Observation: in 1957", LOOK, "Observation: nothing new")
     assert count_reasoning(whole) == 4
     assert read_conversation(whole).question == "When?"
-    found = tool_results(whole, after=True)
+    found = tool_results(whole)
     assert [(one.name, one.text) for one in found] == [
         ("load_now", "in 1957"),
         ("load_now", "nothing new"),
