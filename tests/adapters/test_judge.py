@@ -20,7 +20,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import TextNode
 
-from crp_integrations import Relay, aexamine, examine
+from crp_integrations import Relay, examine
 from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.errors import CRPError, RequestError, SafetyHalt
@@ -84,11 +84,6 @@ def by_examine(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     return report.model_dump(mode="json")
 
 
-def by_aexamine(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    report = asyncio.run(aexamine(answer, list(FACTS), QUESTION, judge=judge, **how))
-    return report.model_dump(mode="json")
-
-
 def by_relay(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     with openai_double(text=answer) as server:
         relay = opened_at(server, judge=judge, **how)
@@ -113,16 +108,6 @@ def by_astream(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     return said.report.model_dump(mode="json")
 
 
-def by_batch(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    with openai_double(text=answer) as server:
-        batch = opened_at(server).batch([QUESTION], model="openai/gpt-4o", judge=judge, **how)
-    (said,), (error,) = batch.answers, batch.errors
-    if error is not None:
-        raise error
-    assert said is not None
-    return said.report.model_dump(mode="json")
-
-
 def by_witness(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     found = observe_answer(
         langchain.opened(), answer, list(FACTS), QUESTION, judge=Judge.of(judge, **how)
@@ -136,12 +121,6 @@ def by_witness(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 def by_handler(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     handler = DPECallbackHandler(attach="full", judge=judge, on_critical="raise", **how)
     said = rag(answer).invoke(QUESTION, config={"callbacks": [handler]})
-    return said.response_metadata["crp"]
-
-
-def by_handler_async(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    handler = DPECallbackHandler(attach="full", judge=judge, on_critical="raise", **how)
-    said = asyncio.run(rag(answer).ainvoke(QUESTION, config={"callbacks": [handler]}))
     return said.response_metadata["crp"]
 
 
@@ -532,7 +511,7 @@ def test_a_judge_with_the_handler_on_it_is_no_answer() -> None:
 # --- model objects -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", [by_examine, by_aexamine, by_handler, by_query_engine, by_router])
+@pytest.mark.parametrize("door", [by_examine, by_handler, by_query_engine, by_router])
 @pytest.mark.parametrize("kind", ["LangChain", "bound", "LlamaIndex"])
 def test_model_objects_judge(door: Any, kind: str) -> None:
     if kind == "LlamaIndex":
@@ -565,7 +544,7 @@ def test_a_logger_hears_no_answer_in_the_reply_of_a_judge_elsewhere(judge: Doubl
     told: list[Any] = []
     with heard(None, told):
         by_examine(WRONG, named(judge))
-        by_aexamine(RIGHT, named(judge))
+        by_ask(RIGHT, named(judge))
         asyncio.run(asyncio.sleep(0.2))
     assert told == []
 

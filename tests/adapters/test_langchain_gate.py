@@ -256,11 +256,6 @@ def force_critical(monkeypatch):
     return grave
 
 
-def test_a_handler_knows_two_ways():
-    with pytest.raises(RequestError, match="on_critical"):
-        DPECallbackHandler(on_critical="halt")
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -271,8 +266,3 @@ def test_a_handler_knows_two_ways():
 )
 def test_the_question_is_found_in_messages_of_any_form(given):
     assert question_in(given) == QUESTION
-
-
-@pytest.mark.parametrize("given", [["one text", "another"], [3], [("role",)], {"messages": None}])
-def test_what_are_no_messages_hold_no_question(given):
-    assert question_in(given) == ""

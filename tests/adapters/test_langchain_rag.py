@@ -19,7 +19,6 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
 from crp_integrations.langchain.runs import RunTree
 from crp_integrations.vocabulary import RiskLevel
@@ -144,12 +143,6 @@ def test_wrapping_an_existing_retriever_keeps_chain_ids_and_metadata():
         original = next(d for d in documents if d.id == document.id)
         assert {k: v for k, v in document.metadata.items() if k != "crp"} == original.metadata
         assert "crp" not in original.metadata
-
-
-def test_a_retriever_needs_one_origin(relay):
-    for arguments in ({}, {"relay": relay, "source": Listed(documents=[])}):
-        with pytest.raises(RequestError, match="either relay="):
-            CRPRetriever(model="gpt-4o", **arguments)
 
 
 def test_nothing_of_crp_reaches_the_model(relay):

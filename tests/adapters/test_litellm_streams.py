@@ -113,23 +113,6 @@ def test_a_mocked_stream_needs_no_provider(
     assert server.requests == []
 
 
-@pytest.mark.parametrize("how", ["completion", "acompletion"])
-def test_a_mocked_answer_needs_no_provider(called: CRPRouter, server: Double, how: str) -> None:
-    if how == "completion":
-        response = called.completion("main", ASKED, mock_response=MOCK)
-    else:
-        response = asyncio.run(called.acompletion("main", ASKED, mock_response=MOCK))
-    assert response.choices[0].message.content == MOCK
-    assert response.crp["window_number"] == 1
-    assert server.requests == []
-
-
-def test_a_mock_of_the_model_list_is_a_mock_too(relay: Relay, server: Double) -> None:
-    called = router(relay, entry(server, "main", "gpt-4o", mock_response=MOCK))
-    assert said(read_sync(called)[1]) == MOCK
-    assert server.requests == []
-
-
 # --- when chunks come ----------------------------------------------------------------------
 
 

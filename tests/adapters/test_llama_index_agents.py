@@ -317,13 +317,6 @@ async def test_a_critical_answer_ends_the_block_and_only_there(monkeypatch):
         handler.listen()
 
 
-def test_bad_arguments_are_named():
-    with pytest.raises(RequestError, match="grounding 'loose'"):
-        DPEEventHandler(attach="full", grounding="loose")
-    with pytest.raises(RequestError, match="on_critical 'stop'"):
-        DPEEventHandler(attach="full", on_critical="stop")
-
-
 # --- the agent's LLM -----------------------------------------------------------------------
 
 

@@ -85,14 +85,6 @@ async def test_the_handler_knows_the_question_and_the_evidence():
     assert claim["attribution"] == "CONTEXT_GROUNDED"
 
 
-async def test_what_a_tool_answered_is_evidence_word_for_word():
-    relay = opened()
-    own = CRPAgentLLM(relay, scripted(LOOK, ANSWER), attach="full")
-    _, result, _ = await heard(react(relay, own).run(QUESTION))
-    *_, last = result.metadata["crp"]["claims"]
-    assert (last["text"], last["status"]) == (SAID, "SUPPORTED")
-
-
 def test_only_reasoning_at_the_end_is_left_out():
     def said(*texts: str) -> list[ChatMessage]:
         roles = ("user", "assistant")

@@ -20,12 +20,11 @@ from llama_index.core.postprocessor import (
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from crp_integrations import Relay, pack
+from crp_integrations import pack
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.errors import ConfigError, EngineError, RequestError
-from crp_integrations.langchain import CRPRetriever, LangChainReranker
+from crp_integrations.errors import EngineError
+from crp_integrations.langchain import LangChainReranker
 from crp_integrations.llama_index import LlamaIndexReranker
-from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 
 QUERY = "wind farm power"
@@ -91,12 +90,6 @@ def test_without_scores_the_order_counts() -> None:
     assert langchain(scored(7.0, 9.0, 8.0), scale="rank").scores(QUERY, TEXTS) == [
         pytest.approx(1 / 3), 1.0, pytest.approx(2 / 3),
     ]  # fmt: skip
-
-
-def test_raw_outputs_are_brought_into_the_range() -> None:
-    scores = langchain(scored(0.0, 800.0, -800.0), scale="logistic").scores(QUERY, TEXTS)
-    assert scores == [0.5, 1.0, 0.0]
-    assert langchain(scored(5.0, 10.0, 0.0), best=10).scores(QUERY, TEXTS) == [0.5, 1.0, 0.0]
 
 
 def test_scores_out_of_the_range_are_refused_with_the_way_out() -> None:
@@ -190,15 +183,6 @@ def test_errors_of_a_compressor_are_engine_errors() -> None:
     assert TEXTS[0] not in str(caught.value)
 
 
-def test_arguments_without_a_meaning_are_refused() -> None:
-    with pytest.raises(ConfigError, match="scale 'loud' is not one of given, logistic, rank"):
-        langchain(scored(), scale="loud")
-    with pytest.raises(ConfigError, match="best is 0"):
-        langchain(scored(), best=0)
-    with pytest.raises(ConfigError, match="identity is empty"):
-        LangChainReranker(Compressor(step=scored()), "")
-
-
 def test_a_wrapped_object_is_called_by_one_thread_at_a_time() -> None:
     within: list[int] = []
     most: list[int] = []
@@ -230,25 +214,6 @@ def milk(documents: list[Document], query: str) -> list[Document]:
     for document in documents:
         document.metadata["relevance_score"] = 0.9 if "milk" in document.page_content else 0.1
     return documents
-
-
-def test_the_retriever_hands_a_reranker_on() -> None:
-    plain = CRPRetriever.wrap(Fixed(), model="extractive", k=1).invoke(QUERY)
-    again = CRPRetriever.wrap(Fixed(), model="extractive", k=1, reranker=langchain(milk))
-    assert plain[0].page_content != TEXTS[1]
-    (document,) = again.invoke(QUERY)
-    assert document.page_content == TEXTS[1]
-    # Nothing of ours is left in what the caller gets, besides the one key.
-    assert set(document.metadata) == {"crp"}
-
-
-def test_a_relay_has_its_own_reranker() -> None:
-    relay = Relay.open(MemoryStore(), embedder=HashEmbedder(), clock=NOON, reranker=langchain(milk))
-    relay.add(TEXTS)
-    (document,) = CRPRetriever(relay=relay, model="extractive", k=1).invoke(QUERY)
-    assert document.page_content == TEXTS[1]
-    with pytest.raises(RequestError, match=r"Relay\.open"):
-        CRPRetriever(relay=relay, model="extractive", reranker=langchain(milk))
 
 
 def llama(postprocessor: BaseNodePostprocessor, **options: Any) -> LlamaIndexReranker:
