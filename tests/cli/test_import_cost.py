@@ -11,7 +11,6 @@ import pytest
 import typer
 
 from crp_integrations.cli.app import COMMANDS, app, load_command
-from tests.cli.conftest import Here
 
 # What takes long to load. Pydantic is not among them: Typer brings it along for any option.
 HEAVY = frozenset(
@@ -81,10 +80,3 @@ def test_the_list_says_of_each_command_what_its_own_help_says() -> None:
         for name, (place, _) in COMMANDS.items()
     }
     assert list(typer.main.get_command(app).commands) == list(COMMANDS)  # type: ignore[attr-defined]
-
-
-def test_a_word_that_is_no_command_is_refused_as_before(here: Here, tmp_path: Path) -> None:
-    done = here("fabrik", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "No such command 'fabrik'" in done.stderr
-    assert done.stdout == ""
