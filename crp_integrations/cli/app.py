@@ -45,12 +45,12 @@ class LazyGroup(TyperGroup):
         return name, command, rest
 
 
-def group(said: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
+def group(commands: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
     """A group of commands that are elsewhere."""
-    places = {name: place for name, (place, _) in said.items()}
+    places = {name: place for name, (place, _) in commands.items()}
     made = type("Rooms", (LazyGroup,), {"places": places})
     app = typer.Typer(cls=made, context_settings=dict(WIDE), **PLAIN, **settings)
-    for name, (_, paragraph) in said.items():
+    for name, (_, paragraph) in commands.items():
         app.command(name, help=paragraph, short_help=paragraph)(_placeholder)
     return app
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -113,9 +112,7 @@ def export(
         TrailExportFormat,
         typer.Option("--format", help="Lines that can be verified, or OCSF class 6003."),
     ] = TrailExportFormat.NDJSON,
-    out: Annotated[
-        str, typer.Option("--out", help="A new file; standard output when left out.")
-    ] = "",
+    out: options.Out = "",
     # Without the variable that `ask` reads: an export of everything must not depend on it.
     session: Annotated[str, typer.Option("--session", help="Only events of this session.")] = "",
     window: Annotated[str, typer.Option("--window", help="Only events of this window.")] = "",
@@ -131,8 +128,8 @@ def export(
     chosen = exports.ExportSelection(
         session_id=session,
         window_id=window,
-        since=_moment(since),
-        until=_moment(until),
+        since=exports.parse_moment(since) if since else None,
+        until=exports.parse_moment(until) if until else None,
         types=frozenset(types or ()),
     )
     with (
@@ -236,10 +233,6 @@ def _verified_export(file: str, keyring: KeyRing, name: str) -> AuditTrail:
         raise ConfigError(f"{file!r:.200} cannot be read: {reason}") from error
 
 
-def _moment(text: str) -> datetime | None:
-    return exports.parse_moment(text) if text else None
-
-
 def conformance(
     store: Annotated[
         str | None, typer.Option("--store", help="Folder of a store, whose crp.toml is read.")
@@ -254,19 +247,21 @@ def conformance(
     typer.echo("\n".join(_lines(conformance_report)))
 
 
-def _lines(found: Conformance) -> Iterator[str]:
-    yield from _table("Weight", found.weights)
-    yield from _table("Level from", found.levels)
-    yield from _table("Amplifier", found.amplifiers)
-    yield from _table("Loop depth", found.loop_depth)
-    yield from _table("Omission from importance", found.omissions)
+def _lines(report: Conformance) -> Iterator[str]:
+    yield from _table("Weight", report.weights)
+    yield from _table("Level from", report.levels)
+    yield from _table("Amplifier", report.amplifiers)
+    yield from _table("Loop depth", report.loop_depth)
+    yield from _table("Omission from importance", report.omissions)
     yield from _table(
-        "Threshold", {"omission, cosine": found.omission_cosine, **found.embedder_thresholds}
+        "Threshold", {"omission, cosine": report.omission_cosine, **report.embedder_thresholds}
     )
-    yield f"Preset {found.preset}, settings {found.settings_digest}."
-    yield f"Embedder {found.embedder}; verifier {found.verifier}."
-    yield f"Catalogue {found.catalogue}, evaluated by {found.policy}."
-    checked = "was compared with its published hashes" if found.code_verified else "was not checked"
+    yield f"Preset {report.preset}, settings {report.settings_digest}."
+    yield f"Embedder {report.embedder}; verifier {report.verifier}."
+    yield f"Catalogue {report.catalogue}, evaluated by {report.policy}."
+    checked = (
+        "was compared with its published hashes" if report.code_verified else "was not checked"
+    )
     yield f"The engine's code {checked}; every shipped weight has its card's hash."
 
 

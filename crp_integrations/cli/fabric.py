@@ -149,9 +149,7 @@ def erase(
 
 @options.with_scope
 def export(
-    out: Annotated[
-        str, typer.Option("--out", help="A new file; standard output when left out.")
-    ] = "",
+    out: options.Out = "",
     form: Annotated[
         FactExportFormat, typer.Option("--format", help="Sources and facts, or the graph of facts.")
     ] = FactExportFormat.JSONL,

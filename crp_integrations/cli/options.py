@@ -33,13 +33,13 @@ def group(help: str) -> typer.Typer:
     return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
-def read_budget(given: str | None) -> Budget | None:
+def read_budget(text: str | None) -> Budget | None:
     """A budget as it is typed."""
-    if given in (None, "auto", "window"):
-        return cast("Budget | None", given)
-    if not str(given).isdecimal() or int(str(given)) < 1:
-        raise RequestError(f"--budget-tokens is {given!r:.40}, wanted 1 or more, auto or window")
-    return int(str(given))
+    if text in (None, "auto", "window"):
+        return cast("Budget | None", text)
+    if not str(text).isdecimal() or int(str(text)) < 1:
+        raise RequestError(f"--budget-tokens is {text!r:.40}, wanted 1 or more, auto or window")
+    return int(str(text))
 
 
 # A text, since a path would turn "" into the current folder.
@@ -112,6 +112,7 @@ Residency = Annotated[
 Tenant = Annotated[
     str, typer.Option("--tenant", help="A gateway's tenant, for the operator; else the local one.")
 ]
+Out = Annotated[str, typer.Option("--out", "-o", help="A new file; standard output when left out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 File = Annotated[str, typer.Argument(help="File of a receipt.", metavar="RECEIPT")]
-Out = Annotated[str, typer.Option("--out", "-o", help="A new file; standard output when left out.")]
 _PEM = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
 
 
@@ -137,7 +136,7 @@ def export(
         int | None,
         typer.Option("--size", min=1, help="With --proof: size of the log; the present one."),
     ] = None,
-    out: Out = "",
+    out: options.Out = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Write a receipt of a store to a file, or the public key, head or proof that go with it.
@@ -215,7 +214,10 @@ def replay(
     ] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs."""
+    """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs.
+
+    A what-if is always one JSON document.
+    """
     from crp_integrations.relay.settings import load
 
     receipt = verified_receipt(file)
@@ -223,11 +225,7 @@ def replay(
     change = Supposition(budget_tokens=budget, without=tuple(without or ()), policy=policy)
     tools = _replay_tools(receipt, settings, own=bool(store), asked=not recorded)
     if change != Supposition():
-        supposed = whatif(receipt, change, tools)
-        if as_json:
-            typer.echo(supposed.model_dump_json(indent=2))
-        else:
-            receipt_views.draw_supposition(receipt, supposed)
+        typer.echo(whatif(receipt, change, tools).model_dump_json(indent=2))
         return
     replayed = again(receipt, tools)
     terminal.print_record(replayed, receipt_views.draw_replay, as_json=as_json)
@@ -400,7 +398,7 @@ def redact(
             "--keep-quoting", help="Keep the answer and other texts that may quote the facts."
         ),
     ] = False,
-    out: Out = "",
+    out: options.Out = "",
 ) -> None:
     """Write a copy without some texts; its signature and tree still verify."""
     if not (facts or sources or texts):

@@ -73,10 +73,10 @@ _STRUCTURED: Final = "ls_structured_output_format"
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a model said in one call, and what was found and sent for it."""
+    """The answers of one model call, with what was retrieved and sent for it."""
 
     run_id: UUID
-    said: Sequence[Generation]
+    answers: Sequence[Generation]
     context: tuple[RetrieverResult, ...] | None
     sent: Sent
     rejected: tuple[RejectedClaim, ...]
@@ -228,7 +228,7 @@ class DPECallbackHandler(RunTreeHandler):
         receipts: list[Receipt] = []
         halted: SafetyHalt | None = None
         try:
-            for generation in step.said:
+            for generation in step.answers:
                 report, receipt, halt = self._examined(generation, step)
                 self._reject(run_id, report)
                 if report.risk_level is RiskLevel.CRITICAL:

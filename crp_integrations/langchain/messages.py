@@ -434,6 +434,6 @@ def report_of(run: object) -> Attachment | None:
     return report or _report_on_input(getattr(run, "inputs", None) or {})
 
 
-def _report_on_input(given: Mapping[str, Any]) -> Attachment | None:
-    message = given.get("input")
+def _report_on_input(run: Mapping[str, Any]) -> Attachment | None:
+    message = run.get("input")
     return report_of(message) if isinstance(message, AIMessage) else None

@@ -223,14 +223,14 @@ class FinalMessages(BaseCallbackHandler):
             sent = self._started.pop(run_id, ())
             self._answered.append((getattr(first, "message", None), sent))
 
-    def sent_for(self, said: AIMessage) -> Sequence[BaseMessage]:
+    def sent_for(self, answer: AIMessage) -> Sequence[BaseMessage]:
         """What a message answered; of one that a middleware has made anew, what was sent last."""
         with self._lock:
             answered = list(reversed(self._answered))
         for same in (
-            lambda candidate: candidate is said,
+            lambda candidate: candidate is answer,
             lambda candidate: (
-                candidate is not None and candidate.id is not None and candidate.id == said.id
+                candidate is not None and candidate.id is not None and candidate.id == answer.id
             ),
             lambda candidate: True,
         ):
@@ -277,13 +277,13 @@ class CompactedMessages:
     """What a model is sent of an agent's messages.
 
     Attributes:
-        told: for the answer's metadata, plain JSON: the account, and by `shown` what stands for
+        metadata: for the answer, plain JSON: the account, and by `shown` what stands for
             the messages so far; empty where nothing has changed since it was last told.
     """
 
     messages: list[BaseMessage]
     account: CompactionAccount
-    told: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 def compact_messages(
@@ -329,10 +329,10 @@ def compact_messages(
 
 
 def _apply_last_compaction(
-    messages: Sequence[BaseMessage], given: Mapping[str, tuple[BaseMessage, Message]]
+    messages: Sequence[BaseMessage], by_id: Mapping[str, tuple[BaseMessage, Message]]
 ) -> tuple[tuple[str, ...], list[BaseMessage]]:
     """The messages, where those before the last compaction are replaced by what it showed."""
-    names = tuple(given)
+    names = tuple(by_id)
     places = [
         place
         for place, message in enumerate(messages)
@@ -347,7 +347,7 @@ def _apply_last_compaction(
     if any(text is None and name not in before for name, text in shown):
         return names, list(messages)
     compacted = [
-        given[name][0] if text is None else _compacted_message(given.get(name), text)
+        by_id[name][0] if text is None else _compacted_message(by_id.get(name), text)
         for name, text in shown
     ]
     return (*(name for name, _ in shown), *names[place:]), [*compacted, *messages[place:]]

@@ -75,9 +75,9 @@ class CRPRetriever(BaseRetriever):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, fields: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with pydantic_errors(cls):
-            return handler(given)
+            return handler(fields)
 
     @model_validator(mode="after")
     def _check_origin(self) -> Self:
@@ -128,13 +128,13 @@ class CRPRetriever(BaseRetriever):
         return cls(source=source, model=model, **fields)
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **given: Any
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **fields: Any
     ) -> list[Document]:
         child: Any = {"callbacks": run_manager.get_child()}
         if self.source is None:
-            envelope, documents = self._from_relay(query, **given)
+            envelope, documents = self._from_relay(query, **fields)
         else:
-            selection = self._selection(query, **given)
+            selection = self._selection(query, **fields)
             candidates = self.source.invoke(query, child)
             if self.second_look:
                 again = selection.further_questions(facts_of(candidates)[0], self.second_look)
@@ -144,14 +144,14 @@ class CRPRetriever(BaseRetriever):
         return documents
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **given: Any
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **fields: Any
     ) -> list[Document]:
         child: Any = {"callbacks": run_manager.get_child()}
         # Packing is computing, not waiting: it runs beside the event loop, not on it.
         if self.source is None:
-            envelope, documents = await asyncio.to_thread(self._from_relay, query, **given)
+            envelope, documents = await asyncio.to_thread(self._from_relay, query, **fields)
         else:
-            selection = self._selection(query, **given)
+            selection = self._selection(query, **fields)
             candidates = await self.source.ainvoke(query, child)
             if self.second_look:
                 facts, _ = facts_of(candidates)
@@ -223,9 +223,9 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, fields: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with pydantic_errors(cls):
-            made = handler(given)
+            made = handler(fields)
         chosen_reranker(made.reranker, load())
         return made
 
@@ -278,9 +278,9 @@ def _pack(
     return envelope, documents_of(envelope, originals)
 
 
-def _joined(found: Sequence[Document], more: Sequence[Sequence[Document]]) -> list[Document]:
+def _joined(first: Sequence[Document], more: Sequence[Sequence[Document]]) -> list[Document]:
     """What a source gave for several questions."""
-    return [*found, *(document for documents in more for document in documents)]
+    return [*first, *(document for documents in more for document in documents)]
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:

@@ -197,7 +197,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
                     yield self._chunk(part, delivery)
 
     def _play(
-        self, question: str, asking: dict[str, Any], heard: HeardReports, callbacks: Callbacks
+        self, question: str, asking: dict[str, Any], delivery: HeardReports, callbacks: Callbacks
     ) -> tuple[Composition, Model]:
         """The question's windows, and the model that answers in them."""
         turn = self.relay.play(question, **asking)
@@ -205,24 +205,24 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             self.relay._known(turn.request.model)
             return turn, self.relay._models
         model = LangChainModel(self.llm, callbacks)
-        model.shows, heard.handlers = turn.show_at_once, model.heard
+        model.shows, delivery.handlers = turn.show_at_once, model.heard
         return turn, model
 
-    def _chunk(self, part: str | Outcome, heard: HeardReports) -> AIMessageChunk:
+    def _chunk(self, part: str | Outcome, delivery: HeardReports) -> AIMessageChunk:
         if isinstance(part, str):
             return AIMessageChunk(content=part)
         answer = steps.answer_of(part)
-        heard(answer.report)
+        delivery(answer.report)
         return last_chunk(answer_message(answer, self._attach))
 
     def _read(
-        self, input: Question, config: RunnableConfig, given: Mapping[str, Any]
+        self, input: Question, config: RunnableConfig, fields: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any], HeardReports]:
-        _check_fields(given)
+        _check_fields(fields)
         read = question_of(input)
-        asking = {**self._asking, **given}
+        asking = {**self._asking, **fields}
         session = session_of(config)
-        if session and given.get("session_id") is None:
+        if session and fields.get("session_id") is None:
             asking["session_id"] = session
         system = "\n\n".join(text for text in (asking.get("system_prompt"), read.system) if text)
         if system:
@@ -270,13 +270,13 @@ def _read_mapping(input: Mapping[str, Any]) -> Conversation:
     return read_conversation([*history, ("user", question)])
 
 
-def _read_history(name: str, given: Any) -> list[Any]:
+def _read_history(name: str, history: Any) -> list[Any]:
     """Messages, or one alone; a text is none, since nobody knows who said it."""
-    if isinstance(given, BaseMessage):
-        return [given]
-    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        raise RequestError(f"{name} is {type(given).__name__}, wanted a list of messages")
-    return list(given)
+    if isinstance(history, BaseMessage):
+        return [history]
+    if isinstance(history, str | Mapping) or not isinstance(history, Sequence):
+        raise RequestError(f"{name} is {type(history).__name__}, wanted a list of messages")
+    return list(history)
 
 
 def _check_fields(asking: Mapping[str, Any]) -> None:

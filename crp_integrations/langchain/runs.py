@@ -234,9 +234,9 @@ def _set_to(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
-def inside_window(heard: list[Any]) -> AbstractContextManager[None]:
+def inside_window(handlers: list[Any]) -> AbstractContextManager[None]:
     """Model calls inside are of a window that is examined and sealed as a whole."""
-    return _set_to(_HEARD, heard)
+    return _set_to(_HEARD, handlers)
 
 
 def leave_to_window(handler: Any) -> bool:
@@ -345,9 +345,9 @@ def session_of(config: Mapping[str, Any] | None) -> str:
     return ""
 
 
-def named_session(given: object) -> str:
+def named_session(name: object) -> str:
     """The session for whatever names a conversation."""
-    return session_id_of(given)
+    return session_id_of(name)
 
 
 def new_session() -> str:

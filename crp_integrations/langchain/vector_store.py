@@ -270,8 +270,8 @@ class CRPVectorStore(VectorStore):
         return lambda cosine: min(1.0, max(0.0, cosine))
 
 
-def _documents(found: list[tuple[Fact, float]]) -> list[tuple[Document, float]]:
-    return [(stored_document(fact), score) for fact, score in found]
+def _documents(hits: list[tuple[Fact, float]]) -> list[tuple[Document, float]]:
+    return [(stored_document(fact), score) for fact, score in hits]
 
 
 def _where(filter: Filter) -> Where | None:

@@ -169,7 +169,7 @@ class Deployments(WholeReplies):
         self,
         router: Any,
         group: str,
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         *,
         streams: bool = False,
     ) -> None:
@@ -179,7 +179,7 @@ class Deployments(WholeReplies):
         self.live = False
         self._router = router
         self._group = group
-        self._given = dict(given)
+        self._given = dict(arguments)
         self._streams = streams
         self._made: dict[int, tuple[WatchedTurn, Dispatch]] = {}
 
@@ -281,15 +281,17 @@ class Deployments(WholeReplies):
         self.spent.append(part if live else replace(part, shown=0))
         yield with_forced_calls(part.reply, arguments.get("tool_choice"))
 
-    def _groups(self, given: Mapping[str, Any]) -> list[str]:
+    def _groups(self, arguments: Mapping[str, Any]) -> list[str]:
         """The groups that are asked in turn: retries, then fallbacks."""
-        retries = given["num_retries"] if "num_retries" in given else retries_of(self._router)
+        retries = (
+            arguments["num_retries"] if "num_retries" in arguments else retries_of(self._router)
+        )
         groups = [self._group] * (1 + int(retries or 0))
-        if given.get("disable_fallbacks"):
+        if arguments.get("disable_fallbacks"):
             return groups
         fallbacks: Sequence[Any] = ()
         for entry in (
-            given["fallbacks"] if "fallbacks" in given else fallbacks_of(self._router)
+            arguments["fallbacks"] if "fallbacks" in arguments else fallbacks_of(self._router)
         ) or ():
             if isinstance(entry, str):
                 fallbacks = (*fallbacks, entry)

@@ -278,7 +278,7 @@ class CRPAgentLLM(ChatLLM):
 
     # --- a window --------------------------------------------------------------------------
 
-    def _window(self, messages: Sequence[ChatMessage], given: dict[str, Any]) -> _Window:
+    def _window(self, messages: Sequence[ChatMessage], arguments: dict[str, Any]) -> _Window:
         span = current_span()
         if span is not None:
             span.covered = True
@@ -297,14 +297,14 @@ class CRPAgentLLM(ChatLLM):
             "rejected": within.rejected if within is not None else (),
             # Its own memory shortens an agent's history; what it gives is sent as it is.
             "compact": False,
-            "tools": given.get(TOOLS) or None,
+            "tools": arguments.get(TOOLS) or None,
             "max_tokens": room if room > 0 else None,
         }
         if model:
             asking["model"] = model
         turn = self._relay.turn(read.question, **asking)
         turn.agent_turn = agent_position(span).turn
-        calls = AgentCalls(self._llm, messages, given, read, model)
+        calls = AgentCalls(self._llm, messages, arguments, read, model)
         calls.shows = turn.show_unless_mended
         return _Window(turn, calls, run, span)
 

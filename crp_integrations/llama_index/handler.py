@@ -100,7 +100,7 @@ class _ModelCall:
 
     span: Span | None
     position: AgentPosition
-    found: tuple[SpanEvidence, ...]
+    evidence: tuple[SpanEvidence, ...]
     question: str
     inner: bool
     sent: tuple[int, ...]
@@ -413,7 +413,7 @@ class DPEEventHandler(BaseEventHandler):
             return not_checked("the answer holds no text")
         if call.span is None:
             return not_checked("the spans around the call are not known")
-        if not call.found and not has_evidence(call.messages):
+        if not call.evidence and not has_evidence(call.messages):
             return not_checked(
                 "nothing was retrieved for this call, no tool has answered, and the model was told "
                 "nothing"
@@ -422,7 +422,7 @@ class DPEEventHandler(BaseEventHandler):
         rejected = run.rejected if run is not None else ()
         shown = [
             replace(evidence, text=without_rejected(evidence.text, rejected))
-            for evidence in call.found
+            for evidence in call.evidence
         ]
         return self._examiner.examine(
             answer,

@@ -126,9 +126,9 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
                     self._relay, split_paragraphs, SOURCE + read.role, read.content, frame
                 )
 
-    def _session(self, given: object) -> str:
+    def _session(self, name: object) -> str:
         try:
-            named = self.session_id or given
+            named = self.session_id or name
             return named_session(named) if named else session_of()
         except RequestError:
             return ""

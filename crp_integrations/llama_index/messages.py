@@ -150,11 +150,11 @@ def message_of(message: ChatMessage) -> Message:
 
 
 def messages_of(
-    said: Sequence[ChatMessage], unfounded: Collection[tuple[str, str]] = ()
+    sent: Sequence[ChatMessage], unfounded: Collection[tuple[str, str]] = ()
 ) -> tuple[Message, ...]:
     """What is sent, as far as it is text; nothing of a conversation with a role of its own."""
     try:
-        return with_failures(map(message_of, said), unfounded)
+        return with_failures(map(message_of, sent), unfounded)
     except RequestError:
         return ()
 
@@ -322,8 +322,8 @@ def receipt_metadata(receipt_id: str) -> dict[str, str]:
     return {RECEIPT_KEY: receipt_id} if receipt_id else {}
 
 
-def _tool_call(id_: Any, name: Any, given: Any) -> ToolCall:
-    encoded = given if isinstance(given, str) else json.dumps(given or {}, default=str)
+def _tool_call(id_: Any, name: Any, arguments: Any) -> ToolCall:
+    encoded = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, default=str)
     return ToolCall(id=str(id_ or ""), name=str(name or ""), arguments=encoded or "{}")
 
 

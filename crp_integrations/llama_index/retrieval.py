@@ -162,18 +162,18 @@ class CRPRetriever(BaseRetriever):
             settings=self._settings,
         )
 
-    def _further(self, selection: CallerSelection, found: list[NodeWithScore]) -> tuple[str, ...]:
+    def _further(self, selection: CallerSelection, nodes: list[NodeWithScore]) -> tuple[str, ...]:
         """What the source is asked next."""
         if not self._second_look:
             return ()
-        facts, _ = facts_of(offers(found), noun="node")
+        facts, _ = facts_of(offers(nodes), noun="node")
         return selection.further_questions(facts, self._second_look)
 
 
 def _pack(
-    selection: CallerSelection, found: list[NodeWithScore]
+    selection: CallerSelection, nodes: list[NodeWithScore]
 ) -> tuple[Envelope, list[NodeWithScore]]:
-    facts, originals = facts_of(offers(found), noun="node")
+    facts, originals = facts_of(offers(nodes), noun="node")
     envelope = selection.pack(facts)
     return envelope, packed_nodes(envelope, originals)
 
@@ -205,9 +205,9 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _check_given_fields(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
+    def _check_given_fields(cls, fields: Any, handler: Callable[[Any], Self]) -> Self:
         with pydantic_errors(cls):
-            return handler(check_fields(cls, given))
+            return handler(check_fields(cls, fields))
 
     @classmethod
     def class_name(cls) -> str:

@@ -171,9 +171,9 @@ def agent_run(span: Span | None) -> Span | None:
     return inmost if inmost is not None and inmost.runs else None
 
 
-def attach_metadata(response: Any, told: Mapping[str, Any]) -> None:
+def attach_metadata(response: Any, metadata: Mapping[str, Any]) -> None:
     """Put what was found about an answer into a response's metadata."""
-    response.metadata = {**(getattr(response, "metadata", None) or {}), **told}
+    response.metadata = {**(getattr(response, "metadata", None) or {}), **metadata}
 
 
 STREAMS: Final = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
@@ -190,8 +190,8 @@ def read_in_span(response: Any, span_id: str, done: Callable[[], None]) -> None:
         response.response_gen = _aread(response.response_gen, span_id, done)
 
 
-def _read(given: Any, span_id: str, done: Callable[[], None]) -> Generator[str, None, None]:
-    pieces = iter(given)
+def _read(response: Any, span_id: str, done: Callable[[], None]) -> Generator[str, None, None]:
+    pieces = iter(response)
     try:
         while True:
             token = active_span_id.set(span_id)
@@ -208,8 +208,10 @@ def _read(given: Any, span_id: str, done: Callable[[], None]) -> Generator[str, 
         done()
 
 
-async def _aread(given: Any, span_id: str, done: Callable[[], None]) -> AsyncGenerator[str, None]:
-    pieces = aiter(given)
+async def _aread(
+    response: Any, span_id: str, done: Callable[[], None]
+) -> AsyncGenerator[str, None]:
+    pieces = aiter(response)
     try:
         while True:
             token = active_span_id.set(span_id)
@@ -235,9 +237,9 @@ def session_of(tags: Mapping[str, Any] | None = None) -> str:
     return "" if name is None or name == "" else named_session(name)
 
 
-def named_session(given: object) -> str:
+def named_session(name: object) -> str:
     """The session for whatever names a conversation."""
-    return session_id_of(given)
+    return session_id_of(name)
 
 
 def new_session() -> str:

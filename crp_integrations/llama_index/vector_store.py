@@ -300,23 +300,23 @@ class CRPVectorStore(BasePydanticVectorStore):
             raise RequestError(f"the filters cannot be applied: {error}") from error
 
 
-def _nodes(given: object) -> list[BaseNode]:
+def _nodes(values: object) -> list[BaseNode]:
     """Nodes as a list."""
-    if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
-        raise RequestError(f"nodes is {type(given).__name__}, wanted a list of nodes")
-    nodes = list(given)
+    if isinstance(values, str | BaseNode) or not isinstance(values, Iterable):
+        raise RequestError(f"nodes is {type(values).__name__}, wanted a list of nodes")
+    nodes = list(values)
     for number, node in enumerate(nodes, 1):
         if not isinstance(node, BaseNode):
             raise RequestError(f"node {number} is {type(node).__name__}, wanted a node")
     return nodes
 
 
-def _mode(given: object) -> VectorStoreQueryMode:
+def _mode(value: object) -> VectorStoreQueryMode:
     """A mode that the view has, also by its word."""
     modes = (*_VECTOR_MODES, *_TEXT_MODES)
-    mode = next((mode for mode in modes if mode == given), None)
+    mode = next((mode for mode in modes if mode == value), None)
     if mode is None:
-        shown = given.value if isinstance(given, VectorStoreQueryMode) else given
+        shown = value.value if isinstance(value, VectorStoreQueryMode) else value
         raise RequestError(
             f"query mode {shown!r:.40} is not one of {', '.join(mode.value for mode in modes)}"
         )

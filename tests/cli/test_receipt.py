@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -167,9 +166,7 @@ def test_what_if_the_budget_were_another(receipt) -> None:
     # The sentence that was found word for word is in both contexts.
     assert told["verdict"]["level_after"] == told["verdict"]["level_before"] == "UNKNOWN"
     assert told["limits"]
-    drawn = receipt("replay", "3.json", "--budget", "80").stdout
-    assert re.search(r"^-\[\d+\] \S", drawn, re.MULTILINE)
-    assert "limit: The answer is the recorded one" in drawn
+    assert json.loads(receipt("replay", "3.json", "--budget", "80").stdout) == told
 
 
 def test_what_if_the_policy_were_another(receipt) -> None:
