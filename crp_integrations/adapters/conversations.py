@@ -150,10 +150,14 @@ def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: st
                 f"a question of an agent has no field {name!r:.40}; {taker} takes "
                 f"{', '.join(known)}"
             )
-    strategy = asking.get("strategy")
+    check_strategy(asking.get("strategy"))
+    check_values(asking, relay, taker=taker)
+
+
+def check_strategy(strategy: object) -> None:
+    """Check that a strategy answers in one window."""
     if strategy is not None and strategy not in STRATEGIES:
         raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
-    check_values(asking, relay, taker=taker)
 
 
 def check_depth(depth: int, most: int) -> None:

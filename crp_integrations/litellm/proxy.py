@@ -13,7 +13,7 @@ from fastapi import HTTPException
 from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations.adapters.arguments import check_values
-from crp_integrations.adapters.conversations import question_of
+from crp_integrations.adapters.conversations import STRATEGIES, check_strategy, question_of
 from crp_integrations.engines.litellm import ARGUMENTS, PREFIX, refuse_crp, register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.engines.models import WholeReplies
@@ -38,11 +38,30 @@ from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.question_fields import QuestionFields, from_headers
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Halt, Outcome, Playable, Release
-from crp_integrations.vocabulary import Strategy
+
+litellm = library()
 
 GRACE_SECONDS: Final = 5.0
 # Of an envelope, beside the ids of its facts.
 _ENVELOPE_FIELDS: Final = {"etag", "state_hash", "quality_tier", "token_count", "token_budget"}
+# What the proxy calls a chat completion.
+CHAT: Final = frozenset({"completion", "acompletion"})
+# Beside what shapes an answer, what a further call of the same request needs: whom it is booked on,
+# and how it is tried again.
+_FURTHER_CALL_FIELDS: Final = frozenset(
+    {"metadata", "timeout", "num_retries", "fallbacks", "disable_fallbacks"}
+)
+# Set anew for each call.
+_FIELDS_OF_EACH_CALL: Final = frozenset({"model", "messages", "stream", "stream_options"})
+_LOGGING: Final = "litellm_logging_obj"
+_INTERNAL: Final = "litellm.proxy.hooks"
+
+RelayOf = Relay | Callable[[Any], Relay]
+# The question of the request that runs here; LiteLLM takes its record away when a call has failed.
+# Held by its record, see `hook.RUNNING`.
+_CURRENT_REQUEST: Final[ContextVar[weakref.ref[ProxyRequest] | None]] = ContextVar(
+    "crp_litellm_request", default=None
+)
 
 
 class ProxyRequest(WholeReplies):
@@ -168,31 +187,6 @@ class ProxyRequest(WholeReplies):
         raise EngineError("a proxy's calls are asynchronous", engine="litellm")
 
 
-litellm = library()
-
-
-# What the proxy calls a chat completion.
-CHAT: Final = frozenset({"completion", "acompletion"})
-# Strategies whose answer is one call, which the proxy makes; the others take a question apart.
-STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
-# Beside what shapes an answer, what a further call of the same request needs: whom it is booked on,
-# and how it is tried again.
-_FURTHER_CALL_FIELDS: Final = frozenset(
-    {"metadata", "timeout", "num_retries", "fallbacks", "disable_fallbacks"}
-)
-# Set anew for each call.
-_FIELDS_OF_EACH_CALL: Final = frozenset({"model", "messages", "stream", "stream_options"})
-_LOGGING: Final = "litellm_logging_obj"
-_INTERNAL: Final = "litellm.proxy.hooks"
-
-RelayOf = Relay | Callable[[Any], Relay]
-# The question of the request that runs here; LiteLLM takes its record away when a call has failed.
-# Held by its record, see `hook.RUNNING`.
-_CURRENT_REQUEST: Final[ContextVar[weakref.ref[ProxyRequest] | None]] = ContextVar(
-    "crp_litellm_request", default=None
-)
-
-
 class CRPProxyHook(CustomLogger):
     """A callback of LiteLLM's proxy: `litellm_settings: callbacks: my_module.hook`.
 
@@ -228,7 +222,7 @@ class CRPProxyHook(CustomLogger):
         self._asking = question_fields(asking, name="CRPProxyHook")
         own = relay if isinstance(relay, Relay) else None
         check_values(self._asking, own, taker="CRPProxyHook")
-        _check_strategy(self._asking.get("strategy"))
+        check_strategy(self._asking.get("strategy"))
         policy = asking.get("policy")
         self._policy = parse_policy(policy) if policy else None
         self._relay = relay
@@ -274,7 +268,9 @@ class CRPProxyHook(CustomLogger):
         _refuse_metadata(data)
         if data.get("n") not in (None, 1):
             raise RequestError(f"n is {data['n']}; one answer is examined, so ask for one")
-        router = _proxy_router()
+        router = proxy_router()
+        if router is None:
+            raise ConfigError("LiteLLM's proxy has no router; give it a model_list")
         group = str(data.get("model") or "")
         relay = self._relay if isinstance(self._relay, Relay) else self._relay(key)
         question = question_of(data.get("messages") or ())
@@ -321,7 +317,7 @@ class CRPProxyHook(CustomLogger):
         if named:
             joined["accept_strategies"] = taken or named
         for strategy in taken or named or (joined.get("strategy"),):
-            _check_strategy(strategy)
+            check_strategy(strategy)
         return joined
 
     def _keep(self, data: dict[str, Any], request: ProxyRequest) -> None:
@@ -476,14 +472,6 @@ def _error_response(error: CRPError) -> HTTPException:
     return HTTPException(error.status_hint, detail, dict(body.headers))
 
 
-def _proxy_router() -> Any:
-    """The proxy's router."""
-    router = proxy_router()
-    if router is None:
-        raise ConfigError("LiteLLM's proxy has no router; give it a model_list")
-    return router
-
-
 def _pop_crp_headers(data: Mapping[str, Any]) -> dict[str, str]:
     """The CRP headers of a request, taken out of it, so that no log gets them either."""
     request = data.get("proxy_server_request")
@@ -495,13 +483,6 @@ def _pop_crp_headers(data: Mapping[str, Any]) -> dict[str, str]:
         for name in [name for name in place if str(name).strip().lower().startswith(PREFIX)]:
             headers.setdefault(str(name), str(place.pop(name)))
     return headers
-
-
-def _check_strategy(strategy: object) -> None:
-    """Check that a strategy answers in one call."""
-    if strategy is not None and strategy not in STRATEGIES:
-        wanted = ", ".join(STRATEGIES)
-        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {wanted}")
 
 
 def _refuse_metadata(data: Mapping[str, Any]) -> None:

