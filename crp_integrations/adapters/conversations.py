@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -18,6 +21,7 @@ from crp_integrations.relay.delegation import asked_by, result_of
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer, conversation_of
 from crp_integrations.relay.relay import Relay
+from crp_integrations.session.records import SESSION_PREFIX
 from crp_integrations.vocabulary import Strategy
 from crp_integrations.vocabulary.safety import Purpose
 
@@ -223,3 +227,18 @@ def held_rejections(relay: Relay, session_id: str) -> tuple[RejectedClaim, ...]:
 def hold_rejections(relay: Relay, session_id: str, report: Report) -> None:
     """Hold the claims that the report on a sub-agent's answer flags, for the session around it."""
     relay._world.session_memories.reject(session_id, rejected_claims(report))
+
+
+def new_session() -> str:
+    """A session of its own, for a run that names none."""
+    return SESSION_PREFIX + uuid.uuid4().hex
+
+
+@contextmanager
+def context_value(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Within it, a context variable has this value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)

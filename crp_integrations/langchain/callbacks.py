@@ -175,12 +175,7 @@ class DPECallbackHandler(RunTreeHandler):
         self._sent.note(run_id, messages, structured=_STRUCTURED in (kwargs.get("options") or {}))
 
     def on_llm_end(
-        self,
-        response: LLMResult,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
+        self, response: LLMResult, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Examine each answer and attach the report.
 

@@ -28,6 +28,7 @@ from crp_integrations.adapters.conversations import (
     hand_back,
     held_rejections,
     merge_fields,
+    new_session,
 )
 from crp_integrations.adapters.observed_answers import (
     Attach,
@@ -58,7 +59,6 @@ from crp_integrations.langchain.runs import (
     agent_depth,
     hold_outside,
     inside_agent,
-    new_session,
     outer_agent,
     session_of,
 )

@@ -20,6 +20,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from crp_integrations.adapters.conversations import (
     AgentModelCalls,
     Conversation,
+    context_value,
     sampling,
 )
 from crp_integrations.errors import ModelError, RequestError
@@ -251,11 +252,8 @@ def heard_messages() -> Iterator[FinalMessages]:
         extended.add_handler(final, inherit=True)
     else:
         extended = [*(callbacks or ()), final]
-    token = var_child_runnable_config.set({**config, "callbacks": extended})
-    try:
+    with context_value(var_child_runnable_config, {**config, "callbacks": extended}):
         yield final
-    finally:
-        var_child_runnable_config.reset(token)
 
 
 def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:

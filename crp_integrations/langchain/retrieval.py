@@ -22,11 +22,11 @@ from crp_integrations.adapters.arguments import PackBudget, check_count, pydanti
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import documents_of, facts_of, stored_document
-from crp_integrations.langchain.runs import named_session
 from crp_integrations.relay.defaults import chosen_reranker
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, Settings, load
 from crp_integrations.relay.storeless_functions import CallerSelection
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary.context import GroundingMode
 
 EVENT = "crp_envelope"
@@ -186,7 +186,7 @@ class CRPRetriever(BaseRetriever):
             budget_tokens=self.budget_tokens,
             grounding=self.grounding,
             k=self.k if k is None else k,
-            session_id=named_session(session) if session else None,
+            session_id=session_id_of(session) if session else None,
         )
         envelope = turn.preview()
         return envelope, documents_of(envelope, self._stored(envelope))

@@ -6,11 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, Final, TypeAlias, Unpack
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForChainRun,
-    CallbackManagerForChainRun,
-    Callbacks,
-)
+from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.prompt_values import PromptValue
@@ -37,6 +33,7 @@ from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Outcome
 from crp_integrations.relay.strategies.composition import Composition
 
+ParentRun: TypeAlias = ParentRunManager | AsyncParentRunManager
 Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
 
 # A caller's question may come from anywhere, so it can name none of a `Request`'s other fields.
@@ -140,28 +137,18 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             yield chunk
 
     def _ask(
-        self,
-        input: Question,
-        run_manager: CallbackManagerForChainRun,
-        config: RunnableConfig,
-        **kwargs: Any,
+        self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
-        question, asking, delivery = self._read(input, config, kwargs)
-        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        turn, model, delivery = self._begin(input, run_manager, config, kwargs)
         with halts_heard(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(drive(turn, model))
         delivery(answer.report)
         return answer_message(answer, self._attach)
 
     async def _aask(
-        self,
-        input: Question,
-        run_manager: AsyncCallbackManagerForChainRun,
-        config: RunnableConfig,
-        **kwargs: Any,
+        self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
-        question, asking, delivery = self._read(input, config, kwargs)
-        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        turn, model, delivery = self._begin(input, run_manager, config, kwargs)
         with halts_heard(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(await adrive(turn, model))
         delivery(answer.report)
@@ -170,12 +157,11 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     def _stream(
         self,
         input: Iterator[Question],
-        run_manager: CallbackManagerForChainRun,
+        run_manager: ParentRun,
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[AIMessage]:
-        question, asking, delivery = self._read(next(input), config, kwargs)
-        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        turn, model, delivery = self._begin(next(input), run_manager, config, kwargs)
         parts = trace_stream(self.relay.tracer, STREAM, drive_live(turn, model))
         with halts_heard(delivery), closing(parts):
             for part in parts:
@@ -184,29 +170,16 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     async def _astream(
         self,
         input: AsyncIterator[Question],
-        run_manager: AsyncCallbackManagerForChainRun,
+        run_manager: ParentRun,
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessage]:
-        question, asking, delivery = self._read(await anext(input), config, kwargs)
-        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        turn, model, delivery = self._begin(await anext(input), run_manager, config, kwargs)
         parts = atrace_stream(self.relay.tracer, STREAM, adrive_live(turn, model))
         with halts_heard(delivery):
             async with aclosing(parts):
                 async for part in parts:
                     yield self._chunk(part, delivery)
-
-    def _play(
-        self, question: str, asking: dict[str, Any], delivery: HeardReports, callbacks: Callbacks
-    ) -> tuple[Composition, Model]:
-        """The question's windows, and the model that answers in them."""
-        turn = self.relay.play(question, **asking)
-        if self.llm is None:
-            self.relay._known(turn.request.model)
-            return turn, self.relay._models
-        model = LangChainModel(self.llm, callbacks)
-        model.shows, delivery.handlers = turn.show_at_once, model.heard
-        return turn, model
 
     def _chunk(self, part: str | Outcome, delivery: HeardReports) -> AIMessageChunk:
         if isinstance(part, str):
@@ -215,9 +188,10 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         delivery(answer.report)
         return last_chunk(answer_message(answer, self._attach))
 
-    def _read(
-        self, input: Question, config: RunnableConfig, fields: Mapping[str, Any]
-    ) -> tuple[str, dict[str, Any], HeardReports]:
+    def _begin(
+        self, input: Question, run: ParentRun, config: RunnableConfig, fields: Mapping[str, Any]
+    ) -> tuple[Composition, Model, HeardReports]:
+        """The question's windows, the model that answers in them, and who hears the report."""
         _check_fields(fields)
         read = question_of(input)
         asking = {**self._asking, **fields}
@@ -229,7 +203,13 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             asking["system_prompt"] = system
         if read.history:
             asking["history"] = read.history
-        return read.question, asking, HeardReports()
+        turn, delivery = self.relay.play(read.question, **asking), HeardReports()
+        if self.llm is None:
+            self.relay._known(turn.request.model)
+            return turn, self.relay._models, delivery
+        model = LangChainModel(self.llm, run.get_child())
+        model.shows, delivery.handlers = turn.show_at_once, model.heard
+        return turn, model, delivery
 
 
 def question_of(input: Question) -> Conversation:

@@ -33,6 +33,7 @@ from crp_integrations.adapters.conversations import (
     delegated_fields,
     hand_back,
     merge_fields,
+    new_session,
 )
 from crp_integrations.adapters.observed_answers import (
     Attach,
@@ -63,8 +64,6 @@ from crp_integrations.llama_index.spans import (
     Span,
     agent_position,
     agent_run,
-    named_session,
-    new_session,
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
@@ -73,6 +72,7 @@ from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.turn import Turn
+from crp_integrations.session.records import session_id_of
 
 dispatcher = get_dispatcher(__name__)
 
@@ -372,7 +372,7 @@ class CRPAgentLLM(ChatLLM):
 
     def _named(self, span: Span | None) -> str:
         name = self._asking.get("session_id")
-        return named_session(name) if name else span_session(span)
+        return session_id_of(name) if name else span_session(span)
 
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:

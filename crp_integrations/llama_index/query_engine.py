@@ -50,7 +50,6 @@ from crp_integrations.llama_index.spans import (
     Span,
     agent_position,
     attach_metadata,
-    named_session,
 )
 from crp_integrations.ports import Model
 from crp_integrations.relay import prompt, steps
@@ -63,6 +62,7 @@ from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import load
 from crp_integrations.relay.storeless_functions import pack
 from crp_integrations.relay.strategies.composition import Composition
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 Answered = TypeVar("Answered", Response, StreamingResponse, AsyncStreamingResponse)
@@ -126,7 +126,7 @@ class CRPQueryEngine(BaseQueryEngine):
         self._attach = attach
         self._asking = dict(asking)
         if self._asking.get("session_id"):
-            self._asking["session_id"] = named_session(self._asking["session_id"])
+            self._asking["session_id"] = session_id_of(self._asking["session_id"])
         check_values(self._asking, relay, taker="CRPQueryEngine")
         if llm is not None and not asking.get("model") and model_name(llm):
             self._asking["model"] = model_name(llm)

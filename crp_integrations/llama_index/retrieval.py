@@ -26,11 +26,12 @@ from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.model import check_fields, check_nodes
 from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_nodes
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
-from crp_integrations.llama_index.spans import EnvelopeEvent, named_session
+from crp_integrations.llama_index.spans import EnvelopeEvent
 from crp_integrations.relay.defaults import RerankerSource, chosen_reranker
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.relay.storeless_functions import CallerSelection
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 CANDIDATES: Final = 50
@@ -111,7 +112,7 @@ class CRPRetriever(BaseRetriever):
         self._reranker = reranker
         self._settings = None if preset is None else load(preset=preset)
         self._second_look = second_look
-        self._session = None if session_id is None else named_session(session_id)
+        self._session = None if session_id is None else session_id_of(session_id)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         if isinstance(self._source, Relay):

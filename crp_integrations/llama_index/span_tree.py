@@ -44,10 +44,10 @@ from crp_integrations.llama_index.spans import (
     SpanEvidence,
     agent_run,
     attach_metadata,
-    named_session,
     read_in_span,
     session_of,
 )
+from crp_integrations.session.records import session_id_of
 
 # Should LlamaIndex never tell that a root has ended, the oldest tree is given up for the newest;
 # whoever still runs in it is then not checked.
@@ -421,4 +421,4 @@ def span_session(span: Span | None) -> str:
     tag = next(
         (enclosing.tag for enclosing in span.path() if enclosing.runs and enclosing.tag), None
     )
-    return "" if tag is None else named_session(tag)
+    return "" if tag is None else session_id_of(tag)

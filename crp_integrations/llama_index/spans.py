@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -24,10 +23,11 @@ from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from crp_integrations.adapters.arguments import check_emitter
+from crp_integrations.adapters.conversations import context_value
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.memory_writer import Emitter
-from crp_integrations.session.records import SESSION_PREFIX, session_id_of
+from crp_integrations.session.records import session_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +176,8 @@ def attach_metadata(response: Any, metadata: Mapping[str, Any]) -> None:
     response.metadata = {**(getattr(response, "metadata", None) or {}), **metadata}
 
 
+# Behind the last piece of a stream.
+_END: Final[Any] = object()
 STREAMS: Final = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
 
 
@@ -194,13 +196,10 @@ def _read(response: Any, span_id: str, done: Callable[[], None]) -> Generator[st
     pieces = iter(response)
     try:
         while True:
-            token = active_span_id.set(span_id)
-            try:
-                piece = next(pieces)
-            except StopIteration:
+            with context_value(active_span_id, span_id):
+                piece = next(pieces, _END)
+            if piece is _END:
                 return
-            finally:
-                active_span_id.reset(token)
             yield piece
     finally:
         if isinstance(pieces, Generator):
@@ -214,13 +213,10 @@ async def _aread(
     pieces = aiter(response)
     try:
         while True:
-            token = active_span_id.set(span_id)
-            try:
-                piece = await anext(pieces)
-            except StopAsyncIteration:
+            with context_value(active_span_id, span_id):
+                piece = await anext(pieces, _END)
+            if piece is _END:
                 return
-            finally:
-                active_span_id.reset(token)
             yield piece
     finally:
         if isinstance(pieces, AsyncGenerator):
@@ -234,17 +230,7 @@ TAG: Final = "session_id"
 def session_of(tags: Mapping[str, Any] | None = None) -> str:
     """The session that LlamaIndex's `instrument_tags` name by `session_id`; empty for none."""
     name = (active_instrument_tags.get() if tags is None else tags).get(TAG)
-    return "" if name is None or name == "" else named_session(name)
-
-
-def named_session(name: object) -> str:
-    """The session for whatever names a conversation."""
-    return session_id_of(name)
-
-
-def new_session() -> str:
-    """A session of its own, for a run that names none."""
-    return SESSION_PREFIX + uuid.uuid4().hex
+    return "" if name is None or name == "" else session_id_of(name)
 
 
 class EnvelopeEvent(BaseEvent):

@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
 from pydantic import Field
 
@@ -82,6 +84,15 @@ class Chat(BaseChatModel):
             for n, c in enumerate(message.tool_calls)
         ]
         yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=calls))
+
+
+class Listed(BaseRetriever):
+    """Returns the documents it was made with."""
+
+    documents: list[Document]
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return self.documents
 
 
 def scripted(*script: Said, **fields: Any) -> Chat:
@@ -160,6 +171,7 @@ __all__ = [
     "SECRETS",
     "WAYS",
     "Chat",
+    "Listed",
     "leaked",
     "no_metadata",
     "opened",

@@ -9,7 +9,6 @@ from typing import Any
 import litellm
 import pytest
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import TextNode
@@ -19,6 +18,7 @@ import crp_integrations.langchain as lc
 import crp_integrations.litellm as ll
 import crp_integrations.llama_index as li
 from crp_integrations.errors import ConfigError, CRPError, RequestError
+from tests.adapters.langchain_doubles import Listed
 from tests.adapters.langchain_doubles import scripted as chat
 from tests.adapters.llama_index_doubles import opened, scripted
 from tests.commands import script
@@ -44,13 +44,6 @@ def _callbacks() -> Iterator[None]:
         one[:] = was
 
 
-class Found(BaseRetriever):
-    """Finds one document."""
-
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return [DOCUMENT]
-
-
 def router(**more: Any) -> ll.CRPRouter:
     return ll.CRPRouter([ENTRY], relay=opened(), **more)
 
@@ -67,7 +60,9 @@ def refused(made: Callable[[], Any], told: str) -> str:
 
 
 COMPONENTS: dict[str, Callable[..., Any]] = {
-    "CRPRetriever": lambda **f: lc.CRPRetriever(**{"source": Found(), "model": "gpt-4o", **f}),
+    "CRPRetriever": lambda **f: lc.CRPRetriever(
+        **{"source": Listed(documents=[DOCUMENT]), "model": "gpt-4o", **f}
+    ),
     "CRPDocumentCompressor": lambda **f: lc.CRPDocumentCompressor(**{"model": "gpt-4o", **f}),
     "CRPNodePostprocessor": lambda **f: li.CRPNodePostprocessor(**{"model": "gpt-4o", **f}),
     "CRPMemoryBlock": lambda **f: li.CRPMemoryBlock(opened(), **f),

@@ -10,10 +10,8 @@ from typing import Any
 import litellm
 import pytest
 from langchain.agents import create_agent
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.llms.types import ChatMessage
@@ -56,17 +54,10 @@ def judge() -> Iterator[Double]:
         yield double
 
 
-class Listed(BaseRetriever):
-    documents: list[Document]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return self.documents
-
-
 def rag(answer: str, model: Any = None) -> Any:
-    retriever = Listed(documents=[Document(fact, id=f"d{n}") for n, fact in enumerate(FACTS)])
+    retriever = langchain.Listed(
+        documents=[Document(fact, id=f"d{n}") for n, fact in enumerate(FACTS)]
+    )
     chain = {"context": retriever | envelope_text, "question": RunnablePassthrough()}
     return chain | PROMPT | (model or langchain.scripted(answer))
 

@@ -11,7 +11,6 @@ from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -37,6 +36,7 @@ from tests.adapters.langchain_doubles import (
     HALTING,
     WAYS,
     Chat,
+    Listed,
     leaked,
     no_metadata,
     opened,
@@ -479,12 +479,6 @@ def test_depth_is_told_as_a_header_and_ends_at_five():
     assert deepest == {depth: str(depth) for depth in range(6)}
 
 
-def test_an_agent_too_deep_is_stopped():
-    agent = nested(opened(), [], max_depth=1)
-    with pytest.raises(AccessDenied, match="2 agents deep, at most 1"):
-        agent.invoke(ASK)
-
-
 def test_a_sub_agent_is_under_the_policy_of_the_one_around_it():
     relay = opened(judge=reader())
     inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(relay)])
@@ -654,11 +648,8 @@ async def test_the_turn_as_a_node_of_a_graph_leaks_nothing(mode, own):
 @pytest.mark.requirement("CARD-25")
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
 async def test_the_callback_reports_each_step_of_an_agent(way):
-    class Listed(BaseRetriever):
-        def _get_relevant_documents(self, query, *, run_manager):
-            return [Document(text) for text in FACTS]
-
-    search = create_retriever_tool(Listed(), "search", "Finds facts.")
+    listed = Listed(documents=[Document(text) for text in FACTS])
+    search = create_retriever_tool(listed, "search", "Finds facts.")
     model = scripted(
         calling("search", {"query": QUESTION}, text="I look it up."),
         calling("search", {"query": "again"}, text=FACTS[1]),

@@ -25,7 +25,8 @@ from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelop
 from crp_integrations.langchain import runs as trees
 from crp_integrations.langchain.messages import facts_of
 from tests.adapters import langchain_doubles
-from tests.adapters.test_langchain_rag import QUESTION, Chat, Listed, rag
+from tests.adapters.langchain_doubles import Listed
+from tests.adapters.test_langchain_rag import QUESTION, Chat, rag
 from tests.judges import reply_to
 from tests.relay.conftest import FACTS
 

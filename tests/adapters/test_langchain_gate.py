@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -26,6 +25,7 @@ from tests.adapters.langchain_doubles import (
     FACTS,
     HALTING,
     WAYS,
+    Listed,
     leaked,
     no_metadata,
     opened,
@@ -38,15 +38,6 @@ from tests.adapters.langchain_doubles import (
 QUESTION = "How much power does the Meridian reactor deliver?"
 WRONG = FACTS[0].replace("412", "512")
 PROMPT = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
-
-
-class Listed(BaseRetriever):
-    documents: list[Document]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return self.documents
 
 
 def rag(answer, retriever=None):

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -22,7 +22,7 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
 from crp_integrations.langchain.runs import RunTree
 from crp_integrations.vocabulary import RiskLevel
-from tests.relay.conftest import FACTS
+from tests.adapters.langchain_doubles import FACTS, Listed
 
 QUESTION = "When was the Meridian reactor commissioned?"
 PROMPT = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
@@ -33,17 +33,6 @@ def relay() -> Relay:
     made = Relay.open()
     made.fabric.add(list(FACTS))
     return made
-
-
-class Listed(BaseRetriever):
-    """Returns the documents it was made with."""
-
-    documents: list[Document]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return self.documents
 
 
 class Chat(BaseChatModel):
@@ -111,12 +100,6 @@ def test_documents_are_the_packed_envelope(relay, budget):
         assert document.metadata["crp"]["position"] == fact.position
         assert document.metadata["crp"]["envelope"]["etag"] == envelope.etag
         json.dumps(document.metadata)
-
-
-async def test_the_asynchronous_path_gives_the_same(relay):
-    retriever = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=60)
-    assert await retriever.ainvoke(QUESTION) == retriever.invoke(QUESTION)
-    assert len(await retriever.ainvoke(QUESTION, k=1)) == 1
 
 
 @pytest.mark.requirement("CARD-24")

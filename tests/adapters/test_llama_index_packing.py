@@ -103,13 +103,6 @@ def test_metadata_reaches_neither_prompt_nor_embedding():
         assert "etag" not in text
 
 
-async def test_the_asynchronous_path_gives_the_same():
-    post = CRPNodePostprocessor(model="gpt-4o", budget_tokens=60)
-    sync = post.postprocess_nodes(scored(), query_str=QUESTION)
-    awaited = await post.apostprocess_nodes(scored(), query_str=QUESTION)
-    assert [n.node.node_id for n in sync] == [n.node.node_id for n in awaited]
-
-
 @pytest.mark.requirement("CARD-2")
 def test_it_works_in_a_query_engine():
     llm = Echo(prompts=[])

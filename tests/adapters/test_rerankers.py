@@ -112,24 +112,6 @@ class Stated(Document):
     state: dict[str, Any]
 
 
-def test_a_score_in_a_documents_state_is_found() -> None:
-    def filtering(documents: list[Document], query: str) -> list[Document]:
-        rows = HashEmbedder().embed_passages([d.page_content for d in documents])
-        wanted = HashEmbedder().embed_query(query)
-        return [
-            Stated(
-                page_content=document.page_content,
-                metadata=document.metadata,
-                state={"query_similarity_score": float(row @ wanted)},
-            )
-            for document, row in zip(documents, rows, strict=True)
-            if row @ wanted > 0.2
-        ]
-
-    first, second, third = langchain(filtering).scores(QUERY, TEXTS)
-    assert first > 0.2 and third > 0.2 and second == 0.0
-
-
 def test_a_cosine_is_brought_into_the_range() -> None:
     def filtering(documents: list[Document], query: str) -> list[Document]:
         return [
