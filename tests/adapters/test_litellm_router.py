@@ -13,12 +13,12 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import (
     ModelError,
-    ModelNotFound,
     ModelRateLimited,
     RequestError,
 )
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.litellm.deployments import own_loop as _loop
+from tests.adapters.litellm_deployments import WAYS, answered, entry, text
 from tests.doubles import HashEmbedder
 from tests.relay.judges import scripted_judge
 from tests.servers import Double, openai_double
@@ -49,23 +49,10 @@ def relay() -> Iterator[Relay]:
         yield opened
 
 
-def deployment(server: Double, name: str, model: str, **info: Any) -> dict[str, Any]:
-    return {
-        "model_name": name,
-        "litellm_params": {
-            "model": f"openai/{model}",
-            "api_base": server.url,
-            "api_key": "sk-test",
-            "max_retries": 0,
-        },
-        "model_info": info,
-    }
-
-
 def router(relay: Relay, server: Double, **options: Any) -> CRPRouter:
     entries = [
-        deployment(server, "main", "gpt-4o"),
-        deployment(server, "small", "mistral-7b", max_input_tokens=500),
+        entry(server, "main", "gpt-4o"),
+        entry(server, "small", "mistral-7b", info={"max_input_tokens": 500}),
         {"model_name": "local", "litellm_params": {"model": "extractive/best"}},
     ]
     return CRPRouter(entries, relay=relay, num_retries=0, **options)
@@ -75,21 +62,11 @@ def context(body: dict[str, Any]) -> str:
     return body["messages"][0]["content"].partition("<context>\n")[2].removesuffix("\n</context>")
 
 
-def both(how: str, called: CRPRouter, *args: Any, **kwargs: Any) -> Any:
-    """A completion by the synchronous or the asynchronous path, streams read to their end."""
-    if how == "completion":
-        return called.completion(*args, **kwargs)
-    return asyncio.run(called.acompletion(*args, **kwargs))
-
-
-WAYS = ("completion", "acompletion")
-
-
 @pytest.mark.requirement("CARD-3")
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", WAYS[:2])
 def test_an_answer_carries_its_proof(relay: Relay, server: Double, how: str) -> None:
-    response = both(how, router(relay, server), "main", MESSAGES, budget_tokens=300)
-    assert response.choices[0].message.content == server.text
+    response = answered(how, router(relay, server), MESSAGES, budget_tokens=300)
+    assert text(response) == server.text
     envelope, headers = response.crp_envelope, response.crp_headers
     assert json.loads(json.dumps(response.crp)) == response.crp
     assert response.crp["window_number"] == 1
@@ -106,7 +83,7 @@ def test_an_answer_carries_its_proof(relay: Relay, server: Double, how: str) -> 
 def test_the_model_gets_the_context_and_the_conversation(
     relay: Relay, server: Double, how: str
 ) -> None:
-    response = both(how, router(relay, server), "main", MESSAGES, budget_tokens=300, seed=3)
+    response = answered(how, router(relay, server), MESSAGES, budget_tokens=300, seed=3)
     body = server.requests[0].body
     assert context(body) == response.crp_envelope["text"]
     assert body["messages"][0]["content"].startswith("Be brief.\n\nPrefer the provided context")
@@ -118,8 +95,8 @@ def test_the_model_gets_the_context_and_the_conversation(
 def test_a_failing_deployment_falls_back_to_quoting(relay: Relay, server: Double, how: str) -> None:
     server.fault = "broken"
     called = router(relay, server, fallbacks=[{"main": ["local"]}])
-    response = both(how, called, "main", MESSAGES, budget_tokens=300)
-    assert response.choices[0].message.content.startswith("Quoted from the context:")
+    response = answered(how, called, MESSAGES, budget_tokens=300)
+    assert text(response).startswith("Quoted from the context:")
     assert response.crp_envelope["model"] == "extractive/best"
 
 
@@ -152,24 +129,6 @@ async def test_a_cancelled_call_is_sealed(relay: Relay, server: Double) -> None:
         await task
     with relay.fabric.begin(write=False) as transaction:
         assert [seal.outcome for seal in transaction.journal.seals(session)] == ["cancelled"]
-
-
-async def test_calls_at_the_same_time_keep_their_own_context(relay: Relay, server: Double) -> None:
-    # Whole answers, so that none is continued.
-    server.answers = lambda seen: seen.context.splitlines()[0].removeprefix("[1] ")
-    called = router(relay, server)
-    asked = [f"What is the quality tier number {n} of the envelope?" for n in (3, 17, 29, 38)]
-    responses = await asyncio.gather(
-        *(
-            called.acompletion("main", [{"role": "user", "content": one}], budget_tokens=60)
-            for one in asked
-        )
-    )
-    sent = {r.body["messages"][-1]["content"]: context(r.body) for r in server.requests}
-    for one, response in zip(asked, responses, strict=True):
-        assert response.crp_envelope["query"] == one
-        assert response.crp_envelope["text"] == sent[one]
-    assert len(set(sent.values())) == len(asked)
 
 
 async def test_calls_of_others_are_left_alone(relay: Relay, server: Double) -> None:
@@ -249,15 +208,10 @@ def test_a_malformed_message_is_a_request_error(
     assert server.requests == []
 
 
-def test_an_unknown_group_is_named_with_the_known_ones(relay: Relay, server: Double) -> None:
-    with pytest.raises(ModelNotFound, match=r"'nobody'.*local, main, small"):
-        router(relay, server).completion("nobody", MESSAGES)
-
-
 def test_groups_by_alias_and_by_wildcard_are_packed_for_their_model(
     relay: Relay, server: Double
 ) -> None:
-    anything = deployment(server, "openai/*", "*")
+    anything = entry(server, "openai/*", "*")
     called = CRPRouter([anything], relay=relay, num_retries=0)
     response = called.completion("openai/gpt-4o-mini", MESSAGES)
     assert response.crp_envelope["model"] == "openai/gpt-4o-mini"
@@ -272,7 +226,7 @@ def test_deployments_that_are_set_aside_are_a_reason_to_try_later(
     relay: Relay, server: Double
 ) -> None:
     server.fault = "rate"
-    entries = [deployment(server, "main", "gpt-4o"), deployment(server, "main", "gpt-4o-mini")]
+    entries = [entry(server, "main", "gpt-4o"), entry(server, "main", "gpt-4o-mini")]
     called = CRPRouter(entries, relay=relay, num_retries=0, allowed_fails=0, cooldown_time=60)
     errors = []
     for _ in range(4):
@@ -285,9 +239,7 @@ def test_deployments_that_are_set_aside_are_a_reason_to_try_later(
 
 def test_a_retry_sends_the_same_envelope_again(relay: Relay, server: Double) -> None:
     server.fault = "broken"
-    called = CRPRouter(
-        [deployment(server, "main", "gpt-4o")], relay=relay, num_retries=1, retry_after=0
-    )
+    called = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay, num_retries=1, retry_after=0)
     with pytest.raises(ModelError):
         called.completion("main", MESSAGES, budget_tokens=100)
     assert len(server.requests) == 2

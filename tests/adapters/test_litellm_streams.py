@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import litellm
@@ -18,7 +18,6 @@ from tests.adapters.litellm_deployments import (
     FACTS,
     GOOD,
     JUDGE,
-    QUESTION,
     entry,
     outcomes,
     router,
@@ -308,17 +307,3 @@ async def test_a_blocking_read_within_the_streams_own_loop_is_refused(
     with pytest.raises(RequestError, match="async for"):
         list(stream)
     await stream.aclose()
-
-
-async def test_streams_at_the_same_time_keep_their_own_answers(
-    called: CRPRouter, server: Double
-) -> None:
-    server.answers = lambda seen: f"This answers: {seen.question}"
-
-    async def one(n: int) -> None:
-        messages = [{"role": "user", "content": f"Number {n}: {QUESTION}"}]
-        stream: AsyncIterator[Any] = await called.acompletion("main", messages, stream=True)
-        chunks = [chunk async for chunk in stream]
-        assert said(chunks) == f"This answers: Number {n}: {QUESTION}"
-
-    await asyncio.gather(*(one(n) for n in range(12)))
