@@ -149,9 +149,9 @@ def with_scope(command: Callable[..., None]) -> Callable[..., None]:
         )
 
     @wraps(command)
-    def called(**given: Any) -> None:
-        scope = StoreScope(**{name: given.pop(name) for name in _SCOPE_OPTIONS})
-        command(scope=scope, **given)
+    def called(**values: Any) -> None:
+        scope = StoreScope(**{name: values.pop(name) for name in _SCOPE_OPTIONS})
+        command(scope=scope, **values)
 
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

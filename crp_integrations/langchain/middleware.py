@@ -408,5 +408,5 @@ def _held_back(
 def _tell(calls: ModelCalls, report: object) -> None:
     """Give the sealed report to the handlers that heard the calls."""
     delivery = HeardReports()
-    delivery.handlers = calls.heard
+    delivery.handlers = calls.handlers
     delivery(report)

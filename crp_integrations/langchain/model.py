@@ -156,14 +156,14 @@ class LangChainModel(FrameworkChatModel):
         callbacks: of the run that the calls belong to; None for none.
 
     Attributes:
-        heard: handlers that heard the calls; they are given the answer's report.
+        handlers: those that heard the calls; they are given the answer's report.
     """
 
     def __init__(self, model: Runnable[Any, Any], callbacks: Callbacks = None) -> None:
         self._model = model
         self._chat = chat_model_in(model)
         self._callbacks = callbacks
-        self.heard: list[Any] = []
+        self.handlers: list[Any] = []
 
     def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
@@ -214,7 +214,7 @@ class LangChainModel(FrameworkChatModel):
     def _hearing(self, call: ModelCall) -> Iterator[RunnableConfig]:
         # A wrapper adds the handlers of the run around it to those that it is given.
         hidden = nullcontext() if self.shown(call) else streaming_suppressed()
-        with hidden, inside_window(self.heard):
+        with hidden, inside_window(self.handlers):
             yield self._config(call)
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:

@@ -66,7 +66,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         # What is told of messages that were shortened; empty for nothing.
         self.compaction = compaction or {}
         # Handlers that hear the calls; they are given the window's report.
-        self.heard: list[Any] = []
+        self.handlers: list[Any] = []
         # Told of the system prompt and the messages that the model got in the end.
         self.on_sent: Callable[[str, Sequence[Message]], None] | None = None
         self._handler: Handler | None = None
@@ -88,7 +88,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """Answer a call; the model's own errors go on unchanged."""
         assert self._handler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.heard), heard_messages() as final:
+        with hidden, inside_window(self.handlers), heard_messages() as final:
             response = self._handler(self._requested(call))
         return self._reply(call, response, final)
 
@@ -96,7 +96,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.heard), heard_messages() as final:
+        with hidden, inside_window(self.handlers), heard_messages() as final:
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response, final)
 

@@ -208,7 +208,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             self.relay._known(turn.request.model)
             return turn, self.relay._models, delivery
         model = LangChainModel(self.llm, run.get_child())
-        model.shows, delivery.handlers = turn.show_at_once, model.heard
+        model.shows, delivery.handlers = turn.show_at_once, model.handlers
         return turn, model, delivery
 
 

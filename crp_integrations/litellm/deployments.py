@@ -179,7 +179,7 @@ class Deployments(WholeReplies):
         self.live = False
         self._router = router
         self._group = group
-        self._given = dict(arguments)
+        self._arguments = dict(arguments)
         self._streams = streams
         self._made: dict[int, tuple[WatchedTurn, Dispatch]] = {}
 
@@ -227,7 +227,8 @@ class Deployments(WholeReplies):
             own=frozenset(
                 name
                 for name in SAMPLING
-                if getattr(call, name) is not None and getattr(call, name) != self._given.get(name)
+                if getattr(call, name) is not None
+                and getattr(call, name) != self._arguments.get(name)
             ),
         )
         running.packed = turn.packed
@@ -247,7 +248,7 @@ class Deployments(WholeReplies):
         # Not removed: a judge's call may be made again, and all last as long as the request.
         turn, step = self._made[id(call)]
         running = self._attempts(turn, step)
-        arguments = call_arguments(step, self._given)
+        arguments = call_arguments(step, self._arguments)
         streams = self._streams and is_answer(step)
         if streams:
             options = {**(arguments.get("stream_options") or {}), "include_usage": True}

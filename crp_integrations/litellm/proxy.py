@@ -87,7 +87,7 @@ class ProxyRequest(WholeReplies):
         self._played = deployments.watched(played)
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._given: asyncio.Future[CallAttempts] = loop.create_future()
+        self._due: asyncio.Future[CallAttempts] = loop.create_future()
         self._reply: asyncio.Future[Reply] = loop.create_future()
         self._task: asyncio.Task[Outcome] | None = None
         self._ended = asyncio.Lock()
@@ -97,13 +97,13 @@ class ProxyRequest(WholeReplies):
         """Play until the proxy's call is due."""
         task = self._task = asyncio.create_task(adrive(self._played, self))
         try:
-            await asyncio.wait((task, self._given), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._due), return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
             task.cancel()
             raise
         if task.done():
             return task.result()
-        self.running = self._given.result()
+        self.running = self._due.result()
         return None
 
     async def take(self, response: Any) -> Outcome:
@@ -177,9 +177,9 @@ class ProxyRequest(WholeReplies):
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer a call of the question: the first one for the answer is the proxy's."""
-        if self._given.done() or not self._deployments.answers(call):
+        if self._due.done() or not self._deployments.answers(call):
             return await self._deployments.acall(call)
-        self._given.set_result(self._deployments.handed(call))
+        self._due.set_result(self._deployments.handed(call))
         return await self._reply
 
     def call(self, call: ModelCall) -> Reply:

@@ -141,7 +141,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
     Args:
         llm: the agent's model.
         messages: what the agent sends it.
-        given: the call's further arguments, such as tools in the provider's own form.
+        arguments: the call's further arguments, such as tools in the provider's own form.
 
     Attributes:
         shows: whether an answer's tokens may be shown as they come.
@@ -162,7 +162,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         super().__init__(conversation, model)
         self._llm = llm
         self._messages = [message for message in messages if str(message.role.value) not in _SYSTEM]
-        self._given = {name: value for name, value in arguments.items() if name != TOOLS}
+        self._arguments = {name: value for name, value in arguments.items() if name != TOOLS}
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
@@ -223,11 +223,11 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         messages += [*self._messages, *(chat_message_of(message) for message in further)]
         # The agent's own arguments go with calls for an answer, not with what a remedy prepares.
         own = call.purpose is Purpose.ANSWER and (bool(call.tools) or not self._has_tools)
-        return messages, {**(self._given if own else {}), **chosen}
+        return messages, {**(self._arguments if own else {}), **chosen}
 
     @property
     def _has_tools(self) -> bool:
-        return bool(self._given.get("tools"))
+        return bool(self._arguments.get("tools"))
 
     def _reply(self, call: ModelCall, response: ChatResponse, shown: str | None = None) -> Reply:
         reply = reply_of(response, self._model, read_tool_calls(self._llm, response))
