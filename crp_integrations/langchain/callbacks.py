@@ -58,6 +58,7 @@ from crp_integrations.langchain.runs import (
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.evidence import has_evidence
+from crp_integrations.relay.examination import grounding_mode
 from crp_integrations.relay.judge import JudgeChoices, JudgeSource
 from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
@@ -131,9 +132,6 @@ class DPECallbackHandler(RunTreeHandler):
     ) -> None:
         super().__init__()
         _examine_first()
-        if grounding not in tuple(GroundingMode):
-            wanted = ", ".join(GroundingMode)
-            raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         if on_critical not in ("record", "raise"):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
         if relay is not None:
@@ -153,7 +151,7 @@ class DPECallbackHandler(RunTreeHandler):
             reports_itself=on_report is not None,
         )
         self._on_judged = late_report_hook(self._judge, on_report, _attachment)
-        self._examiner = AnswerExaminer(GroundingMode(grounding), relay, self._judge, log)
+        self._examiner = AnswerExaminer(grounding_mode(grounding), relay, self._judge, log)
         self._sent = SentMessages()
         # Calls of tools without a word, by the run around them.
         self._steps: OrderedDict[UUID, _Step] = OrderedDict()

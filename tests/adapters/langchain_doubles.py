@@ -120,7 +120,7 @@ def opened(*facts: str, **options: Any) -> Relay:
     return relay
 
 
-def prompts(chat: Chat) -> str:
+def prompts(chat: Any) -> str:
     """Everything that a model was sent, with whatever a provider's client could see of it."""
     return "\n".join(repr(message) for sent in chat.seen for message in sent)
 
