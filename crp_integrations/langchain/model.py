@@ -73,7 +73,7 @@ def _with_handlers(callbacks: Manager, *, streaming: bool) -> Manager:
     """A copy with only the handlers that stream, or only the others."""
     made = callbacks.copy()
     for name in ("handlers", "inheritable_handlers"):
-        chosen = [one for one in getattr(made, name) if _streams(one) is streaming]
+        chosen = [handler for handler in getattr(made, name) if _streams(handler) is streaming]
         setattr(made, name, chosen)
     return made
 
