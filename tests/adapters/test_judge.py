@@ -18,7 +18,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import TextNode
 
-from crp_integrations import Relay, examine
+from crp_integrations import Relay, aexamine, examine
 from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.errors import CRPError, RequestError, SafetyHalt
@@ -535,7 +535,7 @@ def test_a_logger_hears_no_answer_in_the_reply_of_a_judge_elsewhere(judge: Doubl
     told: list[Any] = []
     with heard(None, told):
         by_examine(WRONG, named(judge))
-        by_ask(RIGHT, named(judge))
+        asyncio.run(aexamine(RIGHT, list(FACTS), QUESTION, judge=named(judge)))
         asyncio.run(asyncio.sleep(0.2))
     assert told == []
 
