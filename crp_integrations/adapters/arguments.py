@@ -45,11 +45,11 @@ _POLICIES: Final = ("policy", "report_only")
 PackBudget = Annotated[int, Field(ge=1)] | Literal["auto", "window"]
 
 
-def check_relay(given: object, taker: str) -> None:
+def check_relay(relay: object, taker: str) -> None:
     """Check that a relay was given."""
-    if not isinstance(given, Relay):
+    if not isinstance(relay, Relay):
         raise RequestError(
-            f"{taker} takes a relay, as Relay.open(…) gives it, not {type(given).__name__}"
+            f"{taker} takes a relay, as Relay.open(…) gives it, not {type(relay).__name__}"
         )
 
 
@@ -76,27 +76,27 @@ def check_count(name: str, value: object, *, least: int, or_none: bool = False) 
         )
 
 
-def check_callables(**given: object) -> None:
+def check_callables(**hooks: object) -> None:
     """Check that what the arguments hold can be called later; None is left out."""
-    for name, value in given.items():
+    for name, value in hooks.items():
         if value is not None and not callable(value):
             raise RequestError(f"{name} is {type(value).__name__}; give a function of one argument")
 
 
-def check_embedder(given: object) -> None:
+def check_embedder(embedder: object) -> None:
     """Check that an embedder was given."""
-    if isinstance(given, type) or not isinstance(given, Embedder):
+    if isinstance(embedder, type) or not isinstance(embedder, Embedder):
         raise RequestError(
-            f"embedder is {type(given).__name__}; give a fabric's, as relay.fabric.embedder"
+            f"embedder is {type(embedder).__name__}; give a fabric's, as relay.fabric.embedder"
         )
 
 
-def check_emitter(given: object, taker: str) -> None:
+def check_emitter(emitter: object, taker: str) -> None:
     """Check that an emitter was given."""
-    if not isinstance(given, Emitter):
+    if not isinstance(emitter, Emitter):
         raise RequestError(
             f"{taker} takes an Emitter of crp_integrations.governance.memory_writer, not "
-            f"{type(given).__name__}"
+            f"{type(emitter).__name__}"
         )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -19,6 +22,7 @@ from crp_integrations.relay.judge import BACKGROUND, Judge, JudgeChoices
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer, conversation_of
 from crp_integrations.relay.relay import Relay
+from crp_integrations.session.records import SESSION_PREFIX
 from crp_integrations.vocabulary import Strategy
 from crp_integrations.vocabulary.safety import Purpose
 
@@ -151,10 +155,14 @@ def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: st
                 f"a question of an agent has no field {name!r:.40}; {taker} takes "
                 f"{', '.join(known)}"
             )
-    strategy = asking.get("strategy")
+    check_strategy(asking.get("strategy"))
+    check_values(asking, relay, taker=taker)
+
+
+def check_strategy(strategy: object) -> None:
+    """Check that a strategy answers in one window."""
     if strategy is not None and strategy not in STRATEGIES:
         raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
-    check_values(asking, relay, taker=taker)
 
 
 def check_depth(depth: int, most: int) -> None:
@@ -239,3 +247,18 @@ def held_rejections(relay: Relay, session_id: str) -> tuple[RejectedClaim, ...]:
 def hold_rejections(relay: Relay, session_id: str, report: Report) -> None:
     """Hold the claims that the report on a sub-agent's answer flags, for the session around it."""
     relay._world.memory.sessions.reject(session_id, rejected_claims(report))
+
+
+def new_session() -> str:
+    """A session of its own, for a run that names none."""
+    return SESSION_PREFIX + uuid.uuid4().hex
+
+
+@contextmanager
+def context_value(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Within it, a context variable has this value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)

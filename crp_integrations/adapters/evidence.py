@@ -1,11 +1,10 @@
-"""A framework's items and tools' answers as facts, and an envelope's word on each."""
+"""A framework's items and passages as facts, and an envelope's word on each."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -15,8 +14,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import FactRejected, LimitReached
 from crp_integrations.fabric.ingest.chunker import cut_blocks
 from crp_integrations.fabric.records import Block, Fact
-from crp_integrations.relay.evidence import TOOL_SOURCE as SOURCE
-from crp_integrations.relay.evidence import readable, states, without_echoes
+from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.relay import Relay
 
 Item = TypeVar("Item")
@@ -119,19 +117,8 @@ def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
     return len(report.facts) + len(report.unchanged)
 
 
-def result_facts(
-    relay: Relay, read: Reader, name: str, asked: Mapping[str, Any], text: str, call_id: str = ""
-) -> Iterator[Fact]:
-    """A tool's result as facts, without what it only gives back of its arguments."""
-    text = without_echoes(text, asked)
-    labels = {name: value for name, value in asked.items() if not states(value)}
-    arguments = json.dumps(labels, ensure_ascii=False, default=str)
-    frame = f"The tool {name}, asked with {arguments}, answered: "
-    yield from passage_facts(relay, read, SOURCE + name, text, frame, place=call_id)
-
-
 def passage_facts(
-    relay: Relay, read: Reader, source_id: str, text: str, frame: str, *, place: str = ""
+    relay: Relay, read: Reader, source_id: str, text: str, frame: str
 ) -> Iterator[Fact]:
     """A text as facts; a long one is cut as documents are."""
     passage = readable(text).strip()
@@ -145,4 +132,4 @@ def passage_facts(
     for number, block in enumerate(
         cut_blocks(read(passage), counter=counter, settings=settings), 1
     ):
-        yield Fact(content=block.content, source_id=source_id, source_location=f"{place}#{number}")
+        yield Fact(content=block.content, source_id=source_id, source_location=f"#{number}")

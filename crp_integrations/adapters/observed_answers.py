@@ -390,8 +390,8 @@ def summarise_report(report: Report) -> Attachment:
     return made
 
 
-def _append_fitting(made: Attachment, name: str, one: Any) -> bool:
-    made[name].append(one)
+def _append_fitting(made: Attachment, name: str, entry: Any) -> bool:
+    made[name].append(entry)
     if len(json.dumps(made)) <= SUMMARY_BYTES:
         return True
     made[name].pop()
@@ -430,10 +430,10 @@ class HeardReports:
 
 
 @contextmanager
-def halts_heard(heard: HeardReports) -> Iterator[None]:
+def halts_heard(delivery: HeardReports) -> Iterator[None]:
     """Within it, handlers get the report of an answer that is withheld before the error."""
     try:
         yield
     except SafetyHalt as halt:
-        heard(halt.report)
+        delivery(halt.report)
         raise

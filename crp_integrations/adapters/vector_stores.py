@@ -128,7 +128,7 @@ class StoreItems:
         return []
 
     def diverse(
-        self, found: Sequence[tuple[Fact, float]], k: int, balance: float
+        self, hits: Sequence[tuple[Fact, float]], k: int, balance: float
     ) -> list[tuple[Fact, float]]:
         """Maximal marginal relevance: k of what was found, near the query, far from each other."""
         untyped: object = balance
@@ -136,7 +136,7 @@ class StoreItems:
             raise RequestError(
                 f"the balance of relevance and diversity is {balance!r:.40}, wanted 0 to 1"
             )
-        by_id = {fact.fact_id: (fact, score) for fact, score in found}
+        by_id = {fact.fact_id: (fact, score) for fact, score in hits}
         ids, rows = self._rows(list(by_id))
         left = [by_id[id_] for id_ in ids]
         scores = np.array([score for _, score in left], dtype=np.float64)

@@ -1,21 +1,26 @@
-"""`crp ask`: a question to a store, or what its context would be."""
+"""`crp ingest`, `crp ask` and `crp quickstart`: documents into a store, and a question to it."""
 
 from __future__ import annotations
 
+import json
+import re
+import tempfile
+from contextlib import ExitStack
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crp_integrations import Relay
+from crp_integrations import Relay, examine
 from crp_integrations.cli import options, terminal
-from crp_integrations.cli.receipt_files import write_receipt
-from crp_integrations.cli.store_access import questioned_relay
+from crp_integrations.cli.options import questioned_relay, subject_of
+from crp_integrations.cli.receipt import write_receipt
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary import GroundingMode, SourceKind
 
 
 def ask(
@@ -89,3 +94,103 @@ def _receipt_of_answer(relay: Relay, answer: Answer) -> Receipt:
     if receipt is None:
         raise RequestError("there is no receipt on this answer; the setting receipts is off")
     return receipt
+
+
+# As text: a `Path` would make the current folder of an empty argument.
+Paths = Annotated[list[str], typer.Argument(help="Files and folders.")]
+
+
+def ingest(
+    paths: Paths,
+    kind: options.Kind = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option("--ttl", help="Time after which the facts turn STALE, such as P90D or PT12H."),
+    ] = None,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Put files and folders into the store, all or none."""
+    from crp_integrations.loaders.files import skipped_files
+
+    subject = subject_of(tenant, shared)
+    with (
+        Relay.open(store, subject=subject, shared=shared, residency=residency) as relay,
+        terminal.progress_bar(quiet=as_json) as advance,
+    ):
+        report = relay.ingest(paths, kind=kind, ttl=ttl, progress=advance)
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+    else:
+        terminal.draw_ingestion(report, store, skipped_files(paths))
+
+
+PACKAGED = "documentation"
+IN_CHECKOUT = "docs"
+FIRST_PAGE = "index.md"
+
+
+def documentation_path() -> Path:
+    """The folder of Markdown pages that the quickstart reads.
+
+    A wheel carries the pages inside the package; an editable install leaves them beside it.
+    """
+    package = Path(str(files("crp_integrations")))
+    for folder in (package / PACKAGED, package.parent / IN_CHECKOUT):
+        if (folder / FIRST_PAGE).is_file():
+            return folder
+    raise ConfigError(
+        "the package's documentation is not there; install crp-integrations again from its wheel"
+    )
+
+
+QUESTION = "Where does the risk score of a HIGH answer begin?"
+PAGES = ("explanation/checking", "reference/errors", "contributing")
+URI_PREFIX = "package:crp-integrations/"
+FOLDER_PREFIX = "crp-quickstart-"
+FIGURE = re.compile(r"\d+\.\d+")
+
+
+def quickstart(
+    store: Annotated[
+        str | None,
+        typer.Option("--store", envvar="CRP_STORE", help="Keep the store here; else temporary."),
+    ] = None,
+    headers: Annotated[bool, typer.Option("--headers", help="Print the headers too.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Answer one question, and see a changed figure caught.
+
+    The question is asked of pages of this package's documentation, without any key. A judge, which
+    `crp ask --judge NAME` adds, reads answers in other words too.
+    """
+    with ExitStack() as stack:
+        if store is None:
+            store = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
+        relay = stack.enter_context(Relay.open(store))
+        with terminal.progress_bar(quiet=as_json) as advance:
+            ingested = relay.ingest(
+                [documentation_path() / f"{page}.md" for page in PAGES],
+                kind=SourceKind.OFFICIAL,
+                prefix=URI_PREFIX,
+                progress=advance,
+            )
+        answer = relay.ask(QUESTION)
+    # A sentence of the answer, as a model might have got it wrong.
+    quoted = [quotation.text for claim in answer.report.claims for quotation in claim.quotations]
+    sentence = next(text for text in quoted if FIGURE.search(text))
+    changed = FIGURE.sub(lambda match: f"{float(match[0]) + 0.37:.2f}", sentence, count=1)
+    report = examine(changed, answer.envelope, QUESTION)
+    if as_json:
+        parts = {"ingested": ingested, "answer": answer, "report_on_changed": report}
+        fields = {name: part.model_dump(mode="json") for name, part in parts.items()}
+        typer.echo(json.dumps({**fields, "changed": changed}, indent=2))
+        return
+    terminal.draw_ingestion(ingested, store, ())
+    terminal.draw_question(QUESTION)
+    terminal.draw_answer(answer, headers=headers)
+    terminal.draw_question("The same answer with one changed figure")
+    terminal.draw_verdict(changed, report, answer.envelope)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +17,7 @@ from crp_integrations.audit.trail import AuditTrail, verify_events
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.cli import options, store_views
 from crp_integrations.cli.fabric import new_file
-from crp_integrations.cli.store_access import (
+from crp_integrations.cli.options import (
     existing_store,
     opened_relay,
     printable_store,
@@ -37,11 +36,7 @@ from crp_integrations.stores.address import holds_store
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 
-app = typer.Typer(
-    help="Check, export and show the trail of what was asked.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = options.group("Check, export and show the trail of what was asked.")
 
 
 class TrailExportFormat(StrEnum):
@@ -100,7 +95,7 @@ def verify(
 
 def _verify_bundle(bundle: str, key: str, *, as_json: bool) -> None:
     """Check a bundle's signature and the hash of each of its files."""
-    from crp_integrations.cli.receipt_files import read_bytes, read_public_keys
+    from crp_integrations.cli.receipt import read_bytes, read_public_keys
     from crp_integrations.observability.bundle import unpack_bundle
 
     manifest, files = unpack_bundle(read_bytes(bundle), read_public_keys(key))
@@ -117,9 +112,7 @@ def export(
         TrailExportFormat,
         typer.Option("--format", help="Lines that can be verified, or OCSF class 6003."),
     ] = TrailExportFormat.NDJSON,
-    out: Annotated[
-        str, typer.Option("--out", help="A new file; standard output when left out.")
-    ] = "",
+    out: options.Out = "",
     # Without the variable that `ask` reads: an export of everything must not depend on it.
     session: Annotated[str, typer.Option("--session", help="Only events of this session.")] = "",
     window: Annotated[str, typer.Option("--window", help="Only events of this window.")] = "",
@@ -135,8 +128,8 @@ def export(
     chosen = exports.ExportSelection(
         session_id=session,
         window_id=window,
-        since=_moment(since),
-        until=_moment(until),
+        since=exports.parse_moment(since) if since else None,
+        until=exports.parse_moment(until) if until else None,
         types=frozenset(types or ()),
     )
     with (
@@ -240,10 +233,6 @@ def _verified_export(file: str, keyring: KeyRing, name: str) -> AuditTrail:
         raise ConfigError(f"{file!r:.200} cannot be read: {reason}") from error
 
 
-def _moment(text: str) -> datetime | None:
-    return exports.parse_moment(text) if text else None
-
-
 def conformance(
     store: Annotated[
         str | None, typer.Option("--store", help="Folder of a store, whose crp.toml is read.")
@@ -258,19 +247,21 @@ def conformance(
     typer.echo("\n".join(_lines(conformance_report)))
 
 
-def _lines(found: Conformance) -> Iterator[str]:
-    yield from _table("Weight", found.weights)
-    yield from _table("Level from", found.levels)
-    yield from _table("Amplifier", found.amplifiers)
-    yield from _table("Loop depth", found.loop_depth)
-    yield from _table("Omission from importance", found.omissions)
+def _lines(report: Conformance) -> Iterator[str]:
+    yield from _table("Weight", report.weights)
+    yield from _table("Level from", report.levels)
+    yield from _table("Amplifier", report.amplifiers)
+    yield from _table("Loop depth", report.loop_depth)
+    yield from _table("Omission from importance", report.omissions)
     yield from _table(
-        "Threshold", {"omission, cosine": found.omission_cosine, **found.embedder_thresholds}
+        "Threshold", {"omission, cosine": report.omission_cosine, **report.embedder_thresholds}
     )
-    yield f"Preset {found.preset}, settings {found.settings_digest}."
-    yield f"Embedder {found.embedder}; verifier {found.verifier}."
-    yield f"Catalogue {found.catalogue}, evaluated by {found.policy}."
-    checked = "was compared with its published hashes" if found.code_verified else "was not checked"
+    yield f"Preset {report.preset}, settings {report.settings_digest}."
+    yield f"Embedder {report.embedder}; verifier {report.verifier}."
+    yield f"Catalogue {report.catalogue}, evaluated by {report.policy}."
+    checked = (
+        "was compared with its published hashes" if report.code_verified else "was not checked"
+    )
     yield f"The engine's code {checked}; every shipped weight has its card's hash."
 
 

@@ -219,18 +219,18 @@ def _logged(line: str, number: int, path: str) -> LoggedAnswer:
         ) from None
 
 
-def _fields(one: CheckedAnswer) -> dict[str, Any]:
+def _fields(checked: CheckedAnswer) -> dict[str, Any]:
     """An answer's report, and the passages that it names."""
-    report = one.report.model_dump(mode="json")
-    claims = one.report.claims
+    report = checked.report.model_dump(mode="json")
+    claims = checked.report.claims
     ids = {part.fact_id for claim in claims for part in claim.evidence}
     ids |= {part.fact_id for claim in claims for part in claim.quotations}
     named = {
         id_: {"source": name, "text": text}
-        for id_, (name, text) in one.passages.items()
+        for id_, (name, text) in checked.passages.items()
         if id_ in ids
     }
-    return {"name": one.name, "passages": named, "report": report}
+    return {"name": checked.name, "passages": named, "report": report}
 
 
 def _write_page(done: Sequence[CheckedAnswer], path: Path) -> None:
@@ -296,12 +296,12 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
         typer.echo("\n".join(lines))
 
 
-def _annotation(one: CheckedAnswer, claim: Claim, evidence: str, remarks: str) -> str:
+def _annotation(checked: CheckedAnswer, claim: Claim, evidence: str, remarks: str) -> str:
     kind = "error" if claim.status is ClaimStatus.CONTRADICTED else "warning"
     place = ""
-    if one.file:
-        line = one.text.count("\n", 0, claim.start) + 1
-        place = f"file={_escaped(one.file, ':,')},line={line},"
+    if checked.file:
+        line = checked.text.count("\n", 0, claim.start) + 1
+        place = f"file={_escaped(checked.file, ':,')},line={line},"
     # Characters that no reader sees are shown by the remark that decodes them.
     message = f"{_line(claim.text)} The context: {evidence or 'nothing of it'}"
     message += f" ({remarks})" if remarks else ""

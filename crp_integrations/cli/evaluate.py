@@ -13,14 +13,13 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table as Drawn
+from rich.table import Column
 from rich.text import Text
 
 from crp_integrations.cli import options
-from crp_integrations.cli.command_groups import PLAIN
+from crp_integrations.cli.options import opened_relay
 from crp_integrations.cli.slo import BaselinePath, MetricsPath, read_record, write_metrics
-from crp_integrations.cli.store_access import opened_relay
-from crp_integrations.cli.terminal import terminal
+from crp_integrations.cli.terminal import print_table, terminal
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.errors import RequestError
@@ -101,18 +100,19 @@ def selection(
     if as_json:
         typer.echo(json.dumps(report, indent=2))
         return
-    drawn = Drawn(title="Share of the evidence in the context, per cent", title_justify="left")
-    for name in headings(report):
-        drawn.add_column(name, justify="left" if name == "system" else "right", overflow="fold")
-    for row in table(report):
-        drawn.add_row(*map(Text, row))
-    terminal().print(drawn)
-    sent = Drawn(title="Tokens sent and evidence, means of the sets", title_justify="left")
-    for name in ("system", "budget", "tokens", "evidence"):
-        sent.add_column(name, justify="left" if name == "system" else "right")
-    for row in _tokens_sent(report):
-        sent.add_row(*map(Text, row))
-    terminal().print(sent)
+    for title, names, rows in (
+        ("Share of the evidence in the context, per cent", headings(report), table(report)),
+        (
+            "Tokens sent and evidence, means of the sets",
+            ("system", "budget", "tokens", "evidence"),
+            _tokens_sent(report),
+        ),
+    ):
+        columns = [
+            Column(name, justify="left" if name == "system" else "right", overflow="fold")
+            for name in names
+        ]
+        print_table(title, columns, rows)
 
 
 def _tokens_sent(report: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -221,18 +221,17 @@ def _write_golden_metrics(path: str, run: GoldenRun, before: GoldenRun | None) -
     write_metrics(levels, path)
 
 
-def _draw_golden_run(run: GoldenRun, before: GoldenRun | None, found: GoldenDrift | None) -> None:
-    drawn = Drawn(title=f"Golden set of {counted(len(run.scores), 'question')}")
-    for name in ("score", "now", "baseline", "state"):
-        drawn.add_column(name)
+def _draw_golden_run(run: GoldenRun, before: GoldenRun | None, drift: GoldenDrift | None) -> None:
+    rows = []
     for name in (RECALL, PRECISION):
         then = f"{getattr(before, name):.3f}" if before else "–"
-        fell = found is not None and name in found.alerts
-        state = Text("fell", "bold red") if fell else Text("" if found is None else "holds")
-        drawn.add_row(name, f"{getattr(run, name):.3f}", then, state)
-    terminal().print(drawn)
-    if found and found.worse:
-        terminal().print(Text("worse: " + ", ".join(found.worse)), soft_wrap=True)
+        fell = drift is not None and name in drift.alerts
+        state = Text("fell", "bold red") if fell else Text("" if drift is None else "holds")
+        rows.append((name, f"{getattr(run, name):.3f}", then, state))
+    title = f"Golden set of {counted(len(run.scores), 'question')}"
+    print_table(title, ("score", "now", "baseline", "state"), rows)
+    if drift and drift.worse:
+        terminal().print(Text("worse: " + ", ".join(drift.worse)), soft_wrap=True)
 
 
 def _parse_names(text: str) -> list[str]:
@@ -250,11 +249,8 @@ def _print_progress(line: str) -> None:
     typer.echo(line, err=True)
 
 
-app = typer.Typer(
-    help="Measure answers, selection, context rot and drift on your data.",
-    no_args_is_help=True,
-    **PLAIN,
-)
+app = options.group("Measure answers, selection, context rot and drift on your data.")
+# Calls of a judge at the same time.
 THREADS = 8
 
 
@@ -376,30 +372,27 @@ def _judge_answers(screens: Sequence[Screened], name: str, base: str) -> list[Sc
     reach: dict[str, Any] = {"api_base": base} if base else {}
     judge = Judge(name, settings=load().judge, **reach)
 
-    def one(of: Screened) -> ScoredAnswer:
-        return verdict(of, judge.reply, judge.terms())
-
     with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(one, screens))
+        return list(pool.map(lambda screen: verdict(screen, judge.reply, judge.terms()), screens))
 
 
-def _print_figures(found: dict[str, Any]) -> None:
+def _print_figures(scores: dict[str, Any]) -> None:
     typer.echo(f"{'':26}" + "".join(f"{title:>10}" for _, title in _COLUMNS))
-    typer.echo(_row("all", found["all"]))
+    typer.echo(_row("all", scores["all"]))
     for grouping in ("domain", "style", "kind"):
-        if found[grouping]:
+        if scores[grouping]:
             typer.echo(f"\nby {grouping}")
-            for name, row in found[grouping].items():
+            for name, row in scores[grouping].items():
                 typer.echo(_row(name, row))
-    auroc = found["all"]["auroc"]
+    auroc = scores["all"]["auroc"]
     if auroc is not None:
         for name, what in (("typed_findings", "typed findings"), ("high", "answers at HIGH")):
-            precision = found["all"][name]
+            precision = scores["all"][name]
             if precision["count"]:
                 shares = f"{precision['right']:.1%} right (at least {precision['at_least']:.1%})"
                 typer.echo(f"{precision['count']} {what}, {shares}")
-        typer.echo(f"\nAUROC of the risk score {auroc:.3f}; judge calls {found['all']['calls']}")
-    for row in found.get("when", ()):
+        typer.echo(f"\nAUROC of the risk score {auroc:.3f}; judge calls {scores['all']['calls']}")
+    for row in scores.get("when", ()):
         typer.echo(
             f"judge_when {row['when']:<11} calls saved {_cell(row['calls_saved'])}, right flagged "
             f"{_cell(row['right_flagged'])}, wrong passed {_cell(row['wrong_passed'])}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from crp_integrations.cli import options, store_views, terminal
-from crp_integrations.cli.store_access import (
+from crp_integrations.cli.options import (
     opened_namespace,
     printable_store,
     reembedding,
@@ -149,9 +149,7 @@ def erase(
 
 @options.with_scope
 def export(
-    out: Annotated[
-        str, typer.Option("--out", help="A new file; standard output when left out.")
-    ] = "",
+    out: options.Out = "",
     form: Annotated[
         FactExportFormat, typer.Option("--format", help="Sources and facts, or the graph of facts.")
     ] = FactExportFormat.JSONL,
@@ -285,11 +283,7 @@ def _open_store(name: str) -> Store:
     return SqliteStore(place) if isinstance(place, Path) else place
 
 
-app = typer.Typer(
-    help="Look after what is stored.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = options.group("Look after what is stored.")
 app.command("mark")(mark)
 app.command("erase")(erase)
 app.command("export")(export)

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
-from rich.table import Table
-from rich.text import Text
+from rich.table import Column
 
 from crp_integrations import Relay
 from crp_integrations.cli import options
-from crp_integrations.cli.store_access import existing_store
-from crp_integrations.cli.terminal import terminal
+from crp_integrations.cli.options import existing_store
+from crp_integrations.cli.terminal import print_table
 from crp_integrations.engines.guards import guard_of, read_bundle, run_tests, tests_of
 from crp_integrations.errors import RequestError
 from crp_integrations.guard import access as shipped
@@ -157,19 +156,12 @@ def _open_unmaintained(store: str, tenant: str) -> Relay:
     return Relay.open(existing_store(store), subject=subject, fabric={"maintain_on_open": False})
 
 
-def _draw_exceptions(found: list[LedgerEntry]) -> None:
-    drawn = Table(title="Governed exceptions", title_justify="left")
-    for name in ("id", "owner", "state", "expires", "tenant", "subjects", "actions", "labels"):
-        drawn.add_column(name)
-    drawn.add_column("uses", justify="right")
-    for entry in found:
-        cells = (
-            entry.id,
-            entry.owner,
-            entry.state,
-            entry.expires_at.isoformat(),
-            entry.scope.tenant,
-        )
-        lists = (entry.scope.subjects, entry.scope.actions, entry.scope.labels)
-        drawn.add_row(*map(Text, cells), *(Text(" ".join(part)) for part in lists), str(entry.uses))
-    terminal().print(drawn)
+def _draw_exceptions(entries: list[LedgerEntry]) -> None:
+    names = ("id", "owner", "state", "expires", "tenant", "subjects", "actions", "labels")
+    rows = []
+    for entry in entries:
+        scope, expires = entry.scope, entry.expires_at.isoformat()
+        lists = (" ".join(part) for part in (scope.subjects, scope.actions, scope.labels))
+        row = (entry.id, entry.owner, entry.state, expires, scope.tenant, *lists, str(entry.uses))
+        rows.append(row)
+    print_table("Governed exceptions", (*names, Column("uses", justify="right")), rows)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
 from crp_integrations.cli import options
-from crp_integrations.cli.command_groups import PLAIN
-from crp_integrations.cli.store_access import opened_namespace, printable_store
+from crp_integrations.cli.options import opened_namespace, printable_store
 from crp_integrations.cli.terminal import plain
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.governance.memory_items import MemoryItem, item, of_fact
+from crp_integrations.governance.memory_items import item, of_fact
 from crp_integrations.markup import counted
 from crp_integrations.seals import sha256
 
@@ -32,9 +29,7 @@ FoundItem = tuple[str, dict[str, Any] | str]
 
 
 def items_in(names: Iterable[str]) -> Iterator[FoundItem]:
-    """What the files hold, in their order, each with file and line, or file and number in a
-    list.
-    """
+    """What the files hold in their order, each with file and line, or its number in a list."""
     for name in names:
         for file in _files_of(name):
             try:
@@ -59,41 +54,27 @@ def _files_of(name: str) -> list[str]:
 
 
 def _items_in_file(name: str) -> Iterator[FoundItem]:
-    with ExitStack() as stack:
-        file: BinaryIO
-        if name == STANDARD_INPUT:
-            file = sys.stdin.buffer
-        else:
-            file = stack.enter_context(Path(name).open("rb"))
-        first = file.readline().removeprefix(_BOM)
-        lines: Iterable[bytes] = chain([first], file)
-        if not isinstance(_parse(first), dict) and first.lstrip()[:1] in (b"[", b"{"):
-            # A list, or an object over several lines; anything else is read line by line.
-            data = first + file.read()
-            whole = _parse(data)
-            if isinstance(whole, list):
-                for number, value in enumerate(whole, 1):
-                    yield f"{name}[{number}]", value if isinstance(value, dict) else NO_OBJECT
-                return
-            lines = [data] if isinstance(whole, dict) else data.split(b"\n")
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield f"{name}:{number}", _parse_object(line.rstrip())
-
-
-def _parse_object(line: bytes) -> dict[str, Any] | str:
-    value = _parse(line)
-    if isinstance(value, _Unreadable):
-        return str(value)
-    return value if isinstance(value, dict) else NO_OBJECT
+    data = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    data = data.removeprefix(_BOM)
+    whole = _parse(data)
+    if isinstance(whole, list):
+        for number, value in enumerate(whole, 1):
+            yield f"{name}[{number}]", value if isinstance(value, dict) else NO_OBJECT
+        return
+    # One object may be drawn out over several lines; anything else is read line by line.
+    for number, line in enumerate([data] if isinstance(whole, dict) else data.split(b"\n"), 1):
+        if line.strip():
+            value = _parse(line.rstrip())
+            reason = str(value) if isinstance(value, _Unreadable) else NO_OBJECT
+            yield f"{name}:{number}", value if isinstance(value, dict) else reason
 
 
 class _Unreadable(ValueError):
-    """What is no JSON, and why."""
+    """Why something is no JSON."""
 
 
 def _parse(data: bytes) -> Any:
-    """The JSON value; `_Unread` where there is none."""
+    """The JSON value; `_Unreadable` where there is none."""
     try:
         return json.loads(data.decode(), object_pairs_hook=_unique_fields)
     except UnicodeDecodeError as error:
@@ -115,7 +96,7 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-app = typer.Typer(help="Check memory items in files or in a store.", **PLAIN)
+app = options.group("Check memory items in files or in a store.")
 
 # Where an item is, and what is wrong with it; None for nothing.
 CheckedItem = tuple[str, str | None]
@@ -181,20 +162,11 @@ def _check_files(names: list[str]) -> Iterator[CheckedItem]:
         except FactRejected as error:
             yield where, str(error)
             continue
-        yield (
-            where,
-            _duplicate_problem(
-                memory_item, known.setdefault(memory_item.id, (where, sha256(memory_item.text)))
-            ),
-        )
-
-
-def _duplicate_problem(one: MemoryItem, first: tuple[str, str]) -> str | None:
-    """What is wrong where another item of the same id came before, which a writer refuses."""
-    where, content = first
-    if content == sha256(one.text):
-        return None
-    return f"memory item is refused: id is that of {where}, which has another content"
+        content = sha256(memory_item.text)
+        first, first_content = known.setdefault(memory_item.id, (where, content))
+        # A writer refuses a second item of one id, unless it says the same.
+        wrong = f"memory item is refused: id is that of {first}, which has another content"
+        yield where, None if content == first_content else wrong
 
 
 def _check_store(store: str, tenant: str) -> Iterator[CheckedItem]:

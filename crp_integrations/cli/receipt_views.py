@@ -8,7 +8,7 @@ from difflib import unified_diff
 from typing import Any
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -30,7 +30,6 @@ from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
 from crp_integrations.receipt.verify import Verified
-from crp_integrations.receipt.whatif import ContextChange, Supposed, VerdictChange
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 MARK = {
@@ -44,36 +43,36 @@ GONE = {"redacted": "left out of this copy", "erased": "erased with its source"}
 DIGITS = 12
 
 
-def draw_verification(found: Verified) -> None:
+def draw_verification(verification: Verified) -> None:
     """The steps, and the first place that does not hold."""
     table = Table(title="Verification", title_justify="left", show_header=False)
-    for step in found.steps:
+    for step in verification.steps:
         words, style = MARK[step.ok]
         why = ": ".join(part for part in (step.place, step.reason) if part)
         cells = (Text(words, style=style), Text(plain(why, whole=True)))
         table.add_row(str(step.number), step.name, *cells)
     lines = []
-    if found.receipt_id:
-        here = f"{found.shown} of {counted(found.texts, 'text')} here"
-        gone = f"{found.redacted} left out, {found.erased} erased"
-        lines.append(f"{found.receipt_id}: {here}, {gone}")
+    if verification.receipt_id:
+        here = f"{verification.shown} of {counted(verification.texts, 'text')} here"
+        gone = f"{verification.redacted} left out, {verification.erased} erased"
+        lines.append(f"{verification.receipt_id}: {here}, {gone}")
         whose = "whose it is the file cannot say"
-        if found.pinned:
-            held = any(step.name == "signature" and step.ok for step in found.steps)
+        if verification.pinned:
+            held = any(step.name == "signature" and step.ok for step in verification.steps)
             whose = "the key that was given" if held else "not held by the key that was given"
-        lines.append(f"signed by key {found.keyid}: {whose}")
-    verdict = Text("verifies", "green") if found.ok else Text("does not verify", "bold red")
+        lines.append(f"signed by key {verification.keyid}: {whose}")
+    verdict = Text("verifies", "green") if verification.ok else Text("does not verify", "bold red")
     terminal().print(table)
     # No line is broken, so that an id can be copied whole.
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
     terminal().print(verdict)
 
 
-def draw_receipt(receipt: Receipt, found: Verified) -> None:
+def draw_receipt(receipt: Receipt, verification: Verified) -> None:
     """Question, answer, what the model saw, verdict per claim, policy, and where it stands."""
     state = Text("verifies", "green")
-    if not found.ok:
-        why = plain(f"{found.place} {found.reason}", whole=True)
+    if not verification.ok:
+        why = plain(f"{verification.place} {verification.reason}", whole=True)
         state = Text(f"does not verify: {why}", "bold red")
     try:
         content = _printable(receipt.content)
@@ -183,8 +182,8 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     return Group(Text("Verdict per claim", style="italic"), table, risk)
 
 
-def _claim(receipt: Receipt, claim: Mapping[str, Any], said: str) -> Text:
-    text = Text(said)
+def _claim(receipt: Receipt, claim: Mapping[str, Any], claim_text: str) -> Text:
+    text = Text(claim_text)
     quotations = claim.get("quotations", ())
     for words in dict.fromkeys(_words(receipt, quotation) for quotation in quotations):
         text.append(f"\n“{words}”" if words else "", style="dim")
@@ -303,12 +302,12 @@ SOME = 5
 _LINES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def draw_replay(found: Replayed) -> None:
+def draw_replay(replayed: Replayed) -> None:
     """Each part with what became of it, and what a replay cannot show."""
     table = Table(title="Replay", title_justify="left")
     for name in ("part", "state", "where", "remark"):
         table.add_column(name, overflow="fold")
-    for part in found.parts:
+    for part in replayed.parts:
         remark = part.why
         if part.state == DIFFERS and part.recorded != part.replayed:
             remark = f"recorded {part.recorded or 'nothing'}, replayed {part.replayed or 'nothing'}"
@@ -318,29 +317,18 @@ def draw_replay(found: Replayed) -> None:
             Text(plain(part.place)),
             Text(plain(remark, whole=True)),
         )
-    style = "yellow" if found.not_run else "green"
-    verdict = Text(found.summary, style if found.same else "bold red")
-    terminal().print(Group(table, _limits(found.limits)))
+    style = "yellow" if replayed.not_run else "green"
+    verdict = Text(replayed.summary, style if replayed.same else "bold red")
+    terminal().print(Group(table, _limits(replayed.limits)))
     # One line at any width, as the last line is what scripts read.
     terminal().print(verdict, soft_wrap=True)
 
 
-def draw_supposition(receipt: Receipt, found: Supposed) -> None:
-    """What would change of the context and of the verdict."""
-    parts: list[RenderableType] = []
-    if found.context is not None:
-        parts.append(_context_change(receipt, found.context))
-    if found.verdict is not None:
-        parts.append(_verdict_change(found.verdict))
-    parts += [Text(f"note: {plain(note, whole=True)}") for note in found.notes]
-    terminal().print(Group(*parts, _limits(found.limits)))
-
-
-def draw_comparison(found: ComparedReceipts) -> None:
+def draw_comparison(compared: ComparedReceipts) -> None:
     """Where two receipts differ, and their contexts line by line."""
-    missing = found.not_compared
+    missing = compared.not_compared
     left_out = [Text(f"not compared, not in both copies: {_first_ids(missing)}")] if missing else []
-    if found.same:
+    if compared.same:
         what = "nothing that was compared" if missing else "nothing"
         message = Text(f"{what} differs but ids, times and places in the chain", "green")
         terminal().print(Group(*left_out, message))
@@ -348,16 +336,19 @@ def draw_comparison(found: ComparedReceipts) -> None:
     table = Table(title="First differences", title_justify="left")
     for name in ("part", "where", "left", "right"):
         table.add_column(name, overflow="fold")
-    for difference in found.differences:
+    for difference in compared.differences:
         table.add_row(
             Text(difference.part),
             Text(plain(difference.place)),
             Text(plain(difference.left)),
             Text(plain(difference.right)),
         )
-    sets = (("right", found.facts_in), ("left", found.facts_out))
-    lines = [Text(f"facts only in the {side}: {_first_ids(ids)}") for side, ids in sets if ids]
-    beside = _line_diff(found.left_context, found.right_context, ("left", "right"))
+    sets = (
+        ("facts only in the right context", compared.facts_in),
+        ("facts only in the left context", compared.facts_out),
+    )
+    lines = [Text(f"{what}: {_first_ids(ids)}") for what, ids in sets if ids]
+    beside = _line_diff(compared.left_context, compared.right_context, ("left", "right"))
     terminal().print(Group(table, *lines, *left_out, *beside))
 
 
@@ -365,39 +356,6 @@ def _first_ids(ids: Sequence[str]) -> str:
     """Ids, the first of them where they are many."""
     more = len(ids) - SOME
     return ", ".join(map(plain, ids[:SOME])) + (f" and {more} more" if more > 0 else "")
-
-
-def _context_change(receipt: Receipt, change: ContextChange) -> Group:
-    table = _comparison_table("Context")
-    table.add_row("tier", change.tier_before.value, change.tier_after.value)
-    table.add_row("tokens", str(change.tokens_before), str(change.tokens_after))
-    lines = ["the same bytes"] if change.before == change.after else []
-    for word, ids in (("in", change.facts_in), ("out", change.facts_out)):
-        lines += [f"{word}: {plain(fact_id)}  {_fact_excerpt(receipt, fact_id)}" for fact_id in ids]
-    beside = _line_diff(change.before, change.after, ("as it was", "as it would be"))
-    return Group(table, *map(Text, lines), *beside)
-
-
-def _fact_excerpt(receipt: Receipt, fact_id: str) -> str:
-    number = receipt.numbers.get(f"fact/{fact_id}")
-    text = None if number is None else receipt.text(number)
-    return "(not in this copy)" if text is None else plain(text)
-
-
-def _verdict_change(change: VerdictChange) -> Table:
-    table = _comparison_table("Decision on the same answer")
-    table.add_row("decision", change.decision_before, change.decision_after)
-    table.add_row(
-        "not met", "; ".join(change.violations_before), "; ".join(change.violations_after)
-    )
-    return table
-
-
-def _comparison_table(title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for name in ("", "as it was", "as it would be"):
-        table.add_column(name, overflow="fold")
-    return table
 
 
 def _line_diff(before: str, after: str, names: tuple[str, str]) -> list[Text]:

@@ -219,14 +219,14 @@ def keys(
             typer.echo(f"{key.key_id}  {key.tenant}  {key.name}  {','.join(key.scopes)}  {until}")
 
 
-def _scopes(given: list[str] | None) -> tuple[Scope, ...]:
+def _scopes(names: list[str] | None) -> tuple[Scope, ...]:
     from crp_integrations.gateway.admission import Scope
 
     scopes = tuple(Scope)
-    for name in given or ():
+    for name in names or ():
         if name not in scopes:
             raise RequestError(f"--scope is {name!r:.40}, wanted one of {', '.join(Scope)}")
-    return tuple(Scope(name) for name in given or ())
+    return tuple(Scope(name) for name in names or ())
 
 
 def _configure_logging(*, access: bool) -> None:

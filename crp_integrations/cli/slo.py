@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from pydantic import ValidationError
-from rich.table import Table as Drawn
 from rich.text import Text
 
 from crp_integrations import __version__
 from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.fabric import new_file, write_bytes
-from crp_integrations.cli.receipt_files import read_bytes
-from crp_integrations.cli.store_access import opened_relay
+from crp_integrations.cli.options import opened_relay
+from crp_integrations.cli.receipt import read_bytes
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.markup import counted
 from crp_integrations.observability import bundle as bundles
@@ -133,11 +132,11 @@ def read_record(path: str, kind: type[_RecordType]) -> _RecordType:
         raise ConfigError(f"{path!r:.200} is no {kind.SCHEMA}") from None
 
 
-def _write_levels(path: str, found: ServiceLevelTable, before: LatencyBaseline | None) -> None:
+def _write_levels(path: str, measured: ServiceLevelTable, before: LatencyBaseline | None) -> None:
     from crp_integrations.observability.prometheus import LevelGauges
 
     levels = LevelGauges()
-    for level in found.levels:
+    for level in measured.levels:
         levels.level(level.name, level.value, level.met)
     if before is not None:
         levels.latency(before.p95_us / 1_000_000)
@@ -152,23 +151,18 @@ def write_metrics(levels: LevelGauges, path: str) -> None:
         raise ConfigError(f"{path!r:.200} cannot be written: {error.strerror}") from error
 
 
-def _draw_levels(found: ServiceLevelTable) -> None:
-    drawn = Drawn(title=f"Service levels over {counted(found.windows, 'window')}")
-    for name in ("level", "value", "target", "met", "on"):
-        drawn.add_column(name)
-    for level in found.levels:
+_MET = {None: ("not measured", "yellow"), True: ("met", "green"), False: ("missed", "bold red")}
+
+
+def _draw_levels(measured: ServiceLevelTable) -> None:
+    rows = []
+    for level in measured.levels:
         value = "–" if level.value is None else f"{level.value:.3f}"
-        drawn.add_row(
-            level.name, value, f"{level.target:.2f}", _met_text(level.met), Text(level.detail)
+        rows.append(
+            (level.name, value, f"{level.target:.2f}", Text(*_MET[level.met]), level.detail)
         )
-    terminal.terminal().print(drawn)
-    if found.hard_failure:
-        terminal.terminal().print(
-            Text("a pack is above its budget by more than a tenth", "bold red")
-        )
-
-
-def _met_text(met: bool | None) -> Text:
-    if met is None:
-        return Text("not measured", "yellow")
-    return Text("met", "green") if met else Text("missed", "bold red")
+    title = f"Service levels over {counted(measured.windows, 'window')}"
+    terminal.print_table(title, ("level", "value", "target", "met", "on"), rows)
+    if measured.hard_failure:
+        text = Text("a pack is above its budget by more than a tenth", "bold red")
+        terminal.terminal().print(text)

@@ -34,39 +34,39 @@ _NAMED = 10
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
-def draw_stats(found: NamespaceStats) -> None:
+def draw_stats(stats: NamespaceStats) -> None:
     """What is stored, as a table."""
-    table = Table(title=f"Fabric in {found.store}", title_justify="left", show_header=False)
+    table = Table(title=f"Fabric in {stats.store}", title_justify="left", show_header=False)
     # Long values are folded, since a hash that is cut off is of no use.
     for name in ("what", "how much"):
         table.add_column(name, overflow="fold")
-    table.add_row("Namespace", Text(plain(found.namespace, whole=True)))
-    table.add_row("Facts", _counts(found.facts))
-    table.add_row("Sources", _counts(found.sources))
-    table.add_row("Communities", str(found.communities))
-    table.add_row("Embedder", found.embedder or "none yet")
-    table.add_row("Dimensions", str(found.dimensions or "none yet"))
-    table.add_row("Search", found.search)
-    table.add_row("State hash", found.state_hash)
-    table.add_row("Generation", str(found.generation))
-    table.add_row("Epoch", str(found.epoch))
-    table.add_row("Journal", f"{found.events} events")
-    table.add_row("Changes logged", str(found.changes))
-    for name, size in found.files.items():
+    table.add_row("Namespace", Text(plain(stats.namespace, whole=True)))
+    table.add_row("Facts", _counts(stats.facts))
+    table.add_row("Sources", _counts(stats.sources))
+    table.add_row("Communities", str(stats.communities))
+    table.add_row("Embedder", stats.embedder or "none yet")
+    table.add_row("Dimensions", str(stats.dimensions or "none yet"))
+    table.add_row("Search", stats.search)
+    table.add_row("State hash", stats.state_hash)
+    table.add_row("Generation", str(stats.generation))
+    table.add_row("Epoch", str(stats.epoch))
+    table.add_row("Journal", f"{stats.events} events")
+    table.add_row("Changes logged", str(stats.changes))
+    for name, size in stats.files.items():
         table.add_row(name, _size(size))
     terminal().print(table)
 
 
-def draw_examination(found: NamespaceExamination) -> None:
+def draw_examination(examination: NamespaceExamination) -> None:
     """What is wrong, one paragraph each, or that nothing is."""
-    counts = f"{counted(found.facts, 'fact')}, {counted(found.sources, 'source')}"
-    looked = f"{counts} and {counted(found.events, 'event')} looked at"
-    if not found.findings:
+    counts = f"{counted(examination.facts, 'fact')}, {counted(examination.sources, 'source')}"
+    looked = f"{counts} and {counted(examination.events, 'event')} looked at"
+    if not examination.findings:
         terminal().print(Text(f"{looked}; nothing is wrong"))
         return
-    wrong = len(found.findings)
+    wrong = len(examination.findings)
     lines = [f"{looked}; {counted(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong"]
-    for finding in found.findings:
+    for finding in examination.findings:
         lines += [f"{finding.check}: {finding.problem}", f"  {finding.remedy}"]
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 

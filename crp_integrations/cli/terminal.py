@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from pydantic import BaseModel
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from crp_integrations.cli.store_access import printable_store
+from crp_integrations.cli.options import printable_store
 from crp_integrations.dpe.claim_evidence import (
     DECIDED,
     Passages,
@@ -62,12 +62,20 @@ def terminal() -> Console:
     return Console(highlight=False)
 
 
-def print_record(found: _Record, draw: Callable[[_Record], None], *, as_json: bool) -> None:
+def print_table(title: str, columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table, whose cells are texts as they are, or drawn already."""
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    terminal().print(table)
+
+
+def print_record(record: _Record, draw: Callable[[_Record], None], *, as_json: bool) -> None:
     """Print a record as one JSON document, or draw it."""
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(record.model_dump_json(indent=2))
     else:
-        draw(found)
+        draw(record)
 
 
 def draw_question(text: str) -> None:
@@ -77,13 +85,13 @@ def draw_question(text: str) -> None:
     console.rule(Text(text, style="bold"))
 
 
-def draw_answer(given: Answer, *, headers: bool = False) -> None:
+def draw_answer(answer: Answer, *, headers: bool = False) -> None:
     """Answer, envelope and verdict per claim, in this order, and the headers where asked for."""
     terminal().print(
-        _answer(given.text),
-        _envelope(given.envelope),
-        verdict(given.report, _facts(given.envelope)),
-        *([_headers(given.headers)] if headers else []),
+        _answer(answer.text),
+        _envelope(answer.envelope),
+        verdict(answer.report, _facts(answer.envelope)),
+        *([_headers(answer.headers)] if headers else []),
     )
 
 
@@ -159,12 +167,8 @@ def _first_names(names: Sequence[str]) -> list[str]:
 @contextmanager
 def progress_bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar on a terminal's standard error, one line a step; nothing when quiet."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    step = TextColumn("{task.description}")
+    columns = (step, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     # Nothing is drawn where standard error is no terminal: it holds errors only.
     hidden = quiet or not console.is_terminal
@@ -200,11 +204,8 @@ def _envelope(envelope: Envelope) -> Group:
         f"coverage {envelope.coverage_score:.3f}, saturation {envelope.saturation:.3f}, "
         f"relevance {envelope.relevance_mean:.3f}"
     )
-    lines = [
-        counts,
-        why,
-        *(f"  at most {cap.ceiling.value}: {cap.reason}" for cap in envelope.caps),
-    ]
+    caps = (f"  at most {cap.ceiling.value}: {cap.reason}" for cap in envelope.caps)
+    lines = [counts, why, *caps]
     return envelope_table(rows, lines, (drop.reason.value for drop in envelope.dropped))
 
 

@@ -143,17 +143,6 @@ def _hash_secret(secret: str) -> str:
     return "sha256:" + hashlib.sha256(secret.encode()).hexdigest()
 
 
-class FixedKeys:
-    """Keys that a program gives; safe under threads."""
-
-    def __init__(self, *keys: Key) -> None:
-        self._keys = MappingProxyType({key.key_id: key for key in keys})
-
-    def all(self) -> Mapping[str, Key]:
-        """The keys by id."""
-        return self._keys
-
-
 class KeyFile:
     """Keys in a file, one JSON line each; noticed when it changes.
 

@@ -31,7 +31,7 @@ from crp_integrations.gateway.admission import (
 from crp_integrations.gateway.admission import Scope as KeyScope
 from crp_integrations.gateway.chat_completions import EVENTS
 from crp_integrations.gateway.endpoint import Endpoint, GatewayState, KeyStore, Operation
-from crp_integrations.gateway.openapi import ASKING, OperationDoc, document
+from crp_integrations.gateway.openapi import ASKING, document
 from crp_integrations.gateway.records import (
     ChatRequest,
     Completion,
@@ -43,7 +43,12 @@ from crp_integrations.gateway.records import (
     SessionTrail,
     StoredFacts,
 )
-from crp_integrations.gateway.responses import GatewayRequest, GatewayResponse, json_response
+from crp_integrations.gateway.responses import (
+    JSON,
+    GatewayRequest,
+    GatewayResponse,
+    json_response,
+)
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Routed, StatesLimits, TenantRelays, Upstream
 from crp_integrations.guard.decisions import Subject
@@ -159,16 +164,9 @@ def create_app(
                 await asyncio.to_thread(shared.close)
             await asked.aclose()
 
-    table = _operation_table()
     routes = [
-        Route(
-            _route_pattern(path),
-            Endpoint(
-                path, {method: operation for method, (operation, _) in methods.items()}, state
-            ),
-            include_in_schema=False,
-        )
-        for path, methods in table.items()
+        Route(_route_pattern(path), Endpoint(path, methods, state), include_in_schema=False)
+        for path, methods in _operation_table().items()
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
     app.router.redirect_slashes = False
@@ -198,12 +196,7 @@ def _require_reader(tree: Settings, options: Mapping[str, Any]) -> None:
 
 def openapi() -> dict[str, Any]:
     """The OpenAPI document of every gateway."""
-    return document(
-        {
-            path: {method: doc for method, (_, doc) in methods.items()}
-            for path, methods in _operation_table().items()
-        }
-    )
+    return document(_operation_table())
 
 
 def _with_gateway_addresses(tree: Settings) -> Settings:
@@ -245,151 +238,63 @@ def _document_bytes() -> bytes:
     return json.dumps(openapi()).encode()
 
 
-OperationRow = tuple[Operation, OperationDoc]
-
-
-def _operation_table() -> dict[str, dict[str, OperationRow]]:
+def _operation_table() -> dict[str, dict[str, Operation]]:
     """Every path by method: what is done, and what the document says of it."""
     ask, store, audit = KeyScope.ASK, KeyScope.FACTS, KeyScope.AUDIT
     kinds = {"type": "string", "enum": [kind.value for kind in SourceKind]}
     filters = {"limit": _COUNT, "after": _TEXT, "source_id": _TEXT, "label": _TEXT, "kind": kinds}
     forms = {"type": "string", "enum": ["json", "ndjson"]}
+    # fmt: off
     return {
-        "/v1/chat/completions": {
-            "POST": (
-                Operation(chat_completions.complete_chat, ask, body=True),
-                OperationDoc(
-                    "createChatCompletion",
-                    "Answer a conversation's last question from the tenant's facts.",
-                    takes=ChatRequest,
-                    gives=Completion,
-                    media=(EVENTS,),
-                    statuses=(304, *ASKING),
-                    asks=True,
-                ),
-            )
-        },
-        "/v1/models": {
-            "GET": (
-                Operation(chat_completions.list_models, ask),
-                OperationDoc("listModels", "The models that callers may ask.", gives=ModelList),
-            )
-        },
-        "/v1/models/{model_id}": {
-            "GET": (
-                Operation(chat_completions.get_model, ask),
-                OperationDoc("getModel", "A model that callers may ask.", gives=ListedModel),
-            )
-        },
-        "/v1/preview": {
-            "POST": (
-                Operation(chat_completions.preview_envelope, ask, body=True),
-                OperationDoc(
-                    "previewEnvelope",
-                    "What the envelope of a question would be; no model is called.",
-                    takes=ChatRequest,
-                    gives=EnvelopePreview,
-                    statuses=ASKING,
-                    asks=True,
-                ),
-            )
-        },
+        "/v1/chat/completions": {"POST": Operation(
+            chat_completions.complete_chat, "createChatCompletion",
+            "Answer a conversation's last question from the tenant's facts.", ask,
+            takes=ChatRequest, gives=Completion, media=(EVENTS,), statuses=(304, *ASKING),
+            asks=True)},
+        "/v1/models": {"GET": Operation(
+            chat_completions.list_models, "listModels", "The models that callers may ask.", ask,
+            gives=ModelList)},
+        "/v1/models/{model_id}": {"GET": Operation(
+            chat_completions.get_model, "getModel", "A model that callers may ask.", ask,
+            gives=ListedModel)},
+        "/v1/preview": {"POST": Operation(
+            chat_completions.preview_envelope, "previewEnvelope",
+            "What the envelope of a question would be; no model is called.", ask,
+            takes=ChatRequest, gives=EnvelopePreview, statuses=ASKING, asks=True)},
         "/v1/facts": {
-            "GET": (
-                Operation(resources.list_facts, store),
-                OperationDoc(
-                    "listFacts", "The tenant's facts by id.", gives=FactsPage, query=filters
-                ),
-            ),
-            "POST": (
-                Operation(resources.put_facts, store, body=True, large=True),
-                OperationDoc(
-                    "putFacts",
-                    "Store facts: the whole batch or nothing.",
-                    takes=GivenFacts,
-                    gives=StoredFacts,
-                    statuses=(409, 422),
-                    asks=True,
-                ),
-            ),
-        },
+            "GET": Operation(
+                resources.list_facts, "listFacts", "The tenant's facts by id.", store,
+                gives=FactsPage, query=filters),
+            "POST": Operation(
+                resources.put_facts, "putFacts", "Store facts: the whole batch or nothing.", store,
+                takes=GivenFacts, gives=StoredFacts, statuses=(409, 422), asks=True, large=True)},
         "/v1/facts/{fact_id}": {
-            "GET": (
-                Operation(resources.get_fact, store),
-                OperationDoc("getFact", "A fact.", gives=Fact),
-            ),
-            "DELETE": (
-                Operation(resources.forget_fact, store),
-                OperationDoc("forgetFact", "Delete a fact.", gives=ChangeReport, statuses=(409,)),
-            ),
-        },
-        "/v1/sources/{source_id}": {
-            "DELETE": (
-                Operation(resources.erase_source, store),
-                OperationDoc(
-                    "eraseSource",
-                    "Erase a source and every byte of its facts.",
-                    gives=ErasureReport,
-                ),
-            )
-        },
-        REPORTS: {
-            "GET": (
-                Operation(resources.get_report, audit),
-                OperationDoc("getReport", "The report on a window.", gives=Report),
-            )
-        },
-        TRAILS: {
-            "GET": (
-                Operation(resources.get_trail, audit),
-                OperationDoc(
-                    "getTrail",
-                    "The seals and events of a session.",
-                    gives=SessionTrail,
-                    media=(resources.NDJSON,),
-                    query={"format": forms, "after": _NUMBER},
-                ),
-            )
-        },
-        RECEIPTS: {
-            "GET": (
-                Operation(resources.get_receipt, audit),
-                OperationDoc("getReceipt", "The receipt on a window.", media=("application/json",)),
-            )
-        },
-        resources.ROUTE: {
-            "GET": (
-                Operation(resources.open_artifact, admit=resources.artifact_key, head=False),
-                OperationDoc(
-                    "openArtifact",
-                    "What a signed address opens, once.",
-                    media=("*/*",),
-                    statuses=(403, 404, 429, 503),
-                    query={"token": _TEXT},
-                    keyed=False,
-                ),
-            )
-        },
-        "/healthz": {
-            "GET": (
-                Operation(_health),
-                OperationDoc(
-                    "getHealth", "Whether the gateway answers.", gives=Health, keyed=False
-                ),
-            )
-        },
-        "/metrics": {
-            "GET": (
-                Operation(_metrics, KeyScope.METRICS),
-                OperationDoc("getMetrics", "Counts and times for Prometheus.", media=(MEDIA_TYPE,)),
-            )
-        },
-        "/openapi.json": {
-            "GET": (
-                Operation(_openapi),
-                OperationDoc(
-                    "getDocument", "This document.", media=("application/json",), keyed=False
-                ),
-            )
-        },
+            "GET": Operation(resources.get_fact, "getFact", "A fact.", store, gives=Fact),
+            "DELETE": Operation(
+                resources.forget_fact, "forgetFact", "Delete a fact.", store,
+                gives=ChangeReport, statuses=(409,))},
+        "/v1/sources/{source_id}": {"DELETE": Operation(
+            resources.erase_source, "eraseSource", "Erase a source and every byte of its facts.",
+            store, gives=ErasureReport)},
+        REPORTS: {"GET": Operation(
+            resources.get_report, "getReport", "The report on a window.", audit, gives=Report)},
+        TRAILS: {"GET": Operation(
+            resources.get_trail, "getTrail", "The seals and events of a session.", audit,
+            gives=SessionTrail, media=(resources.NDJSON,),
+            query={"format": forms, "after": _NUMBER})},
+        RECEIPTS: {"GET": Operation(
+            resources.get_receipt, "getReceipt", "The receipt on a window.", audit,
+            media=(JSON,))},
+        resources.ROUTE: {"GET": Operation(
+            resources.open_artifact, "openArtifact", "What a signed address opens, once.",
+            media=("*/*",), statuses=(403, 404, 429, 503), query={"token": _TEXT},
+            admit=resources.artifact_key, head=False)},
+        "/healthz": {"GET": Operation(
+            _health, "getHealth", "Whether the gateway answers.", gives=Health)},
+        "/metrics": {"GET": Operation(
+            _metrics, "getMetrics", "Counts and times for Prometheus.", KeyScope.METRICS,
+            media=(MEDIA_TYPE,))},
+        "/openapi.json": {"GET": Operation(
+            _openapi, "getDocument", "This document.", media=(JSON,))},
     }
+    # fmt: on

@@ -46,8 +46,7 @@ from crp_integrations.relay.drive import (
     atrace_stream,
 )
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.steps import Outcome, Release, Result, Step
-from crp_integrations.relay.turn import Turn
+from crp_integrations.relay.steps import Outcome, Release
 
 EVENTS: Final = "text/event-stream; charset=utf-8"
 DONE: Final = b"data: [DONE]\n\n"
@@ -240,21 +239,27 @@ async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> Ga
 
     Spec: related facts §7
     """
-    turn = _ObservedTurn(call.relay.turn(asked.query, **asked.asking))
+    turn, shown = call.relay.turn(asked.query, **asked.asking), False
+
+    def shows() -> bool:
+        nonlocal shown
+        shown = turn.show_at_once()
+        return shown
+
     parts: AsyncGenerator[str | Outcome]
-    if call.settings.live_streams and turn.turn.request.strategy not in IN_PARTS:
-        parts = adrive_live(turn, model)
+    if call.settings.live_streams and turn.request.strategy not in IN_PARTS:
+        parts = adrive_live(turn, model, shows=shows)
     else:
         parts = adrive_stream(call.relay.play(asked.query, **asked.asking), model)
     parts = atrace_stream(call.relay.tracer, STREAM, parts)
     chunks = Chunks(_completion_id(call), call.created, asked.model, usage=asked.usage)
     try:
         first = await anext(parts)
-        if isinstance(first, str) and turn.shown:
+        if isinstance(first, str) and shown:
             limit = await _limit_header(call, asked.model)
-            live_headers = {names.SESSION_ID: turn.turn.session_id, **limit}
+            live_headers = {names.SESSION_ID: turn.session_id, **limit}
             # Known to the log also where the caller goes away before the end.
-            call.log_entry.session_id = turn.turn.session_id
+            call.log_entry.session_id = turn.session_id
             events = _live_events(call, chunks, first, parts)
             return GatewayResponse(
                 200, live_headers, media_type=EVENTS, events=events, close=parts.aclose
@@ -310,27 +315,6 @@ async def _released_events(
         yield chunks.text(piece)
     for event in chunks.end(outcome.answer):
         yield event
-
-
-class _ObservedTurn:
-    """A turn that remembers whether its answer was shown as it came."""
-
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
-        self.shown = False
-
-    def begin(self) -> Step:
-        return self.turn.begin()
-
-    def receive(self, result: Result) -> Step:
-        return self.turn.receive(result)
-
-    def fail(self, error: BaseException) -> Outcome:
-        return self.turn.fail(error)
-
-    def show_at_once(self) -> bool:
-        self.shown = self.turn.show_at_once()
-        return self.shown
 
 
 def _completion_id(call: GatewayRequest) -> str:

@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
+from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from crp_integrations.errors import CRPError, RequestError, TokenRefused
@@ -59,19 +60,32 @@ class KeyStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that the gateway does.
+    """One thing that the gateway does, and what the OpenAPI document says of it.
 
     Attributes:
+        name: its `operationId`.
         scope: that a key needs; None for what needs no key.
-        body: whether a body is read.
+        takes: model of the body; None for no body.
+        gives: model of a 200 in JSON; None for another media type.
+        media: further media types of a 200, or the only ones.
+        statuses: besides those that every operation may answer with.
+        query: parameters of the address: name, schema.
+        asks: whether CRP's request headers are read.
         large: whether the body is a batch of facts.
         admit: who an address without a key lets in; raises AccessDenied for nobody.
         head: whether a HEAD is answered as a GET is; not where a GET changes something.
     """
 
     handler: Handler
+    name: str
+    summary: str
     scope: KeyScope | None = None
-    body: bool = False
+    takes: type[BaseModel] | None = None
+    gives: type[BaseModel] | None = None
+    media: tuple[str, ...] = ()
+    statuses: tuple[int, ...] = ()
+    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    asks: bool = False
     large: bool = False
     admit: Callable[[GatewayState, Scope], Key] | None = None
     head: bool = True
@@ -204,12 +218,12 @@ class Endpoint:
         """The whole body, within its limit and its time."""
         settings, headers = self._state.settings, exchange.scope["headers"]
         wrong = refuse_two_lengths(headers) or (
-            refuse_media_type(headers) if operation.body else None
+            refuse_media_type(headers) if operation.takes else None
         )
         if wrong is not None:
             raise _RequestRefused(wrong)
         most = settings.facts_bytes if operation.large else settings.body_bytes
-        if not operation.body:
+        if operation.takes is None:
             most = 0
         for name, value in headers:
             if name.lower() == b"content-length" and value.isdigit() and int(value[:18]) > most:

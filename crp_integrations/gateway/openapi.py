@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from crp_integrations import __version__
+from crp_integrations.gateway.endpoint import Operation
 from crp_integrations.gateway.records import Refused
 from crp_integrations.gateway.responses import JSON
 from crp_integrations.headers import codec, grammar
@@ -45,31 +45,7 @@ STATUSES: Final = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OperationDoc:
-    """What the document says of an operation.
-
-    Attributes:
-        takes: model of the body; None for no body.
-        gives: model of a 200 in JSON; None for another media type.
-        media: further media types of a 200, or the only ones.
-        statuses: besides those that every operation may answer with.
-        query: parameters of the address: name, schema.
-        asks: whether CRP's request headers are read.
-    """
-
-    name: str
-    summary: str
-    takes: type[BaseModel] | None = None
-    gives: type[BaseModel] | None = None
-    media: tuple[str, ...] = ()
-    statuses: tuple[int, ...] = ()
-    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    asks: bool = False
-    keyed: bool = True
-
-
-def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
+def document(paths: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any]:
     """The document of a table of paths."""
     docs = [doc for methods in paths.values() for doc in methods.values()]
     kinds: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Refused, "serialization")]
@@ -82,36 +58,38 @@ def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
 
     refused = {JSON: {"schema": schema(Refused, "serialization")}}
 
-    def operation(path: str, one: OperationDoc) -> dict[str, Any]:
-        entry: dict[str, Any] = {"operationId": one.name, "summary": one.summary}
+    def described(path: str, operation: Operation) -> dict[str, Any]:
+        entry: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary}
         named = [part[1:-1] for part in path.split("/") if part.startswith("{")]
         parameters: list[dict[str, Any]] = [
             {"name": name, "in": "path", "required": True, "schema": _TEXT} for name in named
         ]
         parameters += [
             {"name": name, "in": "query", "required": False, "schema": dict(kind)}
-            for name, kind in one.query.items()
+            for name, kind in operation.query.items()
         ]
-        if one.asks:
+        if operation.asks:
             parameters += [{"$ref": f"#/components/parameters/{name}"} for name in _header_names()]
         if parameters:
             entry["parameters"] = parameters
-        if one.takes:
-            content = {JSON: {"schema": schema(one.takes, "validation")}}
+        if operation.takes:
+            content = {JSON: {"schema": schema(operation.takes, "validation")}}
             entry["requestBody"] = {"required": True, "content": content}
-        content = {JSON: {"schema": schema(one.gives, "serialization")}} if one.gives else {}
-        for media in one.media:
+        content = (
+            {JSON: {"schema": schema(operation.gives, "serialization")}} if operation.gives else {}
+        )
+        for media in operation.media:
             kind = {"type": "object" if media == JSON else "string"}
             content[media.partition(";")[0]] = {"schema": kind}
         responses: dict[str, Any] = {"200": {"description": "Done.", "content": content}}
-        common = (*WITH_KEY, 405) if one.keyed else OPEN
-        taken = (415,) if one.takes else ()
-        for status in sorted({*common, *taken, *one.statuses}):
+        common = (*WITH_KEY, 405) if operation.scope else OPEN
+        taken = (415,) if operation.takes else ()
+        for status in sorted({*common, *taken, *operation.statuses}):
             responses[str(status)] = {"description": STATUSES[status]}
             if status != 304:
                 responses[str(status)]["content"] = refused
         entry["responses"] = responses
-        entry["security"] = [{BEARER: []}] if one.keyed else []
+        entry["security"] = [{BEARER: []}] if operation.scope else []
         return entry
 
     return {
@@ -122,7 +100,7 @@ def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
             "summary": "OpenAI chat completions with context envelopes and checked answers.",
         },
         "paths": {
-            path: {method.lower(): operation(path, doc) for method, doc in methods.items()}
+            path: {method.lower(): described(path, doc) for method, doc in methods.items()}
             for path, methods in paths.items()
         },
         "components": {

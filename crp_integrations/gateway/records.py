@@ -377,9 +377,9 @@ class Health(Record):
     version: str
 
 
-def extra_fields(given: Any, names: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+def extra_fields(request: Any, names: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
     """A request without the fields that go on to the upstream as they are, and those."""
-    if not isinstance(given, dict):
-        return given, {}
-    aside = {name: value for name, value in given.items() if name in names}
-    return {name: value for name, value in given.items() if name not in aside}, aside
+    if not isinstance(request, dict):
+        return request, {}
+    aside = {name: value for name, value in request.items() if name in names}
+    return {name: value for name, value in request.items() if name not in aside}, aside

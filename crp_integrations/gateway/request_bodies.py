@@ -78,10 +78,10 @@ def read_json(data: bytes) -> Any:
         ) from None
 
 
-def read_as(kind: type[_Model], given: Any) -> _Model:
+def read_as(kind: type[_Model], value: Any) -> _Model:
     """JSON as one of our models."""
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(value)
     except ValidationError as error:
         field, problem = first_problem(error)
         place = field[:MOST_PLACE]
@@ -155,9 +155,9 @@ def _message_length(message: Message) -> int:
     )
 
 
-def _check_length(told: str, length: int, most: int) -> None:
+def _check_length(template: str, length: int, most: int) -> None:
     if length > most:
-        raise RequestError(f"{told.format(length)}, at most {most} are taken here")
+        raise RequestError(f"{template.format(length)}, at most {most} are taken here")
 
 
 def _encoded_length(arguments: dict[str, Any]) -> int:
@@ -218,8 +218,8 @@ def refuse_media_type(headers: Iterable[tuple[bytes, bytes]]) -> GatewayResponse
     return None
 
 
-def _is_json(said: str) -> bool:
-    kind, *parameters = (part.strip() for part in said.split(";"))
+def _is_json(media_type: str) -> bool:
+    kind, *parameters = (part.strip() for part in media_type.split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in _CHARSETS:

@@ -176,9 +176,7 @@ async def get_report(call: GatewayRequest) -> GatewayResponse:
     if WINDOW_ID.fullmatch(window_id):
         report = await asyncio.to_thread(call.relay.report, window_id)
     if report is None:
-        return refusal_response(
-            404, "unknown_window", f"no report is kept on window {window_id!r:.60}"
-        )
+        return _unknown("window", window_id)
     call.log_entry.window_id, call.log_entry.session_id = window_id, report.session_id
     return json_response(report)
 
@@ -201,9 +199,7 @@ async def get_trail(call: GatewayRequest) -> GatewayResponse:
     if SESSION_ID.fullmatch(session_id):
         seals = await asyncio.to_thread(_seals, call, session_id)
     if not seals:
-        return refusal_response(
-            404, "unknown_session", f"no window of session {session_id!r:.60} is sealed"
-        )
+        return _unknown("session", session_id)
     call.log_entry.session_id = session_id
     if form == "ndjson":
         return GatewayResponse(200, media_type=NDJSON, events=_lines(call, session_id))
@@ -221,7 +217,7 @@ async def get_receipt(call: GatewayRequest) -> GatewayResponse:
     if RECEIPT_ID.fullmatch(name) or WINDOW_ID.fullmatch(name):
         receipt = await asyncio.to_thread(call.relay.receipt, name)
     if receipt is None:
-        return refusal_response(404, "unknown_receipt", f"no receipt is kept as {name!r:.60}")
+        return _unknown("receipt", name)
     call.log_entry.session_id, call.log_entry.window_id = (
         receipt.chain.session_id,
         receipt.chain.window_id,
@@ -302,7 +298,5 @@ async def open_artifact(call: GatewayRequest) -> GatewayResponse:
     try:
         content = await asyncio.to_thread(sandbox.open, artifact_id, token, held=held)
     except RequestError:
-        return refusal_response(
-            404, "unknown_artifact", f"no artifact is kept as {artifact_id!r:.60}"
-        )
+        return _unknown("artifact", artifact_id)
     return GatewayResponse(200, _HEADERS, content.data, content.artifact.media_type)

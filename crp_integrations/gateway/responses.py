@@ -92,10 +92,10 @@ class GatewayResponse:
 
 
 def json_response(
-    said: BaseModel, *, status: int = 200, headers: Mapping[str, str] | None = None
+    record: BaseModel, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> GatewayResponse:
     """A record of ours as JSON."""
-    return GatewayResponse(status, headers or {}, said.model_dump_json(by_alias=True).encode())
+    return GatewayResponse(status, headers or {}, record.model_dump_json(by_alias=True).encode())
 
 
 def refusal_response(
@@ -177,12 +177,12 @@ def _error_object(body: Body, status: int, error: CRPError | None) -> ErrorObjec
     return ErrorObject(message=message, type=_error_type(status), code=code, param=param)
 
 
-def _encode_refusal(status: int, said: Refused, headers: Mapping[str, str]) -> GatewayResponse:
+def _encode_refusal(status: int, refused: Refused, headers: Mapping[str, str]) -> GatewayResponse:
     if status == 401:
         headers = {**headers, "WWW-Authenticate": "Bearer"}
-    fields = said.model_dump(mode="json", exclude_none=True)
+    fields = refused.model_dump(mode="json", exclude_none=True)
     # Clients of OpenAI read all four fields of an error.
-    fields["error"] = said.error.model_dump(mode="json")
+    fields["error"] = refused.error.model_dump(mode="json")
     return GatewayResponse(status, headers, json.dumps(fields, separators=(",", ":")).encode())
 
 

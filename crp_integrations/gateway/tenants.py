@@ -47,31 +47,31 @@ class TenantRelays:
         """Open nothing yet."""
         self._opened = opened
         self._most = most
-        self._kept: OrderedDict[Subject, _OpenRelay] = OrderedDict()
+        self._relays: OrderedDict[Subject, _OpenRelay] = OrderedDict()
         self._closing: set[asyncio.Future[None]] = set()
 
     @property
     def open(self) -> int:
         """How many are open."""
-        return len(self._kept)
+        return len(self._relays)
 
     @asynccontextmanager
     async def lease(self, subject: Subject) -> AsyncIterator[Relay]:
         """The subject's relay, which stays open while the block lasts."""
-        entry = self._kept.get(subject)
+        entry = self._relays.get(subject)
         if entry is None:
             loop = asyncio.get_running_loop()
             entry = _OpenRelay(loop.run_in_executor(None, self._opened, subject))
-            self._kept[subject] = entry
-        self._kept.move_to_end(subject)
+            self._relays[subject] = entry
+        self._relays.move_to_end(subject)
         entry.users += 1
         try:
             try:
                 # Others may wait for the same relay when this caller goes away.
                 relay = await asyncio.shield(entry.relay)
             except Exception:
-                if self._kept.get(subject) is entry:
-                    del self._kept[subject]
+                if self._relays.get(subject) is entry:
+                    del self._relays[subject]
                 raise
             yield relay
         finally:
@@ -80,19 +80,19 @@ class TenantRelays:
 
     async def close(self) -> None:
         """Close every relay; those that are being used too."""
-        for entry in self._kept.values():
+        for entry in self._relays.values():
             self._close(entry)
-        self._kept.clear()
+        self._relays.clear()
         if self._closing:
             await asyncio.wait(self._closing)
 
     def _evict(self) -> None:
         """Close the relays that were used longest ago and that nobody uses now."""
-        spare = len(self._kept) - self._most
-        for subject in [subject for subject, entry in self._kept.items() if not entry.users]:
+        spare = len(self._relays) - self._most
+        for subject in [subject for subject, entry in self._relays.items() if not entry.users]:
             if spare <= 0:
                 return
-            self._close(self._kept.pop(subject))
+            self._close(self._relays.pop(subject))
             spare -= 1
 
     def _close(self, entry: _OpenRelay) -> None:

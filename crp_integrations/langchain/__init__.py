@@ -3,7 +3,7 @@
 In: any chain, agent or graph. Out: the same with documents that fit a token budget and answers that
 carry a report, or are withheld before a stream shows them. Read `retrieval.py`; `runnable.py` with
 `messages.py` and `model.py`; `callbacks.py` with `runs.py`; `gate.py`; `middleware.py` with
-`model_calls.py`; `chat_model.py`; `vector_store.py`; `stored_values.py` and `store.py`;
+`model_calls.py`; `chat_model.py`; `vector_store.py`; `store.py`;
 `evaluator.py`. The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
@@ -25,16 +25,16 @@ from crp_integrations.langchain.gate import CRPGate
 from crp_integrations.langchain.messages import envelope_text, report_of
 from crp_integrations.langchain.retrieval import CRPDocumentCompressor, CRPRetriever
 from crp_integrations.langchain.runnable import CRPRunnable
-from crp_integrations.langchain.stored_values import CRPDocumentStore
 from crp_integrations.langchain.vector_store import CRPVectorStore, FabricEmbeddings
 
 if TYPE_CHECKING:
     from crp_integrations.langchain.memory_emission import EmittingMiddleware
     from crp_integrations.langchain.middleware import CRPMiddleware
-    from crp_integrations.langchain.store import CRPStore
+    from crp_integrations.langchain.store import CRPDocumentStore, CRPStore
 
 # What needs more than langchain-core, and seconds to import.
 _LATER = {
+    "CRPDocumentStore": ("crp_integrations.langchain.store", "langgraph"),
     "CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
     "CRPStore": ("crp_integrations.langchain.store", "langgraph"),
     "EmittingMiddleware": ("crp_integrations.langchain.memory_emission", "langgraph"),

@@ -58,6 +58,7 @@ from crp_integrations.langchain.runs import (
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.evidence import has_evidence
+from crp_integrations.relay.examination import grounding_mode
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.context import GroundingMode
@@ -72,60 +73,47 @@ _STRUCTURED: Final = "ls_structured_output_format"
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a model said in one call, and what was found and sent for it."""
+    """The answers of one model call, with what was retrieved and sent for it."""
 
     run_id: UUID
-    said: Sequence[Generation]
+    answers: Sequence[Generation]
     context: tuple[RetrieverResult, ...] | None
     sent: Sent
     rejected: tuple[RejectedClaim, ...]
 
 
 class DPECallbackHandler(RunTreeHandler):
-    """Records and attaches; unless told to, it never stops an answer.
+    """Examines every answer and attaches the report; it stops none unless you ask for it.
 
     Spec: CRP-SPEC-005 §2
 
     A summary of the report stands as plain JSON in `response_metadata["crp"]` of each answer's
     message (in `generation_info["crp"]` for models that return strings). Evidence is what
-    retrievers of the chain returned, and what tools answered and the application wrote into the
-    system prompt in the messages of the call. A call that had none of these, or whose examination
-    failed, gets a report of the level UNKNOWN whose `reasons` say why. A structured answer
-    (`with_structured_output`, an agent's `response_format`) is examined field by field. In
-    `stream()` the pieces are out before a callback sees the end: use `on_report` there, and
-    `CRPGate` or `CRPMiddleware` where an answer must be withheld.
+    retrievers of the chain returned, what tools answered, and what the application wrote into the
+    system prompt. A call that had none of these, or whose examination failed, gets the level
+    UNKNOWN, and `reasons` say why. A stream's pieces are out before a callback sees the end: use
+    `CRPGate` or `CRPMiddleware` to withhold an answer. Within `CRPMiddleware` the handler gets the
+    sealed report.
 
-    With a relay the answer is examined by its engines and sealed as a window of its store, and the
-    receipt of what was seen goes to `on_receipt`; its id stands in the metadata beside the report,
-    as `crp_receipt`.
-
-    Tracers among the callbacks, also those before it, are told of an answer once it has its report.
-    For that the first handler made wraps LangChain's `on_llm_end` of a model call's run managers.
-
-    Within `CRPMiddleware` it examines nothing itself: it is given the report that is sealed.
-
-    With a judge an answer is judged before its call ends. In `background` mode the attachment is
-    the screen's, and `on_report` is called once the judge has spoken. The judge's own calls are no
-    answers.
+    Tracers among the callbacks see an answer once it has its report: the first handler made wraps
+    LangChain's `on_llm_end` of a model call's run managers.
 
     Attributes:
-        last_report: the last answer's report, all of it; None before the first answer.
+        last_report: the last answer's whole report; None before the first answer.
 
     Args:
         on_critical: `record`, or `raise` to end the call with `SafetyHalt` where an answer's risk
-            is CRITICAL, or its judge failed and `judge_failure` is `halt`; who streams has the
-            tokens by then.
-        grounding: how far the chain's prompt lets the model go beyond the context.
-        on_report: called with each answer's report as plain JSON, all of it.
-        attach: how much of a report is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
-        relay: seals the answers; None seals nothing, and there are no receipts.
-        on_receipt: called with the receipt on each sealed answer. One with texts that are not in
-            the relay's fabric is kept by nobody else.
+            is CRITICAL, or its judge failed and `judge_failure` is `halt`.
+        on_report: called with each answer's whole report as plain JSON; with a judge in
+            `background` mode once that has spoken.
+        attach: how much is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
+        relay: examines by its own engines and seals each answer as a window of its store.
+        on_receipt: called with the receipt on each sealed answer. Nobody else keeps one with texts
+            that are not in the relay's fabric.
         judge, judge_options: as in `examine`; None for the relay's judge, or that of the settings.
 
     Raises:
-        RequestError: the grounding mode is not one of the three, `on_critical` neither of two, what
-            is to be called is no function, or the judge is True: no model is called here.
+        RequestError: an argument has no usable value, or the judge is True.
         ConfigError: what is given as a judge is no model.
     """
 
@@ -143,9 +131,6 @@ class DPECallbackHandler(RunTreeHandler):
     ) -> None:
         super().__init__()
         _examine_first()
-        if grounding not in tuple(GroundingMode):
-            wanted = ", ".join(GroundingMode)
-            raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         if on_critical not in ("record", "raise"):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
         if relay is not None:
@@ -165,7 +150,7 @@ class DPECallbackHandler(RunTreeHandler):
             reports_itself=on_report is not None,
         )
         self._on_judged = late_report_hook(self._judge, on_report, _attachment)
-        self._examiner = AnswerExaminer(GroundingMode(grounding), relay, self._judge, log)
+        self._examiner = AnswerExaminer(grounding_mode(grounding), relay, self._judge, log)
         self._sent = SentMessages()
         # Calls of tools without a word, by the run around them.
         self._steps: OrderedDict[UUID, _Step] = OrderedDict()
@@ -187,12 +172,7 @@ class DPECallbackHandler(RunTreeHandler):
         self._sent.note(run_id, messages, structured=_STRUCTURED in (kwargs.get("options") or {}))
 
     def on_llm_end(
-        self,
-        response: LLMResult,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
+        self, response: LLMResult, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Examine each answer and attach the report.
 
@@ -240,7 +220,7 @@ class DPECallbackHandler(RunTreeHandler):
         receipts: list[Receipt] = []
         halted: SafetyHalt | None = None
         try:
-            for generation in step.said:
+            for generation in step.answers:
                 report, receipt, halt = self._examined(generation, step)
                 self._reject(run_id, report)
                 if report.risk_level is RiskLevel.CRITICAL:

@@ -83,9 +83,9 @@ class CRPChatModel(BaseChatModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, fields: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with pydantic_errors(cls):
-            return handler(given)
+            return handler(fields)
 
     @model_validator(mode="after")
     def _make_client(self) -> CRPChatModel:
@@ -229,13 +229,13 @@ class CRPChatModel(BaseChatModel):
         return params
 
     def _prepare_call(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, arguments: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
         check_text_only(messages)
         ends = {"stop": stop} if stop else {}
         sent = map(message_of, messages)
-        call, further = call_of(self, sent, {**given, **ends}, aside=_ASIDE)
+        call, further = call_of(self, sent, {**arguments, **ends}, aside=_ASIDE)
         client = client_of(self, further) if further else self._client
         return answerer(client, call), call
 

@@ -48,10 +48,8 @@ def crp_evaluator(
             model, or a `Judge`; None for that of the settings.
         key: name of the score.
         question: names that the question may have among the inputs; the first that is there.
-        answer: the same for the answer among the outputs.
-        context: the same for the documents or texts among the outputs, then the reference outputs,
-            then the inputs.
-        options: see `JudgeOptions`.
+        answer: the same among the outputs.
+        context: the same among the outputs, then the reference outputs, then the inputs.
 
     Raises:
         RequestError: there is no judge.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 from uuid import UUID, uuid4
@@ -67,94 +66,31 @@ Context = Envelope | Sequence[Fact | str]
 Reviewer = Callable[[Report, str], bool]
 
 
-class CheckedRunnable(Runnable[Any, Any], ABC):
-    """A Runnable whose output is examined before a piece of it is given out."""
-
-    @abstractmethod
-    def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        """The output, after its verdict."""
-
-    @abstractmethod
-    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        """The asynchronous twin of `_checked`."""
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The output after its verdict, with the report.
-
-        Raises:
-            SafetyHalt: the answer is withheld; the report is on the error.
-            QualityUnreachable: it misses what the policy demands of its quality.
-            RequestError: there is no answer, or no context.
-        """
-        return self._call_with_config(self._checked, input, config, **kwargs)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The asynchronous twin of `invoke`; examines beside the event loop."""
-        return await self._acall_with_config(self._achecked, input, config, **kwargs)
-
-    def stream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Iterator[Any]:
-        """The output of `invoke` in pieces of its answer, all of them after the verdict."""
-
-        def parts(
-            inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **given: Any
-        ) -> Iterator[Any]:
-            for value in inputs:
-                yield from output_chunks(self._checked(value, run_manager, config, **given))
-
-        return self._transform_stream_with_config(iter((input,)), parts, config, **kwargs)
-
-    async def astream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        """The asynchronous twin of `stream`."""
-
-        async def parts(
-            inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **given: Any
-        ) -> AsyncIterator[Any]:
-            async for value in inputs:
-                for part in output_chunks(
-                    await self._achecked(value, run_manager, config, **given)
-                ):
-                    yield part
-
-        source = _only(input)
-        async for part in self._atransform_stream_with_config(source, parts, config, **kwargs):
-            yield part
-
-
-class CRPGate(CheckedRunnable):
+class CRPGate(Runnable[Any, Any]):
     """Examines an answer against its context and raises `SafetyHalt`, or passes it on.
 
     As the last step of a chain it takes a dict with `answer` (or `output`, `response`, `result`),
     `context` (documents, texts, an envelope) and maybe `question` (or `input`, `query`), and passes
-    the same dict on with a summary of the report as one more key, `crp`; nothing behind it sees a
-    chunk before the verdict. `CRPGate.around(chain)` plays a chain inside: what its retrievers
-    return is the context, its input the question, and its output the answer. Then nothing of the
-    chain shows in `astream_events`, `astream_log` and LangGraph's streams either, where the steps
-    before a last step do show. A stream gives the answer in pieces, all of them after the verdict.
+    it on with a summary of the report as `crp`. `CRPGate.around(chain)` runs a chain inside, so
+    that its steps show in no stream of LangChain or LangGraph either. A stream gives the answer in
+    pieces, all of them after the verdict.
 
     Spec: CRP-SPEC-005 §1.2; related facts §6
 
     Args:
         policy: what is let through, in the policy language. `halt-on` and other demands on what is
             true need a judge, a verifier that reads, or `unchecked allow` beside them.
-        grounding: how far the chain's prompt lets the model go beyond the context.
         reviewer: a person's word where the policy asks for one; None withholds the answer.
-        embedder: None for the one that ships.
         settings: None reads `CRP_*` and the defaults.
-        name: of the run, in traces.
-        attach: how much of a report is passed on: `full`, `summary` (at most 1,024 bytes), or `id`.
+        attach: how much is passed on: `full`, `summary` (at most 1,024 bytes), or `id`.
         judge, judge_options: as in `examine`; the policy sees the judge's level. `on_report` is
             called with each answer's `Report`, a withheld one's too.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
-        RequestError: the grounding mode is not one of the three, or the policy no text; or the
-            judge is True: a gate calls no model.
-        ConfigError: what is given as an embedder, settings, reviewer or judge is none; or nobody
-            reads the answers that the policy makes demands of.
+        RequestError: an argument has no usable value, or the judge is True.
+        ConfigError: a component is not what it should be, or nobody reads the answers that the
+            policy makes demands of.
     """
 
     def __init__(
@@ -187,18 +123,18 @@ class CRPGate(CheckedRunnable):
         # A judge hands its reports on by itself.
         self._on_report = None if self._judge else judge_options.get("on_report")
         self.name = name
+        # What `around` plays inside; None where the input has the answer.
+        self.chain: Runnable[Any, Any] | None = None
 
     @classmethod
-    def around(
-        cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any
-    ) -> GuardedChain:
+    def around(cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any) -> CRPGate:
         """A chain whose answer leaves it after the verdict or not at all.
+
+        What its retrievers return is the context, its input the question, its output the answer.
 
         Args:
             chain: any Runnable with retrievers in it that answers with a message, a text, a
-                structure (a dict, a pydantic object, as `with_structured_output` gives it), or a
-                dict with an `answer` (and maybe its own `context`).
-            policy, how: as for a gate.
+                structure, or a dict with an `answer` (and maybe its own `context`).
 
         Raises:
             RequestError: LangChain makes no Runnable of the chain.
@@ -207,17 +143,57 @@ class CRPGate(CheckedRunnable):
             guarded: Runnable[Any, Any] = coerce_to_runnable(chain)
         except TypeError as error:
             raise RequestError(f"the chain is {type(chain).__name__}, no Runnable") from error
-        return GuardedChain(guarded, cls(policy, **how))
+        gate = cls(policy, **how)
+        gate.chain = guarded
+        gate.name = gate.name or f"guarded {guarded.get_name()}"
+        return gate
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The output after its verdict, with the report.
+
+        Raises:
+            SafetyHalt: the answer is withheld; the report is on the error.
+            QualityUnreachable: it misses what the policy demands of its quality.
+            RequestError: there is no answer, or no context.
+        """
+        return self._call_with_config(self._checked, input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The asynchronous twin of `invoke`; examines beside the event loop."""
+        return await self._acall_with_config(self._achecked, input, config, **kwargs)
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """The output of `invoke` in pieces of its answer, all of them after the verdict."""
+
+        def parts(
+            inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+        ) -> Iterator[Any]:
+            for value in inputs:
+                yield from output_chunks(self._checked(value, run_manager, config, **options))
+
+        return self._transform_stream_with_config(iter((input,)), parts, config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """The asynchronous twin of `stream`."""
+
+        async def parts(
+            inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **options: Any
+        ) -> AsyncIterator[Any]:
+            async for value in inputs:
+                output = await self._achecked(value, run_manager, config, **options)
+                for part in output_chunks(output):
+                    yield part
+
+        source = _only(input)
+        async for part in self._atransform_stream_with_config(source, parts, config, **kwargs):
+            yield part
 
     def check(self, answer: Any, context: Context, question: str = "") -> Report:
-        """Examine an answer.
-
-        Args:
-            answer: a text, or a structured answer as `examine` takes it.
-            context: documents will do as well.
-
-        Returns:
-            The report on a text that may be shown.
+        """Examine an answer, and return its report where it may be shown.
 
         Raises:
             SafetyHalt: it may not; the report is on the error.
@@ -264,17 +240,26 @@ class CRPGate(CheckedRunnable):
         return report
 
     def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        return self._check_output(input, *_read_input(input))
-
-    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        return await self._acheck_output(input, *_read_input(input))
-
-    def _check_output(self, output: Any, context: Context, question: str) -> Any:
-        """An output as it came, with its report beside it."""
+        if self.chain is None:
+            output, (context, question) = input, _read_input(input)
+        else:
+            handler = _ChainDocuments(run_manager.run_id)
+            inner = handler.inner_config(config, run_manager.get_child())
+            # A chain with a config of its own adds the handlers of the run around it to these.
+            with streaming_suppressed():
+                output = self.chain.invoke(input, inner, **kwargs)
+            context, question = _context(output, handler), question_in(input)
         return self._with_report(output, self.check(_answer(output), context, question))
 
-    async def _acheck_output(self, output: Any, context: Context, question: str) -> Any:
-        """The asynchronous twin of `_check_output`."""
+    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
+        if self.chain is None:
+            output, (context, question) = input, _read_input(input)
+        else:
+            handler = _ChainDocuments(run_manager.run_id)
+            inner = handler.inner_config(config, run_manager.get_child())
+            with streaming_suppressed():
+                output = await self.chain.ainvoke(input, inner, **kwargs)
+            context, question = _context(output, handler), question_in(input)
         return self._with_report(output, await self.acheck(_answer(output), context, question))
 
     def _with_report(self, output: Any, report: Report) -> Any:
@@ -286,30 +271,6 @@ class CRPGate(CheckedRunnable):
             metadata = {**output.response_metadata, **attached}
             return output.model_copy(update={"response_metadata": metadata})
         return output
-
-
-class GuardedChain(CheckedRunnable):
-    """A chain behind a gate; made by `CRPGate.around`. A message has the report attached."""
-
-    def __init__(self, chain: Runnable[Any, Any], gate: CRPGate) -> None:
-        self.chain = chain
-        self.gate = gate
-        self.name = gate.name or f"guarded {chain.get_name()}"
-
-    def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        handler = _ChainDocuments(run_manager.run_id)
-        inner = handler.inner_config(config, run_manager.get_child())
-        # A chain with a config of its own adds the handlers of the run around it to these.
-        with streaming_suppressed():
-            output = self.chain.invoke(input, inner, **kwargs)
-        return self.gate._check_output(output, _context(output, handler), question_in(input))
-
-    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        handler = _ChainDocuments(run_manager.run_id)
-        inner = handler.inner_config(config, run_manager.get_child())
-        with streaming_suppressed():
-            output = await self.chain.ainvoke(input, inner, **kwargs)
-        return await self.gate._acheck_output(output, _context(output, handler), question_in(input))
 
 
 class _ChainDocuments(RunTreeHandler):

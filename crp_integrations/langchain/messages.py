@@ -21,7 +21,7 @@ from langchain_core.messages import (
     UsageMetadata,
     convert_to_messages,
 )
-from langchain_core.messages.tool import tool_call
+from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 from langchain_core.outputs import ChatResult, Generation, LLMResult
 from pydantic import ValidationError
 
@@ -270,13 +270,12 @@ def calls_of(calls: Sequence[ToolCall]) -> dict[str, Any]:
             good.append(tool_call(name=call.name, args=arguments, id=call.id))
         else:
             bad.append(
-                {
-                    "type": "invalid_tool_call",
-                    "name": call.name,
-                    "args": call.arguments,
-                    "id": call.id,
-                    "error": "the arguments are no JSON object",
-                }
+                invalid_tool_call(
+                    name=call.name,
+                    args=call.arguments,
+                    id=call.id,
+                    error="the arguments are no JSON object",
+                )
             )
     return {"tool_calls": good, "invalid_tool_calls": bad}
 
@@ -290,13 +289,7 @@ def structured_text(message: object) -> str:
 def chunks_of(calls: Sequence[ToolCall]) -> list[Any]:
     """Tool calls in the form that a stream's chunk has."""
     return [
-        {
-            "type": "tool_call_chunk",
-            "name": call.name,
-            "args": call.arguments,
-            "id": call.id,
-            "index": place,
-        }
+        tool_call_chunk(name=call.name, args=call.arguments, id=call.id, index=place)
         for place, call in enumerate(calls)
     ]
 
@@ -434,6 +427,6 @@ def report_of(run: object) -> Attachment | None:
     return report or _report_on_input(getattr(run, "inputs", None) or {})
 
 
-def _report_on_input(given: Mapping[str, Any]) -> Attachment | None:
-    message = given.get("input")
+def _report_on_input(run: Mapping[str, Any]) -> Attachment | None:
+    message = run.get("input")
     return report_of(message) if isinstance(message, AIMessage) else None

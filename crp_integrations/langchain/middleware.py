@@ -29,6 +29,7 @@ from crp_integrations.adapters.conversations import (
     handed_judge,
     held_rejections,
     merge_fields,
+    new_session,
     with_judge,
 )
 from crp_integrations.adapters.observed_answers import (
@@ -53,7 +54,6 @@ from crp_integrations.langchain.model_calls import (
     CompactedMessages,
     ModelCalls,
     compact_messages,
-    hold_results,
     tools_of,
 )
 from crp_integrations.langchain.runs import (
@@ -61,7 +61,6 @@ from crp_integrations.langchain.runs import (
     agent_depth,
     hold_outside,
     inside_agent,
-    new_session,
     outer_agent,
     session_of,
 )
@@ -78,7 +77,6 @@ class CRPState(AgentState[Any]):
     """What the middleware keeps of a run.
 
     Attributes:
-        crp_session: the run's session.
         crp_parent: session of the agent around it, empty for the root.
         crp_asked: fields that the agent around it hands down.
         crp_depth: agents around it.
@@ -101,13 +99,11 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     its answer is examined, judged and sealed, and carries a summary of the report in
     `response_metadata["crp"]`, with `crp_envelope` (without texts), `crp_headers` and `crp_agent`
     (session, window, depth, turn) beside it. A withheld answer ends the run with `SafetyHalt`.
-    Evidence is what the model was sent in the end, whatever other middlewares made of it: what
-    tools answered, and facts that the application wrote into the system prompt. An agent in a tool
-    call of another one gets that one's policy, safety budget and depth.
+    Evidence is what the model was sent in the end, whatever other middlewares made of it. An agent
+    in a tool call of another one gets that one's policy, safety budget and depth.
 
     With `compact=True`, or the setting `compaction.enabled`, messages that fill their share of the
-    model's context are shortened before it is asked; the run's state keeps them all, and
-    `crp_compaction` on the answer accounts for what was left out.
+    model's context are shortened before it is asked; `crp_compaction` on the answer says how.
 
     LangGraph's `thread_id` names the session; a run without one has its own, which ends with it.
 
@@ -121,18 +117,14 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         block_streams: None lets streams show the model's tokens as they come where nothing may
             withhold or mend the answer, and else shows the answer in pieces after the verdict; True
             always does the latter; False lets the tokens through, and a halt comes after them.
-        attach: how much of a report a message holds: `full`, `summary` (at most 1,024 bytes), or
-            `id`. `Relay.report` gives all of it by its `report_id`.
-        on_receipt: called with the receipt on each window, also on one whose answer is withheld.
-            A receipt with tools' results is kept no longer than the run's session by anybody else.
-        tools_as_facts: True also packs tools' results into the envelope, where they are sent a
-            second time. Without it they stay tools' messages, and are evidence all the same.
-        asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
-            `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
-            `on_report` is called with each answer's `Report`, a withheld one's too.
+        attach: how much a message holds of its report: `full`, `summary` (at most 1,024 bytes), or
+            `id`, by which `Relay.report` gives all of it.
+        on_receipt: called with the receipt on each window, a withheld one's too.
+        asking: fields of a question as `Relay.ask` takes them; `strategy` is `push`, `pull` or
+            `reflexive`.
 
     Raises:
-        RequestError: a field is not known, has no usable value, or does not go with an agent.
+        RequestError: a field has no usable value, or does not go with an agent.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 
@@ -146,7 +138,6 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         max_turns: int = 25,
         block_streams: bool | None = None,
         attach: Attach = "summary",
-        tools_as_facts: bool = False,
         on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[QuestionFields],
     ) -> None:
@@ -164,7 +155,6 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         self._max_depth = most
         self._max_turns = max_turns
         self._block = block_streams
-        self._facts = tools_as_facts
         self._on_receipt = on_receipt
         self._attach = attach
         self._asking = fields
@@ -297,7 +287,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             asking["model"] = model
         turn = self.relay.turn(read.question, **asking)
         turn.agent_turn = state.get("crp_turn", 0)
-        compaction = compact.told if compact is not None else {}
+        compaction = compact.metadata if compact is not None else {}
         shows = turn.show_unless_mended if self._block is None else lambda: not self._block
         calls = ModelCalls(request, read, model, shows=shows, compaction=compaction)
         calls.on_sent = turn.note_sent
@@ -376,12 +366,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
-        """Run a tool with this agent around it, and hold what it answers."""
+        """Run a tool with this agent around it."""
         around = self._outer(request)
         before = held_rejections(self.relay, around.session_id)
         with inside_agent(around):
             result = handler(request)
-        self._hold(around, request, result, before)
+        self._flag(around, result, before)
         return result
 
     async def awrap_tool_call(
@@ -394,7 +384,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         before = held_rejections(self.relay, around.session_id)
         with inside_agent(around):
             result = await handler(request)
-        await asyncio.to_thread(self._hold, around, request, result, before)
+        self._flag(around, result, before)
         return result
 
     def _outer(self, request: ToolCallRequest) -> OuterAgent:
@@ -411,17 +401,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         around = outer_agent()
         return around.judge if around is not None and around.relay is self.relay else {}
 
-    def _hold(
-        self,
-        around: OuterAgent,
-        request: ToolCallRequest,
-        result: Any,
-        before: Sequence[RejectedClaim],
-    ) -> None:
+    def _flag(self, around: OuterAgent, result: Any, before: Sequence[RejectedClaim]) -> None:
+        """Write on a tool's message what reports within the tool flag."""
         rejected = held_rejections(self.relay, around.session_id)
         attach_rejected(result, [claim for claim in rejected if claim not in before])
-        if self._facts and around.session_id:
-            hold_results(self.relay, around.session_id, request.tool_call, result)
 
 
 def _held_back(
@@ -439,5 +422,5 @@ def _held_back(
 def _tell(calls: ModelCalls, report: object) -> None:
     """Give the sealed report to the handlers that heard the calls."""
     delivery = HeardReports()
-    delivery.handlers = calls.heard
+    delivery.handlers = calls.handlers
     delivery(report)

@@ -9,8 +9,8 @@ first are left out of the call, the second needs a model that is called whole.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from langchain_core.callbacks import BaseCallbackManager, Callbacks
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -30,7 +30,7 @@ from langchain_core.runnables import (
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from crp_integrations.adapters.conversations import sampling
+from crp_integrations.adapters.conversations import context_value, sampling
 from crp_integrations.engines.models import FrameworkChatModel
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import langchain_of, message_chunks, reply_of
@@ -63,15 +63,19 @@ class StreamingHandler(Protocol):
 def without_streaming(callbacks: Callbacks) -> Callbacks:
     """Callbacks without the handlers that stream to a caller; on a copy."""
     if isinstance(callbacks, BaseCallbackManager):
-        made = callbacks.copy()
-        made.handlers = [handler for handler in made.handlers if not _streams(handler)]
-        made.inheritable_handlers = [
-            handler for handler in made.inheritable_handlers if not _streams(handler)
-        ]
-        return made
+        return _with_handlers(callbacks, streaming=False)
     if callbacks:
         return [handler for handler in callbacks if not _streams(handler)]
     return callbacks
+
+
+def _with_handlers(callbacks: Manager, *, streaming: bool) -> Manager:
+    """A copy with only the handlers that stream, or only the others."""
+    made = callbacks.copy()
+    for name in ("handlers", "inheritable_handlers"):
+        chosen = [handler for handler in getattr(made, name) if _streams(handler) is streaming]
+        setattr(made, name, chosen)
+    return made
 
 
 def non_streaming(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -120,26 +124,16 @@ class ReleasedAnswer(BaseChatModel):
         callbacks = config.get("callbacks")
         if not isinstance(callbacks, BaseCallbackManager):
             return None
-        streaming = callbacks.copy()
-        streaming.handlers = [handler for handler in streaming.handlers if _streams(handler)]
-        streaming.inheritable_handlers = [
-            handler for handler in streaming.inheritable_handlers if _streams(handler)
-        ]
+        streaming = _with_handlers(callbacks, streaming=True)
         named: RunnableConfig = {**config, "callbacks": streaming, "run_name": name}
         return named if streaming.handlers else None
 
 
-@contextmanager
-def streaming_suppressed() -> Iterator[None]:
+def streaming_suppressed() -> AbstractContextManager[None]:
     """Within it, what is called without a config of its own has no handlers that stream."""
     config = ensure_config()
-    token = var_child_runnable_config.set(
-        cast("RunnableConfig", {**config, "callbacks": without_streaming(config.get("callbacks"))})
-    )
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
+    hidden = without_streaming(config.get("callbacks"))
+    return context_value(var_child_runnable_config, {**config, "callbacks": hidden})
 
 
 def _streams(handler: Any) -> bool:
@@ -162,14 +156,14 @@ class LangChainModel(FrameworkChatModel):
         callbacks: of the run that the calls belong to; None for none.
 
     Attributes:
-        heard: handlers that heard the calls; they are given the answer's report.
+        handlers: those that heard the calls; they are given the answer's report.
     """
 
     def __init__(self, model: Runnable[Any, Any], callbacks: Callbacks = None) -> None:
         self._model = model
         self._chat = chat_model_in(model)
         self._callbacks = callbacks
-        self.heard: list[Any] = []
+        self.handlers: list[Any] = []
 
     def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
@@ -220,7 +214,7 @@ class LangChainModel(FrameworkChatModel):
     def _hearing(self, call: ModelCall) -> Iterator[RunnableConfig]:
         # A wrapper adds the handlers of the run around it to those that it is given.
         hidden = nullcontext() if self.shown(call) else streaming_suppressed()
-        with hidden, inside_window(self.heard):
+        with hidden, inside_window(self.handlers):
             yield self._config(call)
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:

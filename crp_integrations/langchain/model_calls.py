@@ -1,4 +1,4 @@
-"""An agent's model call as a window, its compacted messages, and its tools' results as facts."""
+"""An agent's model call as a window, and its messages, shortened where they fill its context."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from crp_integrations.adapters.conversations import (
     AgentModelCalls,
     Conversation,
-    held_rejections,
+    context_value,
     sampling,
 )
-from crp_integrations.adapters.evidence import hold_facts, result_facts
-from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.errors import ModelError, RequestError
 from crp_integrations.governance.compaction.history import make_ids
 from crp_integrations.governance.compaction.records import CompactionAccount
@@ -34,11 +32,9 @@ from crp_integrations.langchain.messages import (
     reply_of,
     strip_metadata,
     structured_text,
-    tool_messages,
 )
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
 from crp_integrations.langchain.runs import inside_window
-from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
@@ -70,7 +66,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         # What is told of messages that were shortened; empty for nothing.
         self.compaction = compaction or {}
         # Handlers that hear the calls; they are given the window's report.
-        self.heard: list[Any] = []
+        self.handlers: list[Any] = []
         # Told of the system prompt and the messages that the model got in the end.
         self.on_sent: Callable[[str, Sequence[Message]], None] | None = None
         self._handler: Handler | None = None
@@ -92,7 +88,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """Answer a call; the model's own errors go on unchanged."""
         assert self._handler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.heard), heard_messages() as final:
+        with hidden, inside_window(self.handlers), heard_messages() as final:
             response = self._handler(self._requested(call))
         return self._reply(call, response, final)
 
@@ -100,7 +96,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.heard), heard_messages() as final:
+        with hidden, inside_window(self.handlers), heard_messages() as final:
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response, final)
 
@@ -228,14 +224,14 @@ class FinalMessages(BaseCallbackHandler):
             sent = self._started.pop(run_id, ())
             self._answered.append((getattr(first, "message", None), sent))
 
-    def sent_for(self, said: AIMessage) -> Sequence[BaseMessage]:
+    def sent_for(self, answer: AIMessage) -> Sequence[BaseMessage]:
         """What a message answered; of one that a middleware has made anew, what was sent last."""
         with self._lock:
             answered = list(reversed(self._answered))
         for same in (
-            lambda candidate: candidate is said,
+            lambda candidate: candidate is answer,
             lambda candidate: (
-                candidate is not None and candidate.id is not None and candidate.id == said.id
+                candidate is not None and candidate.id is not None and candidate.id == answer.id
             ),
             lambda candidate: True,
         ):
@@ -256,11 +252,8 @@ def heard_messages() -> Iterator[FinalMessages]:
         extended.add_handler(final, inherit=True)
     else:
         extended = [*(callbacks or ()), final]
-    token = var_child_runnable_config.set({**config, "callbacks": extended})
-    try:
+    with context_value(var_child_runnable_config, {**config, "callbacks": extended}):
         yield final
-    finally:
-        var_child_runnable_config.reset(token)
 
 
 def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:
@@ -282,13 +275,13 @@ class CompactedMessages:
     """What a model is sent of an agent's messages.
 
     Attributes:
-        told: for the answer's metadata, plain JSON: the account, and by `shown` what stands for
+        metadata: for the answer, plain JSON: the account, and by `shown` what stands for
             the messages so far; empty where nothing has changed since it was last told.
     """
 
     messages: list[BaseMessage]
     account: CompactionAccount
-    told: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 def compact_messages(
@@ -334,10 +327,10 @@ def compact_messages(
 
 
 def _apply_last_compaction(
-    messages: Sequence[BaseMessage], given: Mapping[str, tuple[BaseMessage, Message]]
+    messages: Sequence[BaseMessage], by_id: Mapping[str, tuple[BaseMessage, Message]]
 ) -> tuple[tuple[str, ...], list[BaseMessage]]:
     """The messages, where those before the last compaction are replaced by what it showed."""
-    names = tuple(given)
+    names = tuple(by_id)
     places = [
         place
         for place, message in enumerate(messages)
@@ -352,7 +345,7 @@ def _apply_last_compaction(
     if any(text is None and name not in before for name, text in shown):
         return names, list(messages)
     compacted = [
-        given[name][0] if text is None else _compacted_message(given.get(name), text)
+        by_id[name][0] if text is None else _compacted_message(by_id.get(name), text)
         for name, text in shown
     ]
     return (*(name for name, _ in shown), *names[place:]), [*compacted, *messages[place:]]
@@ -374,25 +367,3 @@ def _with_text(source: BaseMessage | None, message: Message) -> BaseMessage:
 def _is_text_only(message: BaseMessage) -> bool:
     blocks = message.content if isinstance(message.content, list) else ()
     return all(isinstance(block, str) or block.get("type") == "text" for block in blocks)
-
-
-def hold_results(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) -> int:
-    """Hold a tool's result as facts of a session; nothing of it is stored.
-
-    Errors of tools, what is no text, and what a sub-agent's report flags are no facts.
-    """
-    rejected = held_rejections(relay, session_id)
-    facts = [
-        fact
-        for message in tool_messages(result)
-        if message.status != "error"
-        for fact in result_facts(
-            relay,
-            split_paragraphs,
-            str(call.get("name") or message.name or "tool"),
-            call.get("args") or {},
-            without_rejected(str(message.text), rejected),
-            str(call.get("id") or ""),
-        )
-    ]
-    return hold_facts(relay, session_id, facts)

@@ -22,11 +22,11 @@ from crp_integrations.adapters.arguments import PackBudget, check_count, pydanti
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import documents_of, facts_of, stored_document
-from crp_integrations.langchain.runs import named_session
 from crp_integrations.relay.defaults import chosen_reranker
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, Settings, load
 from crp_integrations.relay.storeless_functions import CallerSelection
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary.context import GroundingMode
 
 EVENT = "crp_envelope"
@@ -48,13 +48,12 @@ class CRPRetriever(BaseRetriever):
         budget_tokens: most tokens of the documents rendered by `envelope_text`; None or `auto` for
             what the question needs, `window` for all that the model's context limit leaves.
         k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
-        reranker: looks at a source's documents again; a relay has its own.
-        preset: settings for a source's documents, `default` or `literal`; a relay has its own.
+        reranker, preset: for a source's documents; a relay has its own.
         second_look: most further questions that a source is asked, with what its first documents
-            bring up: names, and the question with each of the best passages; 0 for none. It finds
-            what a question leads to over another document, for as many more calls; 8 are enough.
-        session_id: session of a relay whose facts in memory are found too, by whatever names a
-            conversation; `invoke(query, session_id=…)` overrides it.
+            bring up; 0 for none, 8 are enough. It finds what a question leads to over another
+            document.
+        session_id: session of a relay whose facts in memory are found too; `invoke(query,
+            session_id=…)` overrides it.
 
     Raises:
         RequestError: a field has no usable value, or does not go with another.
@@ -76,9 +75,9 @@ class CRPRetriever(BaseRetriever):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, fields: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with pydantic_errors(cls):
-            return handler(given)
+            return handler(fields)
 
     @model_validator(mode="after")
     def _check_origin(self) -> Self:
@@ -109,11 +108,8 @@ class CRPRetriever(BaseRetriever):
         """Pack the documents of a retriever or vector store that you already have.
 
         Args:
-            source: any retriever, or a vector store, which is asked for its nearest documents.
-            model: whose tokenizer counts.
             candidates: documents that a vector store is asked for; a retriever knows its own.
-            fields: `budget_tokens`, `k`, `grounding`, `reranker`, `preset`, `second_look` and the
-                fields of every retriever.
+            fields: of the class above, and of every retriever.
 
         Raises:
             RequestError: the source is neither, or a field has no usable value.
@@ -132,13 +128,13 @@ class CRPRetriever(BaseRetriever):
         return cls(source=source, model=model, **fields)
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **given: Any
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **fields: Any
     ) -> list[Document]:
         child: Any = {"callbacks": run_manager.get_child()}
         if self.source is None:
-            envelope, documents = self._from_relay(query, **given)
+            envelope, documents = self._from_relay(query, **fields)
         else:
-            selection = self._selection(query, **given)
+            selection = self._selection(query, **fields)
             candidates = self.source.invoke(query, child)
             if self.second_look:
                 again = selection.further_questions(facts_of(candidates)[0], self.second_look)
@@ -148,14 +144,14 @@ class CRPRetriever(BaseRetriever):
         return documents
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **given: Any
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **fields: Any
     ) -> list[Document]:
         child: Any = {"callbacks": run_manager.get_child()}
         # Packing is computing, not waiting: it runs beside the event loop, not on it.
         if self.source is None:
-            envelope, documents = await asyncio.to_thread(self._from_relay, query, **given)
+            envelope, documents = await asyncio.to_thread(self._from_relay, query, **fields)
         else:
-            selection = self._selection(query, **given)
+            selection = self._selection(query, **fields)
             candidates = await self.source.ainvoke(query, child)
             if self.second_look:
                 facts, _ = facts_of(candidates)
@@ -190,7 +186,7 @@ class CRPRetriever(BaseRetriever):
             budget_tokens=self.budget_tokens,
             grounding=self.grounding,
             k=self.k if k is None else k,
-            session_id=named_session(session) if session else None,
+            session_id=session_id_of(session) if session else None,
         )
         envelope = turn.preview()
         return envelope, documents_of(envelope, self._stored(envelope))
@@ -210,12 +206,7 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
 
     Spec: CRP-SPEC-003 §6, §7
 
-    Attributes:
-        model: whose tokenizer counts.
-        budget_tokens: most tokens of the documents rendered by `envelope_text`; None or `auto` for
-            what the question needs, `window` for all that the model's context limit leaves.
-        k: most documents, None for as many as fit.
-        reranker: looks at the documents again; None for none.
+    The fields are those of `CRPRetriever`.
 
     Raises:
         RequestError: a field has no usable value.
@@ -232,9 +223,9 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, fields: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with pydantic_errors(cls):
-            made = handler(given)
+            made = handler(fields)
         chosen_reranker(made.reranker, load())
         return made
 
@@ -287,9 +278,9 @@ def _pack(
     return envelope, documents_of(envelope, originals)
 
 
-def _joined(found: Sequence[Document], more: Sequence[Sequence[Document]]) -> list[Document]:
+def _joined(first: Sequence[Document], more: Sequence[Sequence[Document]]) -> list[Document]:
     """What a source gave for several questions."""
-    return [*found, *(document for documents in more for document in documents)]
+    return [*first, *(document for documents in more for document in documents)]
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:

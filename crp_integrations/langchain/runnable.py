@@ -6,11 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, Final, TypeAlias, Unpack
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForChainRun,
-    CallbackManagerForChainRun,
-    Callbacks,
-)
+from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.prompt_values import PromptValue
@@ -45,6 +41,7 @@ from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Outcome
 
+ParentRun: TypeAlias = ParentRunManager | AsyncParentRunManager
 Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
 
 # A caller's question may come from anywhere, so it can name none of a `Request`'s other fields.
@@ -59,10 +56,10 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     In: a question; a dict with `question` (or `input`, `query`) and maybe `history` (or
     `chat_history`); a dict with `messages`; messages; a prompt's value. Out: an `AIMessage` with
-    a summary of the report in `response_metadata["crp"]`, beside it `crp_envelope`, `crp_headers`
-    and `crp_session`, and the tokens of all calls in `usage_metadata`. A withheld answer raises
-    `SafetyHalt`. A stream gives the model's pieces as they come where nothing may withhold, mend or
-    continue the answer, else pieces of it after the verdict; the last chunk carries the metadata.
+    a summary of the report in `response_metadata["crp"]`, and `crp_envelope`, `crp_headers` and
+    `crp_session` beside it. A withheld answer raises `SafetyHalt`. A stream gives the model's
+    pieces as they come where nothing may withhold, mend or continue the answer, else after the
+    verdict; the last chunk carries the metadata.
 
     `configurable.session_id`, else LangGraph's `thread_id`, names the session.
 
@@ -70,19 +67,14 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     Args:
         relay: where the facts come from and the windows are sealed.
-        llm: a LangChain chat model that answers, with its own settings and callbacks, bare or with
-            bound values, retries or fallbacks around it; None lets the relay call `model`, through
-            LiteLLM.
-        name: of the run, in traces.
-        attach: how much of a report a message holds: `full`, `summary` (at most 1,024 bytes), or
-            `id`. `Relay.report` gives all of it by its `report_id`.
-        asking: fields of a question as `Relay.ask` takes them, such as `model`, `policy`,
-            `strategy`, `budget_tokens`; `invoke` and its kin take them too, and they win.
-            `on_report` is called with each answer's `Report`, a withheld one's too.
+        llm: a LangChain chat model that answers, maybe with bound values, retries or fallbacks
+            around it; None lets the relay call `model`.
+        attach: how much a message holds of its report: `full`, `summary` (at most 1,024 bytes), or
+            `id`, by which `Relay.report` gives all of it.
+        asking: fields of a question as `Relay.ask` takes them; those of `invoke` and its kin win.
 
     Raises:
-        RequestError: there is no such field, or it has no usable value; or what is given is no
-            relay or no chat model.
+        RequestError: an argument has no usable value.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 
@@ -153,28 +145,18 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             yield chunk
 
     def _ask(
-        self,
-        input: Question,
-        run_manager: CallbackManagerForChainRun,
-        config: RunnableConfig,
-        **kwargs: Any,
+        self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
-        question, asking, delivery = self._read(input, config, kwargs)
-        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        turn, model, delivery = self._begin(input, run_manager, config, kwargs)
         with halts_heard(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(drive(turn, model))
         delivery(answer.report)
         return answer_message(answer, self._attach)
 
     async def _aask(
-        self,
-        input: Question,
-        run_manager: AsyncCallbackManagerForChainRun,
-        config: RunnableConfig,
-        **kwargs: Any,
+        self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
-        question, asking, delivery = self._read(input, config, kwargs)
-        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        turn, model, delivery = self._begin(input, run_manager, config, kwargs)
         with halts_heard(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(await adrive(turn, model))
         delivery(answer.report)
@@ -183,12 +165,11 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     def _stream(
         self,
         input: Iterator[Question],
-        run_manager: CallbackManagerForChainRun,
+        run_manager: ParentRun,
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[AIMessage]:
-        question, asking, delivery = self._read(next(input), config, kwargs)
-        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        turn, model, delivery = self._begin(next(input), run_manager, config, kwargs)
         parts = trace_stream(self.relay.tracer, STREAM, drive_live(turn, model))
         with halts_heard(delivery), closing(parts):
             for part in parts:
@@ -197,52 +178,46 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     async def _astream(
         self,
         input: AsyncIterator[Question],
-        run_manager: AsyncCallbackManagerForChainRun,
+        run_manager: ParentRun,
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessage]:
-        question, asking, delivery = self._read(await anext(input), config, kwargs)
-        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        turn, model, delivery = self._begin(await anext(input), run_manager, config, kwargs)
         parts = atrace_stream(self.relay.tracer, STREAM, adrive_live(turn, model))
         with halts_heard(delivery):
             async with aclosing(parts):
                 async for part in parts:
                     yield self._chunk(part, delivery)
 
-    def _play(
-        self, question: str, asking: dict[str, Any], heard: HeardReports, callbacks: Callbacks
-    ) -> tuple[Composition, Model]:
-        """The question's windows, and the model that answers in them."""
-        turn = self.relay.play(question, **asking)
-        if self.llm is None:
-            self.relay._check_model(turn.request.model)
-            return turn, self.relay._models
-        model = LangChainModel(self.llm, callbacks)
-        model.shows, heard.handlers = turn.show_at_once, model.heard
-        return turn, model
-
-    def _chunk(self, part: str | Outcome, heard: HeardReports) -> AIMessageChunk:
+    def _chunk(self, part: str | Outcome, delivery: HeardReports) -> AIMessageChunk:
         if isinstance(part, str):
             return AIMessageChunk(content=part)
         answer = steps.answer_of(part)
-        heard(answer.report)
+        delivery(answer.report)
         return last_chunk(answer_message(answer, self._attach))
 
-    def _read(
-        self, input: Question, config: RunnableConfig, given: Mapping[str, Any]
-    ) -> tuple[str, dict[str, Any], HeardReports]:
-        _check_fields(given)
+    def _begin(
+        self, input: Question, run: ParentRun, config: RunnableConfig, fields: Mapping[str, Any]
+    ) -> tuple[Composition, Model, HeardReports]:
+        """The question's windows, the model that answers in them, and who hears the report."""
+        _check_fields(fields)
         read = question_of(input)
-        asking = {**self._asking, **given}
+        asking = {**self._asking, **fields}
         session = session_of(config)
-        if session and given.get("session_id") is None:
+        if session and fields.get("session_id") is None:
             asking["session_id"] = session
         system = "\n\n".join(text for text in (asking.get("system_prompt"), read.system) if text)
         if system:
             asking["system_prompt"] = system
         if read.history:
             asking["history"] = read.history
-        return read.question, asking, HeardReports()
+        turn, delivery = self.relay.play(read.question, **asking), HeardReports()
+        if self.llm is None:
+            self.relay._check_model(turn.request.model)
+            return turn, self.relay._models, delivery
+        model = LangChainModel(self.llm, run.get_child())
+        model.shows, delivery.handlers = turn.show_at_once, model.handlers
+        return turn, model, delivery
 
 
 def question_of(input: Question) -> Conversation:
@@ -283,13 +258,13 @@ def _read_mapping(input: Mapping[str, Any]) -> Conversation:
     return read_conversation([*history, ("user", question)])
 
 
-def _read_history(name: str, given: Any) -> list[Any]:
+def _read_history(name: str, history: Any) -> list[Any]:
     """Messages, or one alone; a text is none, since nobody knows who said it."""
-    if isinstance(given, BaseMessage):
-        return [given]
-    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        raise RequestError(f"{name} is {type(given).__name__}, wanted a list of messages")
-    return list(given)
+    if isinstance(history, BaseMessage):
+        return [history]
+    if isinstance(history, str | Mapping) or not isinstance(history, Sequence):
+        raise RequestError(f"{name} is {type(history).__name__}, wanted a list of messages")
+    return list(history)
 
 
 def _check_fields(asking: Mapping[str, Any]) -> None:

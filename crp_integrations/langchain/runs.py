@@ -7,10 +7,9 @@ inputs of one batch each find their own.
 
 from __future__ import annotations
 
-import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Lock
@@ -23,7 +22,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from crp_integrations.adapters.conversations import hold_rejections
+from crp_integrations.adapters.conversations import context_value, hold_rejections
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.errors import RequestError
@@ -31,7 +30,7 @@ from crp_integrations.langchain.messages import attach_rejected, message_of, rej
 from crp_integrations.messages import Message
 from crp_integrations.observability.observers import RUN_SPANS
 from crp_integrations.relay.relay import Relay
-from crp_integrations.session.records import SESSION_PREFIX, session_id_of
+from crp_integrations.session.records import session_id_of
 
 # LangChain tells nobody when a model or retriever that is itself the root gets cancelled, so the
 # oldest tree is given up for the newest; whoever still runs in it is then not checked.
@@ -158,25 +157,13 @@ class RunTreeHandler(BaseCallbackHandler):
         self._runs = RunTree()
 
     def on_chain_start(
-        self,
-        serialized: dict[str, Any],
-        inputs: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
+        self, *args: Any, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Note the run's parent."""
         self._runs.start(run_id, parent_run_id)
 
     def on_tool_start(
-        self,
-        serialized: dict[str, Any],
-        input_str: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
+        self, *args: Any, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Note the run's parent."""
         self._runs.start(run_id, parent_run_id, tool=True)
@@ -225,18 +212,9 @@ class RunTreeHandler(BaseCallbackHandler):
 _HEARD: Final[ContextVar[list[Any] | None]] = ContextVar("crp_langchain_heard", default=None)
 
 
-@contextmanager
-def _set_to(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-def inside_window(heard: list[Any]) -> AbstractContextManager[None]:
+def inside_window(handlers: list[Any]) -> AbstractContextManager[None]:
     """Model calls inside are of a window that is examined and sealed as a whole."""
-    return _set_to(_HEARD, heard)
+    return context_value(_HEARD, handlers)
 
 
 def leave_to_window(handler: Any) -> bool:
@@ -268,7 +246,7 @@ _ENDING: Final[ContextVar[BaseRunManager | None]] = ContextVar("crp_langchain_en
 
 def at_end_of(run: BaseRunManager) -> AbstractContextManager[None]:
     """What runs inside examines the answer of this run."""
-    return _set_to(_ENDING, run)
+    return context_value(_ENDING, run)
 
 
 def run_span() -> Any:
@@ -345,16 +323,6 @@ def session_of(config: Mapping[str, Any] | None) -> str:
     return ""
 
 
-def named_session(given: object) -> str:
-    """The session for whatever names a conversation."""
-    return session_id_of(given)
-
-
-def new_session() -> str:
-    """A session of its own, for a run that names none."""
-    return SESSION_PREFIX + uuid.uuid4().hex
-
-
 # Of LangGraph's namespace: a graph within a node within a graph.
 _BETWEEN: Final = "|"
 _BEHIND_NAME: Final = ":"
@@ -387,7 +355,7 @@ def outer_agent() -> OuterAgent | None:
 
 def inside_agent(agent: OuterAgent) -> AbstractContextManager[None]:
     """What runs inside runs in a tool call of this agent."""
-    return _set_to(_OUTER, agent)
+    return context_value(_OUTER, agent)
 
 
 def hold_outside(relay: Relay | None, report: Report) -> None:

@@ -108,9 +108,8 @@ class CRPVectorStore(VectorStore):
         """Open a vector store and put texts into it.
 
         Args:
-            embedding: makes the vectors; None for the embedder that ships.
-            place: a namespace or relay to use; then no other embedding can be given.
-            store: folder or store object to open instead; None for memory.
+            embedding: makes the vectors; None for the embedder that ships, or that of `place`.
+            store: folder or store object to open instead of `place`; None for memory.
             identity: name of the embedding model and its version; a store on disk needs it,
                 since vectors of two models must never be mixed.
             options: of `Relay.open`.
@@ -148,18 +147,12 @@ class CRPVectorStore(VectorStore):
         """Add texts, or change those whose id exists: all of them or none.
 
         Args:
-            metadatas: one for each text; plain JSON.
-            ids: one for each text, None where there is none.
             batch_size: given by LangChain's indexing, and of no effect: one call is one batch.
-
-        Returns:
-            The ids in order.
 
         Raises:
             FactRejected: a text is too short or too long for a fact, or metadata are not plain
                 JSON; nothing was added.
-            RequestError: there are not as many ids or metadatas as texts, or something else is in
-                the place of a list.
+            RequestError: there are not as many ids or metadatas as texts.
         """
         _refuse_options(kwargs)
         _check_lists(texts=texts, metadatas=metadatas, ids=ids)
@@ -277,8 +270,8 @@ class CRPVectorStore(VectorStore):
         return lambda cosine: min(1.0, max(0.0, cosine))
 
 
-def _documents(found: list[tuple[Fact, float]]) -> list[tuple[Document, float]]:
-    return [(stored_document(fact), score) for fact, score in found]
+def _documents(hits: list[tuple[Fact, float]]) -> list[tuple[Document, float]]:
+    return [(stored_document(fact), score) for fact, score in hits]
 
 
 def _where(filter: Filter) -> Where | None:

@@ -3,7 +3,7 @@
 In: LiteLLM's list of models and a `Relay`. Out: LiteLLM's own responses with the proof in their
 attribute crp. Read `router.py` (the front), `deployments.py` (a turn's calls through the router),
 `attempt_packing.py` (packing again for each attempt), then `response_metadata.py` (answer and proof
-out); `logger.py`, which only looks on; `proxy.py` with `proxy_request.py`, for LiteLLM's proxy. The
+out); `logger.py`, which only looks on; `proxy.py`, for LiteLLM's proxy. The
 room sends nothing of CRP to a provider.
 """
 

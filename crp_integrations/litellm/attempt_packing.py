@@ -50,19 +50,21 @@ def is_answer(step: Dispatch) -> bool:
     return step.envelope is not None and step.purpose is Purpose.ANSWER
 
 
-def call_arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
+def call_arguments(step: Dispatch, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """LiteLLM's arguments of one call, without model and messages."""
     call = step.call
     whole = is_answer(step)
-    arguments = {name: value for name, value in given.items() if whole or name not in ANSWER_FIELDS}
-    if whole and any(tool not in tools_of(given) for tool in call.tools):
+    arguments = {
+        name: value for name, value in kwargs.items() if whole or name not in ANSWER_FIELDS
+    }
+    if whole and any(tool not in tools_of(kwargs) for tool in call.tools):
         # The turn has tools of its own, such as the search of the agentic strategy.
         arguments = {
             name: value for name, value in arguments.items() if name not in _FUNCTION_ARGUMENTS
         }
         arguments |= {"tools": list(call.tools), **plain_tools()}
-        if given.get("function_call"):
-            arguments["tool_choice"] = _tool_choice(given["function_call"])
+        if kwargs.get("function_call"):
+            arguments["tool_choice"] = _tool_choice(kwargs["function_call"])
     if not call.tools:
         arguments = {name: value for name, value in arguments.items() if name not in TOOL_ARGUMENTS}
     for name in ("temperature", "seed"):
@@ -74,11 +76,11 @@ def call_arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def tools_of(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def tools_of(kwargs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The caller's tools, those of the old form too; their definitions take room in a context."""
-    functions = given.get("functions") or ()
+    functions = kwargs.get("functions") or ()
     old = [{"type": "function", "function": function} for function in functions]
-    return [*(given.get("tools") or ()), *old]
+    return [*(kwargs.get("tools") or ()), *old]
 
 
 def question_fields(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[str, Any]:
@@ -141,11 +143,11 @@ def _tool_choice(function_call: Any) -> Any:
 _SHAPE = "{'model_name': …, 'litellm_params': {'model': …}}"
 
 
-def check_entries(given: object) -> None:
+def check_entries(model_list: object) -> None:
     """Check the shape of a model list."""
-    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        raise RequestError(f"model_list is {type(given).__name__}, wanted a list of {_SHAPE}")
-    for number, entry in enumerate(given, 1):
+    if isinstance(model_list, str | Mapping) or not isinstance(model_list, Sequence):
+        raise RequestError(f"model_list is {type(model_list).__name__}, wanted a list of {_SHAPE}")
+    for number, entry in enumerate(model_list, 1):
         params = entry.get("litellm_params") if isinstance(entry, Mapping) else None
         if not isinstance(params, Mapping):
             raise RequestError(f"entry {number} of model_list is not of the form {_SHAPE}")

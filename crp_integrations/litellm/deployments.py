@@ -169,7 +169,7 @@ class Deployments(WholeReplies):
         self,
         router: Any,
         group: str,
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         *,
         streams: bool = False,
     ) -> None:
@@ -179,7 +179,7 @@ class Deployments(WholeReplies):
         self.live = False
         self._router = router
         self._group = group
-        self._given = dict(given)
+        self._arguments = dict(arguments)
         self._streams = streams
         self._made: dict[int, tuple[WatchedTurn, Dispatch]] = {}
 
@@ -227,7 +227,8 @@ class Deployments(WholeReplies):
             own=frozenset(
                 name
                 for name in SAMPLING
-                if getattr(call, name) is not None and getattr(call, name) != self._given.get(name)
+                if getattr(call, name) is not None
+                and getattr(call, name) != self._arguments.get(name)
             ),
         )
         running.packed = turn.packed
@@ -247,7 +248,7 @@ class Deployments(WholeReplies):
         # Not removed: a judge's call may be made again, and all last as long as the request.
         turn, step = self._made[id(call)]
         running = self._attempts(turn, step)
-        arguments = call_arguments(step, self._given)
+        arguments = call_arguments(step, self._arguments)
         streams = self._streams and is_answer(step)
         if streams:
             options = {**(arguments.get("stream_options") or {}), "include_usage": True}
@@ -281,15 +282,17 @@ class Deployments(WholeReplies):
         self.spent.append(part if live else replace(part, shown=0))
         yield with_forced_calls(part.reply, arguments.get("tool_choice"))
 
-    def _groups(self, given: Mapping[str, Any]) -> list[str]:
+    def _groups(self, arguments: Mapping[str, Any]) -> list[str]:
         """The groups that are asked in turn: retries, then fallbacks."""
-        retries = given["num_retries"] if "num_retries" in given else retries_of(self._router)
+        retries = (
+            arguments["num_retries"] if "num_retries" in arguments else retries_of(self._router)
+        )
         groups = [self._group] * (1 + int(retries or 0))
-        if given.get("disable_fallbacks"):
+        if arguments.get("disable_fallbacks"):
             return groups
         fallbacks: Sequence[Any] = ()
         for entry in (
-            given["fallbacks"] if "fallbacks" in given else fallbacks_of(self._router)
+            arguments["fallbacks"] if "fallbacks" in arguments else fallbacks_of(self._router)
         ) or ():
             if isinstance(entry, str):
                 fallbacks = (*fallbacks, entry)

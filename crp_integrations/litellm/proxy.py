@@ -6,47 +6,46 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Final, Unpack
 
 from fastapi import HTTPException
 from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations.adapters.arguments import check_values
-from crp_integrations.adapters.conversations import question_of
-from crp_integrations.engines.litellm import (
-    ARGUMENTS,
-    PREFIX,
-    refuse_crp,
-    register_extractive,
-)
+from crp_integrations.adapters.conversations import STRATEGIES, check_strategy, question_of
+from crp_integrations.engines.litellm import ARGUMENTS, PREFIX, refuse_crp, register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
+from crp_integrations.engines.models import WholeReplies
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
 from crp_integrations.headers import refusal_bodies
 from crp_integrations.litellm.attempt_packing import (
     CURRENT_ATTEMPTS,
+    CallAttempts,
     call_arguments,
     first_model,
     install_hook,
     question_fields,
     refuse_metadata,
 )
-from crp_integrations.litellm.deployments import Deployments
-from crp_integrations.litellm.proxy_request import ProxyRequest
+from crp_integrations.litellm.deployments import Deployments, read_answer
+from crp_integrations.litellm.response_metadata import proof_of, proven_chunks, proven_response
+from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.relay import steps
+from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.question_fields import QuestionFields, from_headers
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.steps import Halt, Outcome, Release
-from crp_integrations.vocabulary import Strategy
+from crp_integrations.relay.steps import Halt, Outcome, Playable, Release
 
 litellm = library()
 
-
+GRACE_SECONDS: Final = 5.0
+# Of an envelope, beside the ids of its facts.
+_ENVELOPE_FIELDS: Final = {"etag", "state_hash", "quality_tier", "token_count", "token_budget"}
 # What the proxy calls a chat completion.
 CHAT: Final = frozenset({"completion", "acompletion"})
-# Strategies whose answer is one call, which the proxy makes; the others take a question apart.
-STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
 # Beside what shapes an answer, what a further call of the same request needs: whom it is booked on,
 # and how it is tried again.
 _FURTHER_CALL_FIELDS: Final = frozenset(
@@ -63,6 +62,129 @@ RelayOf = Relay | Callable[[Any], Relay]
 _CURRENT_REQUEST: Final[ContextVar[weakref.ref[ProxyRequest] | None]] = ContextVar(
     "crp_litellm_request", default=None
 )
+
+
+class ProxyRequest(WholeReplies):
+    """A question of the proxy, from its first step to its outcome. For one request alone.
+
+    Attributes:
+        running: the call that the proxy makes; None before it was handed out.
+    """
+
+    def __init__(
+        self,
+        played: Playable,
+        deployments: Deployments,
+        *,
+        streams: bool,
+        tells_usage: bool = False,
+    ) -> None:
+        """Take a question."""
+        self.running: CallAttempts | None = None
+        self._deployments = deployments
+        self._streams = streams
+        self._tells_usage = tells_usage
+        self._played = deployments.watched(played)
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._due: asyncio.Future[CallAttempts] = loop.create_future()
+        self._reply: asyncio.Future[Reply] = loop.create_future()
+        self._task: asyncio.Task[Outcome] | None = None
+        self._ended = asyncio.Lock()
+        self._response: Any = None
+
+    async def begin(self) -> Outcome | None:
+        """Play until the proxy's call is due."""
+        task = self._task = asyncio.create_task(adrive(self._played, self))
+        try:
+            await asyncio.wait((task, self._due), return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            task.cancel()
+            raise
+        if task.done():
+            return task.result()
+        self.running = self._due.result()
+        return None
+
+    async def take(self, response: Any) -> Outcome:
+        """Play on with the proxy's response, or its stream, which is read to its end; once."""
+        async with self._ended:
+            if self._response is None and not self._reply.done():
+                assert self.running is not None
+                try:
+                    read = read_answer(response, self.running, streams=self._streams)
+                    [*_, spent] = [part async for part in read]
+                except Exception as error:  # noqa: BLE001 - the outcome says which
+                    self._reply.set_exception(self._deployments.translated(error, self.running))
+                except BaseException:
+                    self.give_up()
+                    raise
+                else:
+                    self._response = spent.response
+                    self._deployments.spent.append(replace(spent, shown=0))
+                    self._reply.set_result(spent.reply)
+        return await self.outcome()
+
+    async def fail(self, error: Exception) -> Outcome | None:
+        """End the window because the proxy's call failed; None where none was on its way."""
+        if self.running is None or self._task is None:
+            return None
+        if not self._reply.done():
+            self._reply.set_exception(self._deployments.translated(error, self.running))
+        return await self.outcome()
+
+    async def outcome(self) -> Outcome:
+        """How the question ended."""
+        assert self._task is not None
+        return await asyncio.shield(self._task)
+
+    def ended(self) -> Outcome | None:
+        """How the question ended, as far as it has."""
+        task = self._task
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
+
+    def give_up(self) -> None:
+        """Seal the window of a request that nobody waits for any more; from any thread.
+
+        A hook that is on its way is given some time.
+        """
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.call_later, GRACE_SECONDS, self._gone)
+
+    def _gone(self) -> None:
+        if self._task is not None and not self._reply.done():
+            self._task.cancel()
+
+    def released(self, outcome: Release) -> Any:
+        """The response that the client gets, with the answer and its proof; chunks of a stream.
+
+        The client gets the envelope's ids and numbers, but not the facts' texts.
+        """
+        answer, spent = outcome.answer, self._deployments.spent
+        envelope = answer.envelope.model_dump(mode="json", include=_ENVELOPE_FIELDS)
+        facts = [fact.fact_id for fact in answer.envelope.facts]
+        proof = {**proof_of(answer, spent), "crp_envelope": {**envelope, "facts": facts}}
+        if not self._streams:
+            return proven_response(answer, spent, proof)
+        chunks = proven_chunks(answer, spent, proof, tells_usage=self._tells_usage)
+        ending = [chunk for chunk in chunks if chunk.choices][-1]
+        if getattr(ending, "provider_specific_fields", None) is None:
+            # LiteLLM's short way to print a plain chunk leaves out what it does not know.
+            ending.provider_specific_fields = {}
+        return chunks
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """Answer a call of the question: the first one for the answer is the proxy's."""
+        if self._due.done() or not self._deployments.answers(call):
+            return await self._deployments.acall(call)
+        self._due.set_result(self._deployments.handed(call))
+        return await self._reply
+
+    def call(self, call: ModelCall) -> Reply:
+        """Refuse: a proxy's calls are asynchronous."""
+        raise EngineError("a proxy's calls are asynchronous", engine="litellm")
 
 
 class CRPProxyHook(CustomLogger):
@@ -100,7 +222,7 @@ class CRPProxyHook(CustomLogger):
         self._asking = question_fields(asking, name="CRPProxyHook")
         own = relay if isinstance(relay, Relay) else None
         check_values(self._asking, own, taker="CRPProxyHook")
-        _check_strategy(self._asking.get("strategy"))
+        check_strategy(self._asking.get("strategy"))
         policy = asking.get("policy")
         self._policy = parse_policy(policy) if policy else None
         self._relay = relay
@@ -146,7 +268,9 @@ class CRPProxyHook(CustomLogger):
         _refuse_metadata(data)
         if data.get("n") not in (None, 1):
             raise RequestError(f"n is {data['n']}; one answer is examined, so ask for one")
-        router = _proxy_router()
+        router = proxy_router()
+        if router is None:
+            raise ConfigError("LiteLLM's proxy has no router; give it a model_list")
         group = str(data.get("model") or "")
         relay = self._relay if isinstance(self._relay, Relay) else self._relay(key)
         question = question_of(data.get("messages") or ())
@@ -193,7 +317,7 @@ class CRPProxyHook(CustomLogger):
         if named:
             joined["accept_strategies"] = taken or named
         for strategy in taken or named or (joined.get("strategy"),):
-            _check_strategy(strategy)
+            check_strategy(strategy)
         return joined
 
     def _keep(self, data: dict[str, Any], request: ProxyRequest) -> None:
@@ -348,14 +472,6 @@ def _error_response(error: CRPError) -> HTTPException:
     return HTTPException(error.status_hint, detail, dict(body.headers))
 
 
-def _proxy_router() -> Any:
-    """The proxy's router."""
-    router = proxy_router()
-    if router is None:
-        raise ConfigError("LiteLLM's proxy has no router; give it a model_list")
-    return router
-
-
 def _pop_crp_headers(data: Mapping[str, Any]) -> dict[str, str]:
     """The CRP headers of a request, taken out of it, so that no log gets them either."""
     request = data.get("proxy_server_request")
@@ -367,13 +483,6 @@ def _pop_crp_headers(data: Mapping[str, Any]) -> dict[str, str]:
         for name in [name for name in place if str(name).strip().lower().startswith(PREFIX)]:
             headers.setdefault(str(name), str(place.pop(name)))
     return headers
-
-
-def _check_strategy(strategy: object) -> None:
-    """Check that a strategy answers in one call."""
-    if strategy is not None and strategy not in STRATEGIES:
-        wanted = ", ".join(STRATEGIES)
-        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {wanted}")
 
 
 def _refuse_metadata(data: Mapping[str, Any]) -> None:

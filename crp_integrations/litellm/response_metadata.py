@@ -226,8 +226,8 @@ def total_usage(spent: Sequence[AnsweredCall]) -> Any:
     return litellm.Usage(**summed)
 
 
-def _sum_usage(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    summed = dict(one)
+def _sum_usage(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    summed = dict(first)
     for name, value in other.items():
         before = summed.get(name)
         if isinstance(value, Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.adapters.conversations import question_of
@@ -33,11 +33,14 @@ from crp_integrations.litellm.deployments import (
 from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_live
-from crp_integrations.relay.judge import JudgeSource, OnReport
+from crp_integrations.relay.judge import JUDGE_OPTIONS
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 litellm = library()
+
+# Fields of a question that stand beside LiteLLM's arguments.
+_JUDGING: Final = ("judge", *JUDGE_OPTIONS)
+_NAMED: Final = ("budget_tokens", "grounding", "session_id", "k")
 
 
 class CRPRouter:
@@ -57,12 +60,6 @@ class CRPRouter:
         *,
         relay: Relay,
         allow_headers: Sequence[str] = (),
-        judge: JudgeSource = None,
-        judge_when: str | None = None,
-        judge_budget: int | Mapping[str, float] | None = None,
-        judge_mode: str | None = None,
-        judge_failure: str | None = None,
-        on_report: OnReport | None = None,
         policy: str | None = None,
         **router_kwargs: Any,
     ) -> None:
@@ -71,21 +68,13 @@ class CRPRouter:
         Args:
             relay: where the facts come from and the windows are sealed.
             allow_headers: names of HTTP headers that a call may send to its provider.
-            judge, judge_when, judge_budget, judge_mode, judge_failure, on_report: of every call
-                that names none of its own.
             policy: of every call; `crp={"policy": …}` of a call tightens it.
-            router_kwargs: as `litellm.Router` takes them.
+            router_kwargs: as `litellm.Router` takes them; and `judge`, `judge_when`,
+                `judge_budget`, `judge_mode`, `judge_failure` and `on_report` of every call that
+                names none of its own.
         """
         check_relay(relay, "CRPRouter")
-        options = {
-            "judge": judge,
-            "judge_when": judge_when,
-            "judge_budget": judge_budget,
-            "judge_mode": judge_mode,
-            "judge_failure": judge_failure,
-            "on_report": on_report,
-        }
-        self._judging = {name: value for name, value in options.items() if value is not None}
+        self._judging = _pop_fields(router_kwargs, _JUDGING)
         if policy is not None:
             self._judging["inherited_policy"] = policy
         check_values(self._judging, relay)
@@ -120,17 +109,7 @@ class CRPRouter:
         messages: Sequence[Mapping[str, Any]],
         *,
         stream: bool = False,
-        budget_tokens: BudgetTokens | None = None,
-        grounding: GroundingMode | str | None = None,
-        session_id: str | None = None,
-        k: int | None = None,
         crp: Mapping[str, Any] | None = None,
-        judge: JudgeSource = None,
-        judge_when: str | None = None,
-        judge_budget: int | Mapping[str, float] | None = None,
-        judge_mode: str | None = None,
-        judge_failure: str | None = None,
-        on_report: OnReport | None = None,
         **kwargs: Any,
     ) -> Any:
         """Answer a conversation's last question from the fabric.
@@ -145,14 +124,11 @@ class CRPRouter:
             messages: OpenAI shape, text alone; the last one is the user's, or a tool's result.
             stream: whether chunks are wanted. They come as the model sends them, and after the
                 verdict where the answer may be withheld, asked for again or continued.
-            budget_tokens: cap on the envelope, `auto` or `window`; None for the settings' choice.
-            session_id: `crp_sess_…` of the session to go on with.
-            k: cap on the number of facts.
-            crp: further fields of a question by the names that `Relay.ask` has for them, such as
-                `policy`, `strategy` or `cache`.
-            judge, judge_when, judge_budget, judge_mode, judge_failure, on_report: in the place of
-                those that the router was made with.
-            kwargs: LiteLLM's arguments, such as `max_tokens` or `tools`.
+            crp: fields of a question by the names that `Relay.ask` has for them, such as `policy`,
+                `strategy` or `cache`.
+            kwargs: LiteLLM's arguments, such as `max_tokens` or `tools`; and `budget_tokens`,
+                `grounding`, `session_id`, `k`, `judge`, `judge_when`, `judge_budget`, `judge_mode`,
+                `judge_failure` and `on_report`, as in `crp`.
 
         Returns:
             LiteLLM's response with the report in `response.crp`, the envelope in
@@ -173,26 +149,15 @@ class CRPRouter:
             raise RequestError(f"n is {kwargs['n']}; one answer is examined, so ask for one")
         if not isinstance(model, str):
             raise RequestError(f"model is {type(model).__name__}, wanted the name of a group")
+        named = _pop_fields(kwargs, (*_NAMED, *_JUDGING))
         refuse_question_fields(kwargs)
         for name in ARGUMENTS:
             refuse_unlisted(kwargs.get(name), self._allowed)
         refuse_metadata(kwargs)
         question = question_of(messages)
-        named = {
-            "budget_tokens": budget_tokens,
-            "grounding": grounding,
-            "session_id": session_id,
-            "k": k,
-            "judge": judge,
-            "judge_when": judge_when,
-            "judge_budget": judge_budget,
-            "judge_mode": judge_mode,
-            "judge_failure": judge_failure,
-            "on_report": on_report,
-        }
         more = question_fields(crp)
-        for name, value in named.items():
-            if value is not None and more.get(name) is not None:
+        for name in named:
+            if more.get(name) is not None:
                 raise RequestError(f"{name} is given twice, once in crp; give it once")
         # Each time, since an application may have set its own list of callbacks since.
         install_hook()
@@ -200,7 +165,7 @@ class CRPRouter:
             question.question,
             **{
                 **self._judging,
-                **{name: value for name, value in named.items() if value is not None},
+                **named,
                 **more,
                 "model": first_model(self.router, model),
                 "system_prompt": question.system,
@@ -236,9 +201,15 @@ class CRPRouter:
         return run_blocking(self.acompletion(model, messages, **kwargs))
 
 
-def _entry(given: Mapping[str, Any]) -> dict[str, Any]:
+def _pop_fields(kwargs: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The fields of a question among LiteLLM's arguments, taken out of them."""
+    fields = {name: kwargs.pop(name, None) for name in names}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _entry(listed: Mapping[str, Any]) -> dict[str, Any]:
     """An entry of a model list, in which LiteLLM knows no model without a provider's name."""
-    entry = dict(given)
+    entry = dict(listed)
     params = entry.get("litellm_params") or {}
     if params.get("model") == EXTRACTIVE:
         entry["litellm_params"] = {**params, "model": f"{EXTRACTIVE}/best"}

@@ -33,25 +33,22 @@ from crp_integrations.adapters.conversations import (
     delegated_fields,
     hand_back,
     handed_judge,
-    held_rejections,
     merge_fields,
+    new_session,
     with_judge,
 )
-from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.adapters.observed_answers import (
     Attach,
     attachment_of,
     check_attach,
 )
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.rejections import rejected_claims, unique_claims, without_rejected
+from crp_integrations.dpe.rejections import rejected_claims
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.llama_index.messages import (
-    OBSERVATION_ID,
     read_conversation,
     receipt_metadata,
-    tool_results,
     with_failures,
 )
 from crp_integrations.llama_index.model import (
@@ -69,10 +66,7 @@ from crp_integrations.llama_index.spans import (
     Span,
     agent_position,
     agent_run,
-    named_session,
-    new_session,
 )
-from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_live, drive, drive_live
@@ -80,6 +74,7 @@ from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.turn import Turn
+from crp_integrations.session.records import session_id_of
 
 dispatcher = get_dispatcher(__name__)
 
@@ -93,7 +88,6 @@ class _AgentRun:
         handed: fields that the agent around it hands down.
         judge: fields by which it and agents below it are judged that have no judge of their own.
         own: the session is the run's alone, and ends with it.
-        held: ids of the tool calls whose results the session holds.
     """
 
     session_id: str
@@ -102,7 +96,6 @@ class _AgentRun:
     judge: dict[str, Any] = field(default_factory=dict)
     depth: int = 0
     own: bool = False
-    held: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +110,11 @@ class CRPAgentLLM(ChatLLM):
     """For `FunctionAgent(llm=CRPAgentLLM(relay, llm), …)` and the agents of an `AgentWorkflow`.
 
     Every call of the agent's model is a window: the question's envelope goes into the system
-    message, its answer is examined, judged and sealed, and the proof stands in the metadata of the
-    agent's output: a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers`
-    and `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
-    `SafetyHalt`, and no event of the agent's stream has shown a word of it. What tools answer is
-    evidence. An agent in a tool call of another one gets that one's policy, safety budget and
-    depth, and what it spends is taken from there.
+    message, its answer is examined, judged and sealed, and the metadata of the agent's output have
+    a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers` and `crp_agent`
+    (agent, depth, turn, session, window). A withheld answer ends the run with `SafetyHalt`, and no
+    event of the agent's stream has shown a word of it. What tools answer is evidence. An agent in a
+    tool call of another one gets that one's policy, safety budget and depth.
 
     The session is `session_id`, else what `instrument_tags` named by `session_id` when the run
     began; a run without one has its own, which ends with it.
@@ -134,25 +126,20 @@ class CRPAgentLLM(ChatLLM):
         llm: the model that answers, with its own settings; it is called whole.
         max_depth: agents around this one, at most; None takes the setting
             `sessions.agents.max_loop_depth`.
-        on_receipt: called with the receipt on each window, also on one whose answer is withheld.
-            A receipt with tools' results is kept no longer than the run's session by anybody else.
-        tools_as_facts: True also packs tools' results into the envelope, where they are sent a
-            second time. Without it they stay tools' messages, and are evidence all the same.
-        attach: how much of a report the metadata hold: `full`, `summary` (at most 1,024 bytes), or
-            `id`. `Relay.report` gives all of it by its `report_id`.
-        asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
-            `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
-            `on_report` is called with each answer's `Report`, a withheld one's too.
+        on_receipt: called with the receipt on each window, a withheld one's too.
+        attach: how much the metadata hold of a report: `full`, `summary` (at most 1,024 bytes), or
+            `id`, by which `Relay.report` gives all of it.
+        asking: fields of a question as `Relay.ask` takes them; `strategy` is `push`, `pull` or
+            `reflexive`.
 
     Raises:
-        RequestError: a field is not known, has no usable value, or does not go with an agent.
+        RequestError: a field has no usable value, or does not go with an agent.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 
     _relay: Relay = PrivateAttr()
     _llm: LLM = PrivateAttr()
     _max_depth: int = PrivateAttr()
-    _facts: bool = PrivateAttr()
     _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
     _attach: str = PrivateAttr()
     _asking: dict[str, Any] = PrivateAttr()
@@ -163,7 +150,6 @@ class CRPAgentLLM(ChatLLM):
         llm: LLM,
         *,
         max_depth: int | None = None,
-        tools_as_facts: bool = False,
         attach: Attach = "summary",
         on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[QuestionFields],
@@ -185,7 +171,6 @@ class CRPAgentLLM(ChatLLM):
         self._relay = relay
         self._llm = llm
         self._max_depth = most
-        self._facts = tools_as_facts
         self._on_receipt = on_receipt
         self._attach = attach
         self._asking = fields
@@ -297,14 +282,13 @@ class CRPAgentLLM(ChatLLM):
 
     # --- a window --------------------------------------------------------------------------
 
-    def _window(self, messages: Sequence[ChatMessage], given: dict[str, Any]) -> _Window:
+    def _window(self, messages: Sequence[ChatMessage], arguments: dict[str, Any]) -> _Window:
         span = current_span()
         if span is not None:
             span.covered = True
         run = self._run(span)
         read = read_conversation(messages)
         within = agent_run(span)
-        self._hold(run, messages, within)
         model = str(self._asking.get("model") or model_name(self._llm) or "")
         room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
         asking: dict[str, Any] = {
@@ -317,14 +301,14 @@ class CRPAgentLLM(ChatLLM):
             "rejected": within.rejected if within is not None else (),
             # Its own memory shortens an agent's history; what it gives is sent as it is.
             "compact": False,
-            "tools": given.get(TOOLS) or None,
+            "tools": arguments.get(TOOLS) or None,
             "max_tokens": room if room > 0 else None,
         }
         if model:
             asking["model"] = model
         turn = self._relay.turn(read.question, **asking)
         turn.agent_turn = agent_position(span).turn
-        calls = AgentCalls(self._llm, messages, given, read, model)
+        calls = AgentCalls(self._llm, messages, arguments, read, model)
         calls.shows = turn.show_unless_mended
         return _Window(turn, calls, run, span)
 
@@ -393,28 +377,7 @@ class CRPAgentLLM(ChatLLM):
 
     def _named(self, span: Span | None) -> str:
         name = self._asking.get("session_id")
-        return named_session(name) if name else span_session(span)
-
-    def _hold(self, run: _AgentRun, messages: Sequence[ChatMessage], at: Span | None) -> None:
-        """Hold what tools have answered since the last call, as facts of the session."""
-        if not self._facts:
-            return
-        held = held_rejections(self._relay, run.session_id)
-        rejected = unique_claims(held, at.rejected if at is not None else ())
-        unfounded = at.unfounded if at is not None else ()
-        wrong = {text for _, text in unfounded}
-        for result in tool_results(messages, after=True):
-            if result.id in run.held or (result.id, result.text) in unfounded:
-                continue
-            if result.id.startswith(OBSERVATION_ID) and result.text in wrong:
-                continue
-            text = without_rejected(result.text, rejected)
-            facts = result_facts(
-                self._relay, split_paragraphs, result.name, result.asked, text, result.id
-            )
-            hold_facts(self._relay, run.session_id, list(facts))
-            if result.id:
-                run.held.add(result.id)
+        return session_id_of(name) if name else span_session(span)
 
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:

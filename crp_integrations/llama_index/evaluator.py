@@ -86,16 +86,16 @@ def _check_arguments(
 
 
 def _result(
-    found: AnswerScore, query: str | None, response: str | None, contexts: Sequence[str] | None
+    judged: AnswerScore, query: str | None, response: str | None, contexts: Sequence[str] | None
 ) -> EvaluationResult:
-    unjudged = found.score is None
+    unjudged = judged.score is None
     return EvaluationResult(
         query=query,
         response=response,
         contexts=contexts,
-        passing=found.passed,
-        score=found.score,
-        feedback=found.comment,
+        passing=judged.passed,
+        score=judged.score,
+        feedback=judged.comment,
         invalid_result=unjudged,
-        invalid_reason=found.comment if unjudged else None,
+        invalid_reason=judged.comment if unjudged else None,
     )

@@ -99,7 +99,7 @@ class _ModelCall:
 
     span: Span | None
     position: AgentPosition
-    found: tuple[SpanEvidence, ...]
+    evidence: tuple[SpanEvidence, ...]
     question: str
     inner: bool
     sent: tuple[int, ...]
@@ -111,16 +111,15 @@ _Calls: TypeAlias = OrderedDict[str, list[_ModelCall]]
 
 
 class DPEEventHandler(BaseEventHandler):
-    """Records and attaches; it never stops an answer, since LlamaIndex swallows what it raises.
+    """Examines every answer and attaches the report; LlamaIndex swallows what a handler raises.
 
     Spec: CRP-SPEC-005 §2
 
     A summary of the report stands as plain JSON under `crp` in the metadata of a query or chat
     engine's response and of an agent's output, and in the `additional_kwargs` of a model's own
-    response; `crp_agent` beside it says which agent, how deep (agents around it), in which turn
-    (its model calls so far) and in which tool. A `ReportEvent` is published with both. What a call
-    had found is what its own query, or its agent's tools, came to; a call that had nothing, or
-    whose examination failed, gets a report of the level UNKNOWN whose `reasons` say why.
+    response, with `crp_agent` (agent, depth, turn, tool) beside it. A `ReportEvent` is published
+    with both. A call whose query or tools found nothing, or whose examination failed, gets the
+    level UNKNOWN, and `reasons` say why.
 
     `listen()` hears the whole process from then on. As a context manager it hears what is asked
     within, in this task or thread, and nobody else's:
@@ -128,29 +127,20 @@ class DPEEventHandler(BaseEventHandler):
         with DPEEventHandler(on_critical="raise") as heard:
             response = engine.query(question)
 
-    With a relay an answer is examined by its engines and sealed as a window of its store, and the
-    receipt of what was seen goes to `on_receipt`; its id stands beside the report as `crp_receipt`.
-
-    With a judge an answer is judged before its call ends. In `background` mode what is attached is
-    the screen's, and `on_report` is called once the judge has spoken. The judge's own calls are no
-    answers.
-
     Args:
         on_critical: `record`, or `raise` to end the `with` block with `SafetyHalt` when an answer
-            within had the risk CRITICAL, or its judge failed and `judge_failure` is `halt`. The
-            answer exists by then, and a stream has been read: `CRPQueryEngine` and `CRPAgentLLM`
-            withhold it.
-        grounding: how far the prompt lets the model go beyond the context.
-        on_report: called with each event, whose report is all of it.
-        attach: how much of a report is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
-        relay: seals the answers; None seals nothing, and there are no receipts.
-        on_receipt: called with the receipt on each sealed answer. One with texts that are not in
-            the relay's fabric is kept by nobody else.
+            within had the risk CRITICAL, or its judge failed and `judge_failure` is `halt`;
+            `CRPQueryEngine` and `CRPAgentLLM` withhold it before.
+        on_report: called with each event, whose report is whole; with a judge in `background` mode
+            once that has spoken.
+        attach: how much is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
+        relay: examines by its own engines and seals each answer as a window of its store.
+        on_receipt: called with the receipt on each sealed answer. Nobody else keeps one with texts
+            that are not in the relay's fabric.
         judge, judge_options: as in `examine`; None for the relay's judge, or that of the settings.
 
     Raises:
-        RequestError: the grounding mode is not one of the three, or `on_critical` neither of two;
-            or the judge is True: no model is called here.
+        RequestError: an argument has no usable value, or the judge is True.
         ConfigError: what is given as a judge is no model.
     """
 
@@ -422,7 +412,7 @@ class DPEEventHandler(BaseEventHandler):
             return not_checked("the answer holds no text")
         if call.span is None:
             return not_checked("the spans around the call are not known")
-        if not call.found and not has_evidence(call.messages):
+        if not call.evidence and not has_evidence(call.messages):
             return not_checked(
                 "nothing was retrieved for this call, no tool has answered, and the model was told "
                 "nothing"
@@ -431,7 +421,7 @@ class DPEEventHandler(BaseEventHandler):
         rejected = run.rejected if run is not None else ()
         shown = [
             replace(evidence, text=without_rejected(evidence.text, rejected))
-            for evidence in call.found
+            for evidence in call.evidence
         ]
         return self._examiner.examine(
             answer,

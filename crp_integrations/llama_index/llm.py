@@ -265,11 +265,11 @@ class CRPLLM(ChatLLM):
         return response
 
     def _prepare_call(
-        self, messages: Sequence[ChatMessage], given: Mapping[str, Any]
+        self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
         check_text_only(messages)
-        call, further = call_of(self, map(message_of, messages), given)
+        call, further = call_of(self, map(message_of, messages), arguments)
         own = bool(further) and not self._foreign_client
         client = client_of(self, further) if own else self._client
         return (client if self._foreign_client else answerer(client, call)), call

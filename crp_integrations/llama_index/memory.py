@@ -17,9 +17,10 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.messages import message_of
 from crp_integrations.llama_index.model import check_fields
-from crp_integrations.llama_index.spans import named_session, session_of
+from crp_integrations.llama_index.spans import session_of
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.relay import Relay
+from crp_integrations.session.records import session_id_of
 
 # Of whom messages are remembered; what a model said is no fact because it said so.
 ROLES: Final = ("user", "tool")
@@ -126,9 +127,9 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
                     self._relay, split_paragraphs, SOURCE + read.role, read.content, frame
                 )
 
-    def _session(self, given: object) -> str:
+    def _session(self, name: object) -> str:
         try:
-            named = self.session_id or given
-            return named_session(named) if named else session_of()
+            named = self.session_id or name
+            return session_id_of(named) if named else session_of()
         except RequestError:
             return ""

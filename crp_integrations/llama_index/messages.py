@@ -31,8 +31,6 @@ from crp_integrations.relay.evidence import without_echoes
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary.safety import Role
 
-# A result there bears no id of its call, so it is counted.
-OBSERVATION_ID: Final = "observation-"
 _OBSERVED: Final = "Observation: "
 # What the agent tells a model whose words it could not read.
 _UNREAD: Final = (
@@ -95,8 +93,8 @@ _ROLES: Final[Mapping[str, Role]] = {
     "function": "tool",
 }
 
-# Id, name and arguments of a tool call as LLMs keep them beside a message, but for OpenAI's.
-_FORMS: Final = (
+# Id, name and arguments of a tool call, as LLMs keep them beside a message.
+_CALL_FIELDS: Final = (
     ("tool_id", "id"),
     ("tool_name", "name"),
     ("tool_kwargs", "arguments", "input", "args"),
@@ -107,7 +105,6 @@ _FORMS: Final = (
 class ToolResult:
     """What a tool answered, as it stands in a conversation."""
 
-    id: str
     name: str
     text: str
     asked: Mapping[str, Any] = field(default_factory=dict)
@@ -153,11 +150,11 @@ def message_of(message: ChatMessage) -> Message:
 
 
 def messages_of(
-    said: Sequence[ChatMessage], unfounded: Collection[tuple[str, str]] = ()
+    sent: Sequence[ChatMessage], unfounded: Collection[tuple[str, str]] = ()
 ) -> tuple[Message, ...]:
     """What is sent, as far as it is text; nothing of a conversation with a role of its own."""
     try:
-        return with_failures(map(message_of, said), unfounded)
+        return with_failures(map(message_of, sent), unfounded)
     except RequestError:
         return ()
 
@@ -221,18 +218,13 @@ def calls_in(message: ChatMessage) -> Iterator[ToolCall]:
     if blocks:
         return
     for call in message.additional_kwargs.get("tool_calls") or ():
-        function = _part(call, "function")
-        if function is not None:
-            yield _tool_call(
-                _part(call, "id"), _part(function, "name"), _part(function, "arguments")
-            )
-        elif _part(call, "tool_name") is not None:
-            yield _tool_call(
-                _part(call, "tool_id"), _part(call, "tool_name"), _part(call, "tool_kwargs")
-            )
-        else:
-            named = _part(call, "arguments") or _part(call, "input") or _part(call, "args")
-            yield _tool_call(_part(call, "id"), _part(call, "name"), named)
+        # OpenAI's form has name and arguments in `function`.
+        holders = [holder for holder in (_part(call, "function"), call) if holder is not None]
+        fields = (
+            [part for holder in holders for name in names if (part := _part(holder, name))]
+            for names in _CALL_FIELDS
+        )
+        yield _tool_call(*(next(iter(parts), None) for parts in fields))
 
 
 def selections(calls: Sequence[ToolCall]) -> list[ToolSelection]:
@@ -252,32 +244,25 @@ def arguments(call: ToolCall) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
-def tool_results(messages: Sequence[ChatMessage], *, after: bool = False) -> list[ToolResult]:
+def tool_results(messages: Sequence[ChatMessage]) -> list[ToolResult]:
     """What tools answered in a conversation."""
     called = {call.id: call for message in messages for call in calls_in(message)}
     results: list[ToolResult] = []
     until = len(messages) - count_reasoning(messages)
     for message in messages[:until]:
         role = _ROLES.get(str(getattr(message.role, "value", message.role)))
-        if after and role == "user":
-            results.clear()
         if role == "tool":
             id_ = str(message.additional_kwargs.get("tool_call_id") or "")
             call, named = called.get(id_), message.additional_kwargs.get("name")
             results.append(
                 ToolResult(
-                    id=id_,
                     name=call.name if call else str(named or "tool"),
                     text=message.content or "",
                     asked=arguments(call) if call else {},
                 )
             )
     reasoning = read_observations(messages[until:])
-    seen = [
-        ToolResult(f"{OBSERVATION_ID}{number}", name, text, asked)
-        for number, (name, asked, text) in enumerate(reasoning, 1)
-    ]
-    return [*results, *seen]
+    return [*results, *(ToolResult(name, text, asked) for name, asked, text in reasoning)]
 
 
 def usage_of(response: ChatResponse) -> Usage:
@@ -337,8 +322,8 @@ def receipt_metadata(receipt_id: str) -> dict[str, str]:
     return {RECEIPT_KEY: receipt_id} if receipt_id else {}
 
 
-def _tool_call(id_: Any, name: Any, given: Any) -> ToolCall:
-    encoded = given if isinstance(given, str) else json.dumps(given or {}, default=str)
+def _tool_call(id_: Any, name: Any, arguments: Any) -> ToolCall:
+    encoded = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, default=str)
     return ToolCall(id=str(id_ or ""), name=str(name or ""), arguments=encoded or "{}")
 
 

@@ -141,7 +141,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
     Args:
         llm: the agent's model.
         messages: what the agent sends it.
-        given: the call's further arguments, such as tools in the provider's own form.
+        arguments: the call's further arguments, such as tools in the provider's own form.
 
     Attributes:
         shows: whether an answer's tokens may be shown as they come.
@@ -155,14 +155,14 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         self,
         llm: LLM,
         messages: Sequence[ChatMessage],
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         conversation: Conversation,
         model: str,
     ) -> None:
         super().__init__(conversation, model)
         self._llm = llm
         self._messages = [message for message in messages if str(message.role.value) not in _SYSTEM]
-        self._given = {name: value for name, value in given.items() if name != TOOLS}
+        self._arguments = {name: value for name, value in arguments.items() if name != TOOLS}
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
@@ -223,11 +223,11 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         messages += [*self._messages, *(chat_message_of(message) for message in further)]
         # The agent's own arguments go with calls for an answer, not with what a remedy prepares.
         own = call.purpose is Purpose.ANSWER and (bool(call.tools) or not self._has_tools)
-        return messages, {**(self._given if own else {}), **chosen}
+        return messages, {**(self._arguments if own else {}), **chosen}
 
     @property
     def _has_tools(self) -> bool:
-        return bool(self._given.get("tools"))
+        return bool(self._arguments.get("tools"))
 
     def _reply(self, call: ModelCall, response: ChatResponse, shown: str | None = None) -> Reply:
         reply = reply_of(response, self._model, read_tool_calls(self._llm, response))
@@ -244,32 +244,32 @@ _SYSTEM: Final = ("system", "developer")
 _WRITTEN: Final = "class_name"
 
 
-def check_fields(component: type[BaseModel], given: Any) -> Any:
+def check_fields(component: type[BaseModel], fields: Any) -> Any:
     """What was given, without LlamaIndex's own name of the class."""
-    if not isinstance(given, dict):
-        return given
+    if not isinstance(fields, dict):
+        return fields
     known = sorted(component.model_fields)
-    for name in given:
+    for name in fields:
         if name not in known and name != _WRITTEN:
             raise RequestError(
                 f"{component.__name__} has no field {str(name)!r:.40}; it takes {', '.join(known)}"
             )
-    return {name: value for name, value in given.items() if name != _WRITTEN}
+    return {name: value for name, value in fields.items() if name != _WRITTEN}
 
 
-def check_nodes(given: object) -> list[NodeWithScore]:
+def check_nodes(nodes: object) -> list[NodeWithScore]:
     """Check that nodes as a retriever finds them were given."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise RequestError(f"nodes is {type(given).__name__}, wanted a list of NodeWithScore")
-    for number, node in enumerate(given, 1):
+    if isinstance(nodes, str) or not isinstance(nodes, Sequence):
+        raise RequestError(f"nodes is {type(nodes).__name__}, wanted a list of NodeWithScore")
+    for number, node in enumerate(nodes, 1):
         if not isinstance(node, NodeWithScore):
             raise RequestError(
                 f"node {number} is {type(node).__name__}; give NodeWithScore(node=…)"
             )
-    return list(given)
+    return list(nodes)
 
 
-def check_llm(given: object) -> None:
+def check_llm(llm: object) -> None:
     """Check that an LLM of LlamaIndex was given."""
-    if not isinstance(given, LLM):
-        raise RequestError(f"llm is {type(given).__name__}, wanted an LLM of LlamaIndex")
+    if not isinstance(llm, LLM):
+        raise RequestError(f"llm is {type(llm).__name__}, wanted an LLM of LlamaIndex")

@@ -217,13 +217,15 @@ def _copy(node: BaseNode) -> Any:
     return copy.deepcopy(node, {} if target is None else {id(target): target})
 
 
-def evidence_facts(found: Sequence[SpanEvidence]) -> list[Fact]:
+def evidence_facts(evidence: Sequence[SpanEvidence]) -> list[Fact]:
     """Retrieved nodes as the model was shown them, and tools' answers, as facts."""
-    return facts_of(_evidence_offers(found), noun="passage")[0]
+    return facts_of(_evidence_offers(evidence), noun="passage")[0]
 
 
-def _evidence_offers(found: Sequence[SpanEvidence]) -> Iterator[OfferedFact[NodeWithScore | None]]:
-    for number, evidence in enumerate(found, 1):
+def _evidence_offers(
+    gathered: Sequence[SpanEvidence],
+) -> Iterator[OfferedFact[NodeWithScore | None]]:
+    for number, evidence in enumerate(gathered, 1):
         for offer in offers(evidence.nodes):
             yield OfferedFact(
                 offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id
@@ -250,17 +252,17 @@ def filters_hold(filters: MetadataFilters | None, metadata: Mapping[str, Any]) -
     raise ValueError(f"condition {str(condition)!r:.40} is not known")
 
 
-def _filter_holds(one: MetadataFilter | MetadataFilters, metadata: Mapping[str, Any]) -> bool:
-    if isinstance(one, MetadataFilters):
+def _filter_holds(condition: MetadataFilter | MetadataFilters, metadata: Mapping[str, Any]) -> bool:
+    if isinstance(condition, MetadataFilters):
         raise ValueError("Nested filters are not supported")
-    value, operator = metadata.get(one.key), one.operator
+    value, operator = metadata.get(condition.key), condition.operator
     if operator is FilterOperator.IS_EMPTY:
         return value is None or value in ("", [])
     if value is None:
         return operator in (FilterOperator.NE, FilterOperator.NIN)
     if operator not in _CHECKS:
         raise ValueError(f"operator {str(operator)!r:.40} is not known")
-    return bool(_CHECKS[operator](value, one.value))
+    return bool(_CHECKS[operator](value, condition.value))
 
 
 def _text_check(name: str, fold: Callable[[str], str]) -> Callable[[Any, Any], bool]:

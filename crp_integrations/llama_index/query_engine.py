@@ -50,7 +50,6 @@ from crp_integrations.llama_index.spans import (
     Span,
     agent_position,
     attach_metadata,
-    named_session,
 )
 from crp_integrations.ports import Model
 from crp_integrations.relay import prompt, steps
@@ -71,6 +70,7 @@ from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import load
 from crp_integrations.relay.storeless_functions import pack
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 Answered = TypeVar("Answered", Response, StreamingResponse, AsyncStreamingResponse)
@@ -83,12 +83,11 @@ dispatcher = get_dispatcher(__name__)
 class CRPQueryEngine(BaseQueryEngine):
     """Answers from a fabric, examined and sealed, wherever LlamaIndex expects a query engine.
 
-    The response's `metadata` has a summary of the report as `crp`, the envelope as `crp_envelope`,
-    the headers as `crp_headers`, and session, window and continuation as `crp_session`; its source
-    nodes are the facts that the model saw. A withheld answer raises `SafetyHalt` out of `query`,
-    also where a stream is asked for. A stream gives the model's pieces as they come where nothing
-    may withhold, mend or continue the answer, and the response has metadata and source nodes once
-    it was read; else the pieces come after the verdict.
+    The response's `metadata` has a summary of the report as `crp`, `crp_envelope`, `crp_headers`
+    and `crp_session`; its source nodes are the facts that the model saw. A withheld answer raises
+    `SafetyHalt` out of `query`, also where a stream is asked for. A stream gives the model's pieces
+    as they come where nothing may withhold, mend or continue the answer, and the response has
+    metadata and source nodes once it was read; else the pieces come after the verdict.
 
     The session is `session_id`, else the one that `instrument_tags` name, else one of its own.
 
@@ -96,18 +95,14 @@ class CRPQueryEngine(BaseQueryEngine):
 
     Args:
         relay: where the facts come from and the windows are sealed.
-        llm: an LLM of LlamaIndex that answers, with its own settings; None lets the relay call
-            `model`, through LiteLLM.
+        llm: an LLM of LlamaIndex that answers; None lets the relay call `model`.
         streaming: whether responses are streams.
-        attach: how much of a report the metadata hold: `full`, `summary` (at most 1,024 bytes), or
-            `id`. `Relay.report` gives all of it by its `report_id`.
-        asking: fields of a question as `Relay.ask` takes them, such as `model`, `policy`,
-            `strategy`, `budget_tokens`. `on_report` is called with each answer's `Report`, a
-            withheld one's too.
+        attach: how much the metadata hold of a report: `full`, `summary` (at most 1,024 bytes), or
+            `id`, by which `Relay.report` gives all of it.
+        asking: fields of a question as `Relay.ask` takes them.
 
     Raises:
-        RequestError: there is no such field, or it has no usable value; or what is given is no
-            relay or no LLM.
+        RequestError: an argument has no usable value.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 
@@ -139,7 +134,7 @@ class CRPQueryEngine(BaseQueryEngine):
         self._attach = attach
         self._asking = dict(asking)
         if self._asking.get("session_id"):
-            self._asking["session_id"] = named_session(self._asking["session_id"])
+            self._asking["session_id"] = session_id_of(self._asking["session_id"])
         check_values(self._asking, relay, taker="CRPQueryEngine")
         if llm is not None and not asking.get("model") and model_name(llm):
             self._asking["model"] = model_name(llm)

@@ -26,11 +26,12 @@ from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.model import check_fields, check_nodes
 from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_nodes
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
-from crp_integrations.llama_index.spans import EnvelopeEvent, named_session
+from crp_integrations.llama_index.spans import EnvelopeEvent
 from crp_integrations.relay.defaults import RerankerSource, chosen_reranker
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.relay.storeless_functions import CallerSelection
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 CANDIDATES: Final = 50
@@ -54,15 +55,12 @@ class CRPRetriever(BaseRetriever):
         budget_tokens: most tokens of all nodes; None or `auto` for what the question needs,
             `window` for all that the model's context limit leaves.
         k: most nodes, None for as many as fit.
-        grounding: how far the model may go beyond the context; the tier depends on it.
-        reranker: looks at a source's nodes again; a relay has its own.
-        preset: settings for a source's nodes, `default` or `literal`; a relay has its own.
+        reranker, preset: for a source's nodes; a relay has its own.
         session_id: session of a relay whose facts in memory are found too; None takes the one that
             `instrument_tags` name.
         candidates: nodes that an index is asked for; a retriever knows its own.
         second_look: most further questions that a source is asked, with what its first nodes bring
-            up: names, and the question with each of the best passages; 0 for none. It finds what a
-            question leads to over another document, for as many more calls; 8 are enough.
+            up; 0 for none, 8 are enough. It finds what a question leads to over another document.
 
     Raises:
         RequestError: an argument has no usable value, or does not go with the source.
@@ -114,7 +112,7 @@ class CRPRetriever(BaseRetriever):
         self._reranker = reranker
         self._settings = None if preset is None else load(preset=preset)
         self._second_look = second_look
-        self._session = None if session_id is None else named_session(session_id)
+        self._session = None if session_id is None else session_id_of(session_id)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         if isinstance(self._source, Relay):
@@ -165,18 +163,18 @@ class CRPRetriever(BaseRetriever):
             settings=self._settings,
         )
 
-    def _further(self, selection: CallerSelection, found: list[NodeWithScore]) -> tuple[str, ...]:
+    def _further(self, selection: CallerSelection, nodes: list[NodeWithScore]) -> tuple[str, ...]:
         """What the source is asked next."""
         if not self._second_look:
             return ()
-        facts, _ = facts_of(offers(found), noun="node")
+        facts, _ = facts_of(offers(nodes), noun="node")
         return selection.further_questions(facts, self._second_look)
 
 
 def _pack(
-    selection: CallerSelection, found: list[NodeWithScore]
+    selection: CallerSelection, nodes: list[NodeWithScore]
 ) -> tuple[Envelope, list[NodeWithScore]]:
-    facts, originals = facts_of(offers(found), noun="node")
+    facts, originals = facts_of(offers(nodes), noun="node")
     envelope = selection.pack(facts)
     return envelope, packed_nodes(envelope, originals)
 
@@ -208,9 +206,9 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _check_given_fields(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
+    def _check_given_fields(cls, fields: Any, handler: Callable[[Any], Self]) -> Self:
         with pydantic_errors(cls):
-            return handler(check_fields(cls, given))
+            return handler(check_fields(cls, fields))
 
     @classmethod
     def class_name(cls) -> str:

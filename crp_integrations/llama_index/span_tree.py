@@ -44,10 +44,10 @@ from crp_integrations.llama_index.spans import (
     SpanEvidence,
     agent_run,
     attach_metadata,
-    named_session,
     read_in_span,
     session_of,
 )
+from crp_integrations.session.records import session_id_of
 
 # Should LlamaIndex never tell that a root has ended, the oldest tree is given up for the newest;
 # whoever still runs in it is then not checked.
@@ -191,14 +191,14 @@ class SpanTree:
                     return tuple(around.shelf.values())
             return ()
 
-    def record_answer(self, span: Span, told: dict[str, Any]) -> None:
+    def record_answer(self, span: Span, metadata: dict[str, Any]) -> None:
         """An answer was given in this span: note what is attached to it, and attach it."""
         with self.lock:
             for around in span.scope():
-                around.report = told
+                around.report = metadata
                 response = around.response() if around.response is not None else None
                 if response is not None:
-                    attach_metadata(response, told)
+                    attach_metadata(response, metadata)
 
     def reject(self, span: Span, claims: Sequence[RejectedClaim]) -> None:
         """The report on an answer within a tool flags claims: the agent that calls it is told."""
@@ -210,12 +210,12 @@ class SpanTree:
                 above.rejected = unique_claims(above.rejected, claims)
 
     def record_turn(
-        self, span: Span, nodes: Sequence[NodeWithScore], query: str, told: dict[str, Any]
+        self, span: Span, nodes: Sequence[NodeWithScore], query: str, metadata: dict[str, Any]
     ) -> None:
         """A whole turn was played in this span: its facts, and what is attached to its answer."""
         with self.lock:
             self._shelve(span, SpanEvidence(tuple(nodes), query))
-        self.record_answer(span, told)
+        self.record_answer(span, metadata)
 
     def _count_turn(self, span: Span, messages: Any) -> None:
         run = agent_run(span)
@@ -230,14 +230,14 @@ class SpanTree:
             run.last = sent
         span.turn = run.turns
 
-    def _shelve(self, span: Span, found: SpanEvidence) -> None:
+    def _shelve(self, span: Span, evidence: SpanEvidence) -> None:
         above = span.path()[1:]
         for around in above:
             # A wrapper's nodes are what goes on; the wrapped ones were narrowed.
             for inner in [inner for inner in around.shelf if self._runs_in(inner, span)]:
                 del around.shelf[inner]
-            if found.nodes:
-                around.shelf[span.id] = found
+            if evidence.nodes:
+                around.shelf[span.id] = evidence
 
     def _narrow(
         self, span: Span, before: Sequence[NodeWithScore], after: Sequence[NodeWithScore]
@@ -326,9 +326,9 @@ def method_name(id_: str) -> str:
     return id_[:-_UUID].rpartition(".")[2]
 
 
-def _nodes(given: Any) -> Sequence[NodeWithScore]:
+def _nodes(nodes: Any) -> Sequence[NodeWithScore]:
     """Nodes that can be looked at without reading them away."""
-    return given if isinstance(given, list | tuple) else ()
+    return nodes if isinstance(nodes, list | tuple) else ()
 
 
 class DPESpanHandler(BaseSpanHandler[BaseSpan]):
@@ -421,4 +421,4 @@ def span_session(span: Span | None) -> str:
     tag = next(
         (enclosing.tag for enclosing in span.path() if enclosing.runs and enclosing.tag), None
     )
-    return "" if tag is None else named_session(tag)
+    return "" if tag is None else session_id_of(tag)

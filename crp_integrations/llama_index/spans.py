@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -24,10 +23,11 @@ from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from crp_integrations.adapters.arguments import check_emitter
+from crp_integrations.adapters.conversations import context_value
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.memory_writer import Emitter
-from crp_integrations.session.records import SESSION_PREFIX, session_id_of
+from crp_integrations.session.records import session_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +171,13 @@ def agent_run(span: Span | None) -> Span | None:
     return inmost if inmost is not None and inmost.runs else None
 
 
-def attach_metadata(response: Any, told: Mapping[str, Any]) -> None:
+def attach_metadata(response: Any, metadata: Mapping[str, Any]) -> None:
     """Put what was found about an answer into a response's metadata."""
-    response.metadata = {**(getattr(response, "metadata", None) or {}), **told}
+    response.metadata = {**(getattr(response, "metadata", None) or {}), **metadata}
 
 
+# Behind the last piece of a stream.
+_END: Final[Any] = object()
 STREAMS: Final = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
 
 
@@ -190,17 +192,14 @@ def read_in_span(response: Any, span_id: str, done: Callable[[], None]) -> None:
         response.response_gen = _aread(response.response_gen, span_id, done)
 
 
-def _read(given: Any, span_id: str, done: Callable[[], None]) -> Generator[str, None, None]:
-    pieces = iter(given)
+def _read(response: Any, span_id: str, done: Callable[[], None]) -> Generator[str, None, None]:
+    pieces = iter(response)
     try:
         while True:
-            token = active_span_id.set(span_id)
-            try:
-                piece = next(pieces)
-            except StopIteration:
+            with context_value(active_span_id, span_id):
+                piece = next(pieces, _END)
+            if piece is _END:
                 return
-            finally:
-                active_span_id.reset(token)
             yield piece
     finally:
         if isinstance(pieces, Generator):
@@ -208,17 +207,16 @@ def _read(given: Any, span_id: str, done: Callable[[], None]) -> Generator[str, 
         done()
 
 
-async def _aread(given: Any, span_id: str, done: Callable[[], None]) -> AsyncGenerator[str, None]:
-    pieces = aiter(given)
+async def _aread(
+    response: Any, span_id: str, done: Callable[[], None]
+) -> AsyncGenerator[str, None]:
+    pieces = aiter(response)
     try:
         while True:
-            token = active_span_id.set(span_id)
-            try:
-                piece = await anext(pieces)
-            except StopAsyncIteration:
+            with context_value(active_span_id, span_id):
+                piece = await anext(pieces, _END)
+            if piece is _END:
                 return
-            finally:
-                active_span_id.reset(token)
             yield piece
     finally:
         if isinstance(pieces, AsyncGenerator):
@@ -232,17 +230,7 @@ TAG: Final = "session_id"
 def session_of(tags: Mapping[str, Any] | None = None) -> str:
     """The session that LlamaIndex's `instrument_tags` name by `session_id`; empty for none."""
     name = (active_instrument_tags.get() if tags is None else tags).get(TAG)
-    return "" if name is None or name == "" else named_session(name)
-
-
-def named_session(given: object) -> str:
-    """The session for whatever names a conversation."""
-    return session_id_of(given)
-
-
-def new_session() -> str:
-    """A session of its own, for a run that names none."""
-    return SESSION_PREFIX + uuid.uuid4().hex
+    return "" if name is None or name == "" else session_id_of(name)
 
 
 class EnvelopeEvent(BaseEvent):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ClassVar
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -88,6 +89,16 @@ _TEXT_MODES = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
 _PREFETCH = 4.0
 _MOST_PREFETCH = 1_000.0
 _OPTIONS = ("mmr_threshold", "mmr_prefetch_factor")
+
+
+def _beside_loop(method: Callable[..., Any]) -> Any:
+    """The asynchronous twin of a method, which runs beside the event loop."""
+
+    @wraps(method)
+    async def twin(*args: Any, **kwargs: Any) -> Any:
+        return await asyncio.to_thread(method, *args, **kwargs)
+
+    return twin
 
 
 class CRPVectorStore(BasePydanticVectorStore):
@@ -235,36 +246,14 @@ class CRPVectorStore(BasePydanticVectorStore):
 
     # --- beside the event loop -----------------------------------------------------------
 
-    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """The asynchronous twin of `add`."""
-        return await asyncio.to_thread(self.add, nodes, **kwargs)
+    async_add: ClassVar[Any] = _beside_loop(add)
+    adelete: ClassVar[Any] = _beside_loop(delete)
+    adelete_nodes: ClassVar[Any] = _beside_loop(delete_nodes)
+    aclear: ClassVar[Any] = _beside_loop(clear)
+    aget_nodes: ClassVar[Any] = _beside_loop(get_nodes)
+    aquery: ClassVar[Any] = _beside_loop(query)
 
-    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """The asynchronous twin of `delete`."""
-        await asyncio.to_thread(self.delete, ref_doc_id, **delete_kwargs)
-
-    async def adelete_nodes(
-        self,
-        node_ids: list[str] | None = None,
-        filters: MetadataFilters | None = None,
-        **delete_kwargs: Any,
-    ) -> None:
-        """The asynchronous twin of `delete_nodes`."""
-        await asyncio.to_thread(self.delete_nodes, node_ids, filters, **delete_kwargs)
-
-    async def aclear(self) -> None:
-        """The asynchronous twin of `clear`."""
-        await asyncio.to_thread(self.clear)
-
-    async def aget_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
-    ) -> list[BaseNode]:
-        """The asynchronous twin of `get_nodes`."""
-        return await asyncio.to_thread(self.get_nodes, node_ids, filters)
-
-    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """The asynchronous twin of `query`."""
-        return await asyncio.to_thread(self.query, query, **kwargs)
+    # --- within ------------------------------------------------------------------------
 
     def _search(
         self,
@@ -311,23 +300,23 @@ class CRPVectorStore(BasePydanticVectorStore):
             raise RequestError(f"the filters cannot be applied: {error}") from error
 
 
-def _nodes(given: object) -> list[BaseNode]:
+def _nodes(values: object) -> list[BaseNode]:
     """Nodes as a list."""
-    if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
-        raise RequestError(f"nodes is {type(given).__name__}, wanted a list of nodes")
-    nodes = list(given)
+    if isinstance(values, str | BaseNode) or not isinstance(values, Iterable):
+        raise RequestError(f"nodes is {type(values).__name__}, wanted a list of nodes")
+    nodes = list(values)
     for number, node in enumerate(nodes, 1):
         if not isinstance(node, BaseNode):
             raise RequestError(f"node {number} is {type(node).__name__}, wanted a node")
     return nodes
 
 
-def _mode(given: object) -> VectorStoreQueryMode:
+def _mode(value: object) -> VectorStoreQueryMode:
     """A mode that the view has, also by its word."""
     modes = (*_VECTOR_MODES, *_TEXT_MODES)
-    mode = next((mode for mode in modes if mode == given), None)
+    mode = next((mode for mode in modes if mode == value), None)
     if mode is None:
-        shown = given.value if isinstance(given, VectorStoreQueryMode) else given
+        shown = value.value if isinstance(value, VectorStoreQueryMode) else value
         raise RequestError(
             f"query mode {shown!r:.40} is not one of {', '.join(mode.value for mode in modes)}"
         )

@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
 from pydantic import Field
 
@@ -84,6 +86,15 @@ class Chat(BaseChatModel):
         yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=calls))
 
 
+class Listed(BaseRetriever):
+    """Returns the documents it was made with."""
+
+    documents: list[Document]
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return self.documents
+
+
 def scripted(*script: Said, **fields: Any) -> Chat:
     """A model that goes through a script, the last entry again and again."""
     count = 0
@@ -109,7 +120,7 @@ def opened(*facts: str, **options: Any) -> Relay:
     return relay
 
 
-def prompts(chat: Chat) -> str:
+def prompts(chat: Any) -> str:
     """Everything that a model was sent, with whatever a provider's client could see of it."""
     return "\n".join(repr(message) for sent in chat.seen for message in sent)
 
@@ -160,6 +171,7 @@ __all__ = [
     "SECRETS",
     "WAYS",
     "Chat",
+    "Listed",
     "leaked",
     "no_metadata",
     "opened",

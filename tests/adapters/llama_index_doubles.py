@@ -12,28 +12,22 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import ToolSelection
 
-from crp_integrations import Relay
 from crp_integrations.llama_index.llm import ChatLLM
-from crp_integrations.stores.memory import MemoryStore
-from tests.doubles import NOON, HashEmbedder
-from tests.relay.conftest import FACTS, KEY
-from tests.relay.judges import CONTRADICTED, ScriptedJudge, scripted_judge
+from tests.adapters.langchain_doubles import (
+    FACTS,
+    HALTING,
+    SECRETS,
+    leaked,
+    no_metadata,
+    opened,
+    prompts,
+    reader,
+)
 
 # A text, tool calls as (name, arguments), or an error.
 Said = str | list[tuple[str, dict[str, Any]]] | BaseException
-# What no prompt may hold, in lower case.
-SECRETS = ("crp", "etag", "sha256", "composite", "fact_id", "risk_level")
 QUESTION = "How much power does the Meridian reactor deliver?"
 WRONG = FACTS[0].replace("412", "512")
-
-
-def reader() -> ScriptedJudge:
-    """A judge that finds what `WRONG` says to contradict the facts, and supports all else."""
-    return scripted_judge({"512": CONTRADICTED})
-
-
-# What a turn under a policy that withholds is given: the demand needs somebody who reads.
-HALTING: dict[str, Any] = {"policy": "halt-on MEDIUM", "judge": reader()}
 
 
 class Chat(ChatLLM):
@@ -134,19 +128,6 @@ def scripted(*script: Said, **fields: Any) -> Chat:
     return Chat(reply, **fields)
 
 
-def opened(*facts: str, **options: Any) -> Relay:
-    """A relay in memory with the stand-ins of the relay's own tests.
-
-    Its writers wait for each other as long as it takes: a machine may be busy with other work.
-    """
-    relay = Relay.open(
-        MemoryStore(busy_seconds=60.0),
-        **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **options},
-    )
-    relay.fabric.add(list(facts or FACTS))
-    return relay
-
-
 def agent(llm: Any, tools: Sequence[Any] = (), kind: str = "FunctionAgent", **fields: Any) -> Any:
     """A `FunctionAgent`, or an `AgentWorkflow` of one."""
     made = FunctionAgent(
@@ -176,16 +157,15 @@ def streamed(events: Sequence[Any]) -> str:
     return "".join(event.delta for event in events if isinstance(event, AgentStream))
 
 
-def prompts(chat: Chat) -> str:
-    """Everything that a model was sent, with whatever a provider's client could see of it."""
-    return "\n".join(repr(message) for sent in chat.seen for message in sent)
-
-
-def no_metadata(sent: str) -> bool:
-    """Whether nothing of CRP stands in what was sent."""
-    return not [secret for secret in SECRETS if secret in sent.lower()]
-
-
-def leaked(heard: Any) -> bool:
-    """Whether the wrong number of an answer is to be seen; ids and hashes may hold its digits."""
-    return re.search(r"(?<![\w.-])512(?![\w.-])", repr(heard)) is not None
+__all__ = [
+    "FACTS",
+    "HALTING",
+    "SECRETS",
+    "Chat",
+    "leaked",
+    "no_metadata",
+    "opened",
+    "prompts",
+    "reader",
+    "scripted",
+]

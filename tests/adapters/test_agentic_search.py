@@ -83,14 +83,6 @@ def test_a_routers_deployments_are_offered_the_search(
     assert not [one for one in server.requests if "_skip_mcp_handler" in one.raw]
 
 
-def test_old_functions_go_out_as_tools_beside_the_search(relay: Relay, server: Double) -> None:
-    called = router(relay, entry(server, "main", "gpt-4o"))
-    answered("acompletion", called, crp=AGENTIC, functions=[OWN["function"]], function_call="auto")
-    assert [offered(seen) for seen in server.requests] == [["book", SEARCH]] * 2
-    assert [seen.body["tool_choice"] for seen in server.requests] == ["auto"] * 2
-    assert not [seen for seen in server.requests if "functions" in seen.body]
-
-
 def test_a_relay_gives_the_search_to_a_chat_model_of_langchain(
     relay: Relay, server: Double
 ) -> None:
@@ -111,13 +103,6 @@ def test_a_relay_gives_the_search_to_an_llm_of_llama_index(
     told = server.requests[0].body["tools"][0]["function"]["parameters"]
     assert told["properties"]["query"]["type"] == "string"
     assert GARDENS in server.requests[1].context
-    assert str(said) == BOTH
-
-
-async def test_the_same_beside_an_event_loop(relay: Relay, server: Double) -> None:
-    llm = CRPLLM("openai/gpt-4o", api_base=server.url, api_key="sk-test")
-    said = await CRPQueryEngine(relay, llm=llm, **AGENTIC).aquery(QUESTION)
-    assert [offered(seen) for seen in server.requests] == [[SEARCH]] * 2
     assert str(said) == BOTH
 
 

@@ -11,7 +11,6 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, dynamic_prompt
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.documents import Document
-from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -27,26 +26,13 @@ from crp_integrations.adapters.observed_answers import (
 )
 from crp_integrations.langchain import CRPGate, CRPMiddleware, DPECallbackHandler
 from crp_integrations.relay.storeless_functions import examine
-from tests.adapters.test_langchain_rag import Listed
+from tests.adapters.langchain_doubles import Listed, scripted
 from tests.doubles import HashEmbedder
 
 FARE = "The night fare from Oslo to Moss is 14 euros."
 WRONG = FARE.replace("14", "15")
 ASK: Any = {"messages": [("user", "What is the night fare from Oslo to Moss?")]}
 RAG = f"Answer from this context.\n\n{FARE}"
-
-
-class Scripted(GenericFakeChatModel):
-    """Says what it is told to, in order."""
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
-
-
-def scripted(*said: Any) -> Scripted:
-    return Scripted(
-        messages=iter([AIMessage(one) if isinstance(one, str) else one for one in said])
-    )
 
 
 def calling(name: str, args: dict[str, Any], text: str = "") -> AIMessage:
@@ -183,18 +169,15 @@ def test_what_an_agent_answered_by_a_call_is_no_evidence_later() -> None:
 
 
 def test_with_structured_output_is_examined_by_a_handler() -> None:
-    class Named(Scripted):
-        """Calls the schema that it is given."""
-
     heard: list[Any] = []
     handler = DPECallbackHandler(attach="full", on_report=heard.append)
-    model = Named(messages=iter([calling("Fare", {"origin": "Oslo", "euros": 14})]))
+    model = scripted(calling("Fare", {"origin": "Oslo", "euros": 14}))
     bound = model.bind(ls_structured_output_format={"kwargs": {}, "schema": Fare})
     bound.invoke([("system", EVIDENCE), *ASK["messages"]], {"callbacks": [handler]})
     assert len(heard) == 1 and was_examined_json(heard[0])
     assert any("14" in one["text"] for one in heard[0]["claims"])
     # Without the mark a call is a step, and nothing is attached.
-    other = Named(messages=iter([calling("Fare", {"origin": "Oslo", "euros": 14})]))
+    other = scripted(calling("Fare", {"origin": "Oslo", "euros": 14}))
     other.invoke([("system", EVIDENCE), *ASK["messages"]], {"callbacks": [handler]})
     assert len(heard) == 1
 

@@ -10,10 +10,8 @@ from typing import Any
 import litellm
 import pytest
 from langchain.agents import create_agent
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.llms.types import ChatMessage
@@ -56,17 +54,10 @@ def judge() -> Iterator[Double]:
         yield double
 
 
-class Listed(BaseRetriever):
-    documents: list[Document]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return self.documents
-
-
 def rag(answer: str, model: Any = None) -> Any:
-    retriever = Listed(documents=[Document(fact, id=f"d{n}") for n, fact in enumerate(FACTS)])
+    retriever = langchain.Listed(
+        documents=[Document(fact, id=f"d{n}") for n, fact in enumerate(FACTS)]
+    )
     chain = {"context": retriever | envelope_text, "question": RunnablePassthrough()}
     return chain | PROMPT | (model or langchain.scripted(answer))
 
@@ -81,11 +72,6 @@ def index() -> VectorStoreIndex:
 
 def by_examine(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     report = examine(answer, list(FACTS), QUESTION, judge=judge, **how)
-    return report.model_dump(mode="json")
-
-
-def by_aexamine(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    report = asyncio.run(aexamine(answer, list(FACTS), QUESTION, judge=judge, **how))
     return report.model_dump(mode="json")
 
 
@@ -113,16 +99,6 @@ def by_astream(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     return said.report.model_dump(mode="json")
 
 
-def by_batch(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    with openai_double(text=answer) as server:
-        batch = opened_at(server).batch([QUESTION], model="openai/gpt-4o", judge=judge, **how)
-    (said,), (error,) = batch.answers, batch.errors
-    if error is not None:
-        raise error
-    assert said is not None
-    return said.report.model_dump(mode="json")
-
-
 def by_witness(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     found = observe_answer(
         langchain.opened(), answer, list(FACTS), QUESTION, judge=Judge.of(judge, **how)
@@ -136,12 +112,6 @@ def by_witness(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 def by_handler(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     handler = DPECallbackHandler(attach="full", judge=judge, on_critical="raise", **how)
     said = rag(answer).invoke(QUESTION, config={"callbacks": [handler]})
-    return said.response_metadata["crp"]
-
-
-def by_handler_async(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    handler = DPECallbackHandler(attach="full", judge=judge, on_critical="raise", **how)
-    said = asyncio.run(rag(answer).ainvoke(QUESTION, config={"callbacks": [handler]}))
     return said.response_metadata["crp"]
 
 
@@ -532,7 +502,7 @@ def test_a_judge_with_the_handler_on_it_is_no_answer() -> None:
 # --- model objects -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", [by_examine, by_aexamine, by_handler, by_query_engine, by_router])
+@pytest.mark.parametrize("door", [by_examine, by_handler, by_query_engine, by_router])
 @pytest.mark.parametrize("kind", ["LangChain", "bound", "LlamaIndex"])
 def test_model_objects_judge(door: Any, kind: str) -> None:
     if kind == "LlamaIndex":
@@ -565,7 +535,7 @@ def test_a_logger_hears_no_answer_in_the_reply_of_a_judge_elsewhere(judge: Doubl
     told: list[Any] = []
     with heard(None, told):
         by_examine(WRONG, named(judge))
-        by_aexamine(RIGHT, named(judge))
+        asyncio.run(aexamine(RIGHT, list(FACTS), QUESTION, judge=named(judge)))
         asyncio.run(asyncio.sleep(0.2))
     assert told == []
 

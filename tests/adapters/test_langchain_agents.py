@@ -10,8 +10,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.retrievers import BaseRetriever
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -37,6 +36,7 @@ from tests.adapters.langchain_doubles import (
     HALTING,
     WAYS,
     Chat,
+    Listed,
     leaked,
     no_metadata,
     opened,
@@ -108,81 +108,22 @@ async def test_an_answer_is_packed_for_checked_and_sealed(way):
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-async def test_what_a_tool_answers_is_a_fact_of_the_session(way):
+async def test_a_tools_result_is_evidence_and_sent_once(way):
     relay = opened()
     said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
     model = scripted(calling("weather", {"city": "Rome"}), said)
-    agent = agent_of(model, relay, [weather], tools_as_facts=True)
+    agent = agent_of(model, relay, [weather])
     ask = {"messages": [("user", "How is the weather in Rome?")]}
     result = await agent.ainvoke(ask) if way == "ainvoke" else agent.invoke(ask)
     first, last = answers(result)
     assert first.tool_calls and last.content == said
     assert [m.response_metadata["crp_agent"]["turn"] for m in (first, last)] == [1, 2]
     assert last.response_metadata["crp"]["grounding_pct"] == 1.0
-    assert said in model.seen[1][0].text, "it is in the envelope"
-    assert said not in model.seen[0][0].text
-    kinds = [message.type for message in model.seen[1]]
-    assert kinds == ["system", "human", "ai", "tool"]
-    assert no_metadata(prompts(model))
-    # It was held for the run alone: neither stored nor found by others.
-    assert said not in relay.turn("How is the weather in Rome?", model="gpt-4o").preview().text
-
-
-def test_a_tools_result_is_evidence_and_sent_once():
-    said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
-    model = scripted(calling("weather", {"city": "Rome"}), said)
-    agent = agent_of(model, tools=[weather])
-    last = answers(agent.invoke({"messages": [("user", "How is the weather in Rome?")]}))[-1]
-    assert last.response_metadata["crp"]["grounding_pct"] == 1.0
     assert said not in model.seen[1][0].text
-
-
-def test_short_long_and_failed_results():
-    relay = opened()
-    long = "\n\n".join(
-        f"Station number {n} of the northern line was opened in the year {1900 + n} by the city."
-        for n in range(80)
-    )
-
-    @tool
-    def count() -> str:
-        """A number."""
-        return "42"
-
-    @tool
-    def stations() -> str:
-        """All stations."""
-        return long
-
-    @tool
-    def fails() -> ToolMessage:
-        """Fails."""
-        return ToolMessage(
-            "it is secretly broken beyond all repair, and no fact at all",
-            tool_call_id="fails-0",
-            status="error",
-        )
-
-    model = scripted(
-        AIMessage(
-            "",
-            tool_calls=[
-                {"name": name, "args": {}, "id": f"{name}-0", "type": "tool_call"}
-                for name in ("count", "stations", "fails")
-            ],
-        ),
-        "Done.",
-    )
-    ask = {
-        "messages": [
-            ("user", "Which station was opened in 1950, what is the count, and is it broken?")
-        ]
-    }
-    agent_of(model, relay, [count, stations, fails], k=40, tools_as_facts=True).invoke(ask)
-    context = model.seen[1][0].text
-    assert "The tool count, asked with {}, answered: 42" in context
-    assert "Station number 50 " in context
-    assert "secretly" not in context
+    assert [message.type for message in model.seen[1]] == ["system", "human", "ai", "tool"]
+    assert no_metadata(prompts(model))
+    # It is neither stored nor found by others.
+    assert said not in relay.turn("How is the weather in Rome?", model="gpt-4o").preview().text
 
 
 STREAMS = (
@@ -240,13 +181,6 @@ async def test_a_halt_leaks_in_no_protocol_stream():
     assert halted and not leaked(heard)
 
 
-def summed(chunks):
-    whole = chunks[0]
-    for chunk in chunks[1:]:
-        whole += chunk
-    return whole
-
-
 @pytest.mark.parametrize("way", ["stream", "astream"])
 @pytest.mark.parametrize(
     "options", [{}, HALTING, {"block_streams": True}], ids=["free", "halting", "blocking"]
@@ -263,7 +197,7 @@ async def test_an_answer_comes_in_pieces_once_and_no_sooner_than_it_may(options,
     assert len({one.id for one in pieces}) == 1
     if options:
         # What was held back brings its report along.
-        assert report_of(summed(pieces))["risk_level"] == "LOW"
+        assert report_of(sum(pieces[1:], pieces[0]))["risk_level"] == "LOW"
     state = [part for mode, part in heard if mode == "updates"]
     assert report_of(state)["risk_level"] == "LOW"
 
@@ -323,11 +257,11 @@ async def test_sessions_of_callers_never_mix():
     assert relay.verify().windows == 128
 
 
-def test_a_thread_is_a_session_and_its_results_stay():
+def test_a_thread_is_a_session():
     relay = opened()
     said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
     model = scripted(calling("weather", {"city": "Rome"}), said, said)
-    agent = agent_of(model, relay, [weather], checkpointer=InMemorySaver(), tools_as_facts=True)
+    agent = agent_of(model, relay, [weather], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "t"}}
     question = {"messages": [("user", "How is the weather in Rome?")]}
     agent.invoke(question, config)
@@ -335,7 +269,6 @@ def test_a_thread_is_a_session_and_its_results_stay():
     told = [m.response_metadata["crp_agent"] for m in answers(agent.get_state(config).values)]
     assert len({one["session_id"] for one in told}) == 1
     assert [(one["turn"], one["window_number"]) for one in told] == [(1, 1), (2, 2), (1, 3)]
-    assert said in model.seen[2][0].text
 
 
 def nested(relay, seen, deepest=3, both=True, **options):
@@ -376,38 +309,6 @@ def nested(relay, seen, deepest=3, both=True, **options):
         return create_agent(model, tools, middleware=[CRPMiddleware(relay, **options), Watching()])
 
     return level(0)
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
-async def test_depth_turn_and_session_of_agents_three_deep(way):
-    seen = []
-    relay = opened()
-    agent = nested(relay, seen)
-    match way:
-        case "invoke":
-            agent.invoke(ASK)
-        case "ainvoke":
-            await agent.ainvoke(ASK)
-        case "stream" | "astream":
-            _, error = await overheard(agent, ASK, way, stream_mode="messages")
-            assert error is None
-        case "batch":
-            agent.batch([ASK] * 3)
-        case "abatch":
-            await agent.abatch([ASK] * 3)
-    runs = 3 if "batch" in way else 1
-    # Root: two turns. Two agents below it with two turns each, four below those with one.
-    assert len(seen) == runs * (2 + 2 * 2 + 4)
-    parents = {}
-    for depth, told in seen:
-        assert told["depth"] == depth
-        assert told["turn"] == told["window_number"]
-        parents[told["session_id"]] = (depth, told["parent_session"])
-    assert len(parents) == runs * 7, "each agent run has a session of its own"
-    for depth, parent in parents.values():
-        assert (parent == "") == (depth == 0)
-        assert depth == 0 or parents[parent][0] == depth - 1
-    relay.verify()
 
 
 CALLERS = 10
@@ -576,12 +477,6 @@ def test_depth_is_told_as_a_header_and_ends_at_five():
     for depth, told in seen:
         deepest[depth] = told["headers"].get("CRP-Agent-Loop-Depth")
     assert deepest == {depth: str(depth) for depth in range(6)}
-
-
-def test_an_agent_too_deep_is_stopped():
-    agent = nested(opened(), [], max_depth=1)
-    with pytest.raises(AccessDenied, match="2 agents deep, at most 1"):
-        agent.invoke(ASK)
 
 
 def test_a_sub_agent_is_under_the_policy_of_the_one_around_it():
@@ -839,11 +734,8 @@ async def test_the_turn_as_a_node_of_a_graph_leaks_nothing(mode, own):
 @pytest.mark.requirement("CARD-25")
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
 async def test_the_callback_reports_each_step_of_an_agent(way):
-    class Listed(BaseRetriever):
-        def _get_relevant_documents(self, query, *, run_manager):
-            return [Document(text) for text in FACTS]
-
-    search = create_retriever_tool(Listed(), "search", "Finds facts.")
+    listed = Listed(documents=[Document(text) for text in FACTS])
+    search = create_retriever_tool(listed, "search", "Finds facts.")
     model = scripted(
         calling("search", {"query": QUESTION}, text="I look it up."),
         calling("search", {"query": "again"}, text=FACTS[1]),

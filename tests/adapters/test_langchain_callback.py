@@ -21,12 +21,12 @@ from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langchain_core.tools import create_retriever_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
 from crp_integrations.langchain import runs as trees
 from crp_integrations.langchain.messages import facts_of
 from tests.adapters import langchain_doubles
-from tests.adapters.test_langchain_rag import QUESTION, Chat, Listed, rag
+from tests.adapters.langchain_doubles import Listed
+from tests.adapters.test_langchain_rag import QUESTION, Chat, rag
 from tests.judges import reply_to
 from tests.relay.conftest import FACTS
 
@@ -327,8 +327,3 @@ def test_trees_that_nobody_ends_are_given_up_oldest_first(monkeypatch: pytest.Mo
     runs.add_documents(late, [Document(TOWER)])
     runs.start(model, roots[0])
     assert runs.context_of(model) is None
-
-
-def test_a_grounding_mode_that_does_not_exist_is_refused_when_the_handler_is_made() -> None:
-    with pytest.raises(RequestError, match="context-strict"):
-        DPECallbackHandler(attach="full", grounding="loose")

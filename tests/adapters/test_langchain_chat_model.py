@@ -8,7 +8,7 @@ import re
 import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
@@ -22,10 +22,9 @@ from crp_integrations.errors import (
     ModelError,
     ModelNotFound,
     RequestError,
-    SafetyHalt,
 )
 from crp_integrations.langchain import CRPChatModel, CRPMiddleware, CRPRunnable
-from tests.adapters.langchain_doubles import FACTS, HALTING, no_metadata, opened, reader
+from tests.adapters.langchain_doubles import FACTS, no_metadata, opened, reader
 from tests.servers import OpenAIShape, openai_double
 
 QUESTION = "How much power does the Meridian reactor deliver?"
@@ -215,20 +214,6 @@ async def test_a_stream_tells_usage_and_tool_calls(server, way):
     assert "".join(told) == server.text
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-async def test_structured_output(server, way):
-    class Power(BaseModel):
-        """The power of a reactor."""
-
-        megawatts: int
-
-    model = model_at(server).with_structured_output(Power)
-    asked = "It has 412 megawatts."
-    assert (await model.ainvoke(asked) if way == "ainvoke" else model.invoke(asked)) == Power(
-        megawatts=412
-    )
-
-
 @pytest.mark.parametrize("method", ["json_schema", "json_mode"])
 async def test_structured_output_as_json(server, method):
     class Joke(BaseModel):
@@ -278,15 +263,6 @@ def test_a_strict_schema_says_what_strictness_asks_for(server):
         assert closed == ([False, False] if strict else [None, None])
 
 
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [("any", "required"), (True, "required"), ("auto", "auto"), ("none", "none")],
-)
-def test_tool_choices(server, choice, sent):
-    model_at(server).bind_tools([multiply], tool_choice=choice).invoke("2 times 3")
-    assert server.requests[-1].body["tool_choice"] == sent
-
-
 def test_what_cannot_be_sent_is_refused(server):
     with pytest.raises(RequestError, match="'divide'"):
         model_at(server).bind_tools([multiply], tool_choice="divide")
@@ -310,27 +286,11 @@ def test_errors_are_the_package_s_own(server, fault, kind):
         list(model_at(server).stream("Hello"))
 
 
-def test_a_tool_s_answer_goes_back(server):
-    model = model_at(server).bind_tools([multiply])
-    first = model.invoke("2 times 3")
-    last = model.invoke(["2 times 3", first, ToolMessage("6", tool_call_id="call_1")])
-    assert isinstance(last, AIMessage) and last.content == server.text
-    sent = server.requests[-1].body["messages"]
-    assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "call_1"
-
-
 def test_the_key_is_in_no_representation(server):
     model = model_at(server, api_key="very-secret")
     assert "very-secret" not in repr(model) + str(model.model_dump())
     assert model.invoke("Hello").content == server.text
     assert server.requests[-1].headers["authorization"] == "Bearer very-secret"
-
-
-def test_it_answers_for_a_fabric_and_is_halted(server):
-    server.text = FACTS[0].replace("412", "512")
-    crp = CRPRunnable(opened(), llm=model_at(server), **HALTING)
-    with pytest.raises(SafetyHalt):
-        crp.invoke(QUESTION)
 
 
 def boundary(seen):
@@ -344,7 +304,7 @@ async def test_an_agent_with_tools_keeps_the_boundary(server, way):
     server.text = FACTS[0]
     relay = opened(policy="warn-on MEDIUM", judge=reader())
     policy = "halt-on CRITICAL; warn-on MEDIUM"
-    middleware = CRPMiddleware(relay, policy=policy, max_turns=5, tools_as_facts=True)
+    middleware = CRPMiddleware(relay, policy=policy, max_turns=5)
     saver = InMemorySaver()
     agent = create_agent(model_at(server), [multiply], middleware=[middleware], checkpointer=saver)
     config = {"configurable": {"thread_id": "somebody"}}
@@ -359,17 +319,7 @@ async def test_an_agent_with_tools_keeps_the_boundary(server, way):
         boundary(seen)
         assert "somebody" not in seen.raw
     roles = [one["role"] for one in server.requests[-1].body["messages"]]
-    assert roles == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-        "assistant",
-        "tool",
-    ]
-    assert "answered: 4" in server.requests[-1].body["messages"][0]["content"]
+    assert roles == ["system", *("user assistant tool assistant user assistant tool".split())]
 
 
 def test_a_runnable_over_the_relay_s_own_client_keeps_the_boundary(server):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -26,6 +25,7 @@ from tests.adapters.langchain_doubles import (
     FACTS,
     HALTING,
     WAYS,
+    Listed,
     leaked,
     no_metadata,
     opened,
@@ -38,15 +38,6 @@ from tests.adapters.langchain_doubles import (
 QUESTION = "How much power does the Meridian reactor deliver?"
 WRONG = FACTS[0].replace("412", "512")
 PROMPT = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
-
-
-class Listed(BaseRetriever):
-    documents: list[Document]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return self.documents
 
 
 def rag(answer, retriever=None):
@@ -256,11 +247,6 @@ def force_critical(monkeypatch):
     return grave
 
 
-def test_a_handler_knows_two_ways():
-    with pytest.raises(RequestError, match="on_critical"):
-        DPECallbackHandler(on_critical="halt")
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -271,8 +257,3 @@ def test_a_handler_knows_two_ways():
 )
 def test_the_question_is_found_in_messages_of_any_form(given):
     assert question_in(given) == QUESTION
-
-
-@pytest.mark.parametrize("given", [["one text", "another"], [3], [("role",)], {"messages": None}])
-def test_what_are_no_messages_hold_no_question(given):
-    assert question_in(given) == ""

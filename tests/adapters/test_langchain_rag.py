@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -19,11 +19,10 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
 from crp_integrations.langchain.runs import RunTree
 from crp_integrations.vocabulary import RiskLevel
-from tests.relay.conftest import FACTS
+from tests.adapters.langchain_doubles import FACTS, Listed
 
 QUESTION = "When was the Meridian reactor commissioned?"
 PROMPT = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
@@ -34,17 +33,6 @@ def relay() -> Relay:
     made = Relay.open()
     made.fabric.add(list(FACTS))
     return made
-
-
-class Listed(BaseRetriever):
-    """Returns the documents it was made with."""
-
-    documents: list[Document]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return self.documents
 
 
 class Chat(BaseChatModel):
@@ -114,12 +102,6 @@ def test_documents_are_the_packed_envelope(relay, budget):
         json.dumps(document.metadata)
 
 
-async def test_the_asynchronous_path_gives_the_same(relay):
-    retriever = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=60)
-    assert await retriever.ainvoke(QUESTION) == retriever.invoke(QUESTION)
-    assert len(await retriever.ainvoke(QUESTION, k=1)) == 1
-
-
 @pytest.mark.requirement("CARD-24")
 def test_wrapping_an_existing_retriever_keeps_chain_ids_and_metadata():
     documents = [
@@ -144,12 +126,6 @@ def test_wrapping_an_existing_retriever_keeps_chain_ids_and_metadata():
         original = next(d for d in documents if d.id == document.id)
         assert {k: v for k, v in document.metadata.items() if k != "crp"} == original.metadata
         assert "crp" not in original.metadata
-
-
-def test_a_retriever_needs_one_origin(relay):
-    for arguments in ({}, {"relay": relay, "source": Listed(documents=[])}):
-        with pytest.raises(RequestError, match="either relay="):
-            CRPRetriever(model="gpt-4o", **arguments)
 
 
 def test_nothing_of_crp_reaches_the_model(relay):

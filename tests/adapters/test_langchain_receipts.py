@@ -19,7 +19,7 @@ from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.verify import verify
-from tests.adapters.langchain_doubles import HALTING, opened, scripted
+from tests.adapters.langchain_doubles import HALTING, Listed, opened, scripted
 from tests.adapters.test_langchain_agents import (
     ASK,
     WRONG,
@@ -28,7 +28,7 @@ from tests.adapters.test_langchain_agents import (
     calling,
     weather,
 )
-from tests.adapters.test_langchain_rag import PROMPT, QUESTION, Chat, Listed
+from tests.adapters.test_langchain_rag import PROMPT, QUESTION, Chat
 from tests.doubles import ScriptedModel
 from tests.receipt.wire import replays, told
 from tests.relay.conftest import FACTS

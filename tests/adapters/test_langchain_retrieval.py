@@ -76,6 +76,8 @@ def test_the_letter_is_chosen_by_name(store):
 def test_what_belongs_to_the_other_origin_is_refused(store):
     with pytest.raises(RequestError, match=r"preset to Relay\.open"):
         CRPRetriever(relay=opened(), model="gpt-4o", preset="literal")
+    with pytest.raises(RequestError, match="second_look goes with a source"):
+        CRPRetriever(relay=opened(), model="gpt-4o", second_look=2)
     with pytest.raises(RequestError, match="no sessions"):
         CRPRetriever.wrap(store, model="gpt-4o", session_id=SESSION)
     with pytest.raises(RequestError, match="no sessions"):
@@ -103,18 +105,6 @@ async def test_what_is_kept_is_the_envelope(budget):
         assert document.metadata["source"] == original.metadata["source"]
         assert document.metadata["crp"]["envelope"]["token_budget"] == budget
         assert "crp" not in original.metadata
-
-
-def test_nothing_comes_of_nothing():
-    assert (
-        list(CRPDocumentCompressor(model="gpt-4o").compress_documents([], COMPRESSOR_QUESTION))
-        == []
-    )
-
-
-def test_a_field_that_does_not_exist_is_refused():
-    with pytest.raises(RequestError, match="CRPDocumentCompressor has no field 'budget'"):
-        CRPDocumentCompressor(model="gpt-4o", budget=60)
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
@@ -209,11 +199,6 @@ async def test_a_second_look_finds_what_the_first_documents_lead_to(way):
     assert await found() == ({"a"}, 1)
     ids, asked = await found(second_look=4)
     assert ids == {"a", "b"} and 1 < asked <= 5
-
-
-def test_a_relay_takes_no_second_look():
-    with pytest.raises(RequestError, match="second_look goes with a source"):
-        CRPRetriever(relay=opened(), model="gpt-4o", second_look=2)
 
 
 def test_chunks_of_one_source_say_where_they_stand():

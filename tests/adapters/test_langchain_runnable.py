@@ -202,20 +202,6 @@ def test_a_thread_is_a_session():
     assert message.response_metadata["crp_session"]["session_id"] == own
 
 
-@pytest.mark.parametrize(
-    ("config", "starts"),
-    [
-        (None, ""),
-        ({}, ""),
-        ({"configurable": {"thread_id": None}}, ""),
-        ({"configurable": {"thread_id": 7}}, "crp_sess_"),
-    ],
-)
-def test_a_config_may_name_no_session(config, starts):
-    assert session_of(config).startswith(starts)
-    assert bool(session_of(config)) == bool(starts)
-
-
 def test_a_session_that_is_no_text_is_refused():
     with pytest.raises(RequestError, match="thread_id is list"):
         session_of({"configurable": {"thread_id": []}})
@@ -293,14 +279,6 @@ async def test_errors_are_the_package_s_own(way):
         await ask(crp, [HumanMessage([picture])])
 
 
-def test_a_field_that_does_not_exist_is_refused_at_once():
-    with pytest.raises(RequestError, match="'budget'"):
-        made(budget=100)
-    crp, _ = made()
-    with pytest.raises(RequestError, match="'budget'"):
-        crp.invoke(QUESTION, budget=100)
-
-
 class Refused(Exception):
     def __init__(self, status):
         super().__init__(f"the prompt was {QUESTION}")
@@ -372,25 +350,6 @@ def test_a_reflexive_answer_takes_its_passes_through_the_chat_model():
     assert message.content == FACTS[0]
     assert len(chat.seen) == 3
     assert no_metadata(prompts(chat))
-
-
-def test_a_model_that_streams_by_itself_is_called_whole():
-    class Streaming(Chat):
-        streaming: bool = True
-
-    told = []
-
-    class Printer(BaseCallbackHandler):
-        def on_llm_new_token(self, token, **kwargs):
-            told.append(token)
-
-    chat = Streaming(reply=lambda messages: WRONG, streaming=True)
-    assert len(list(chat.stream("x", {"callbacks": [Printer()]}))) > 3 and told
-    told.clear()
-    crp = CRPRunnable(opened(), llm=chat, **HALTING)
-    with pytest.raises(SafetyHalt):
-        list(crp.stream(QUESTION, {"callbacks": [Printer()]}))
-    assert told == []
 
 
 WRAPPED: dict[str, Callable[[Any], Any]] = {
@@ -478,23 +437,8 @@ async def test_a_guarded_chain_with_a_config_of_its_own_leaks_nothing(kind: str,
     assert not leaked(heard)
 
 
-def test_the_wrapped_model_stays_as_it_was() -> None:
-    chat = Streaming(reply=lambda messages: FACTS[0])
-    wrapped = chat.bind(stop=["x"])
-    CRPRunnable(opened(), llm=wrapped).invoke(QUESTION)  # type: ignore[arg-type]
-    assert wrapped.bound is chat
-    assert chat.streaming is True
-    assert chat.tags is None
-
-
 def test_a_call_s_own_values_reach_the_model_inside() -> None:
     chat = scripted(FACTS[0])
     crp = CRPRunnable(opened(), llm=chat.bind(stop=["x"]), temperature=0.2)  # type: ignore[arg-type]
     crp.invoke(QUESTION)
     assert chat.bound == [{"temperature": 0.2}]
-
-
-def test_what_has_no_chat_model_inside_is_refused() -> None:
-    for given in (RunnableLambda(lambda messages: FACTS[0]), "gpt-4o"):
-        with pytest.raises(RequestError, match="wanted a chat model of LangChain"):
-            CRPRunnable(opened(), llm=given)  # type: ignore[arg-type]

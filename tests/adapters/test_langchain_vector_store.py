@@ -17,14 +17,14 @@ from langchain_tests.unit_tests import EmbeddingsUnitTests
 from crp_integrations import Relay
 from crp_integrations.adapters.vector_stores import ITEM_KEY
 from crp_integrations.engines.embeddings import LangChainEmbedder
-from crp_integrations.errors import EngineError, FactRejected, IllegalTransition, RequestError
+from crp_integrations.errors import FactRejected, IllegalTransition, RequestError
 from crp_integrations.fabric.records import Where, source_id
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
-from crp_integrations.langchain import CRPRetriever, CRPVectorStore, FabricEmbeddings
+from crp_integrations.langchain import CRPVectorStore, FabricEmbeddings
 from crp_integrations.relay.settings import Settings
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.vocabulary import EventType, FactStatus
+from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, FixedClock, HashEmbedder
 from tests.relay.conftest import FACTS, KEY
 
@@ -125,16 +125,6 @@ def test_a_filter_that_cannot_be_applied_is_refused_by_name(store, filter, named
         store.similarity_search("reactor", filter=filter)
 
 
-def test_options_that_are_not_known_are_refused_by_name(store):
-    for call in (
-        lambda: store.similarity_search("reactor", rerank=True),
-        lambda: store.add_texts([FACTS[0]], rerank=True),
-        lambda: store.delete(["doc-1"], rerank=True),
-    ):
-        with pytest.raises(RequestError, match="rerank"):
-            call()
-
-
 def test_marginal_relevance_prefers_what_differs(store):
     store.add_texts([FACTS[0] + " Again."], ids=["twin"])
     alike = store.max_marginal_relevance_search(FACTS[0], k=2, lambda_mult=1.0)
@@ -185,13 +175,6 @@ def test_an_id_that_exists_is_changed_in_place(store, relay):
     assert store.similarity_search(new, k=1)[0].metadata == {"page": 33}
     assert store.similarity_search(new, k=1, filter={"page": 3}) == []
     assert FACTS[3] not in {d.page_content for d in store.similarity_search(FACTS[3], k=9)}
-
-
-def test_new_metadata_alone_leave_the_state_hash(store):
-    before = store.namespace.state_hash()
-    store.add_texts([FACTS[2]], [{"source": "meridian.md", "page": 77}], ids=["doc-2"])
-    assert store.namespace.state_hash() == before
-    assert store.similarity_search(FACTS[2], k=1)[0].metadata["page"] == 77
 
 
 def test_a_batch_with_one_bad_text_changes_nothing(store):
@@ -274,25 +257,6 @@ def test_a_quarantined_document_is_not_changed_and_not_shown(store, relay):
         store.add_texts([FACTS[0]], ids=["doc-0"])
 
 
-def test_a_stale_document_becomes_active_when_it_is_added_again(store):
-    (id_,) = store.namespace.find(Where(metadata={"page": 0}))
-    store.namespace.mark_stale([id_])
-    store.add_texts([FACTS[0]], [{"page": 0}], ids=["doc-0"])
-    assert store.namespace.facts([id_])[0].status is FactStatus.ACTIVE
-
-
-def test_the_use_of_a_fact_survives_its_change(store, relay):
-    relay.ask("How much power does the Meridian reactor deliver?", model="extractive")
-    (used,) = store.namespace.facts(store.namespace.find(Where(metadata={"page": 0})))
-    assert used.access_count > 0
-    store.add_texts([FACTS[0] + " Then more."], [{"page": 0}], ids=["doc-0"])
-    (changed,) = store.namespace.facts([used.fact_id])
-    assert (changed.access_count, changed.last_accessed_at) == (
-        used.access_count,
-        used.last_accessed_at,
-    )
-
-
 def test_facts_that_the_relay_ingested_are_documents_too(relay, tmp_path):
     (tmp_path / "a.md").write_text(FACTS[0])
     (source,) = relay.ingest(tmp_path / "a.md").sources
@@ -301,13 +265,6 @@ def test_facts_that_the_relay_ingested_are_documents_too(relay, tmp_path):
     assert CRPVectorStore(relay).get_by_ids([found.id]) == [found]
     CRPVectorStore(relay).delete([found.id])
     assert relay.fabric.size() == 0
-
-
-def test_the_packing_retriever_shows_the_callers_ids_and_metadata(store, relay):
-    packed = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=200).invoke(FACTS[1])
-    assert packed[0].metadata["crp"]["envelope"]["token_count"] <= 200
-    shown = {d.id: {k: v for k, v in d.metadata.items() if k != "crp"} for d in packed}
-    assert shown["doc-1"] == {"source": "meridian.md", "page": 1, "tags": ["a", 1]}
 
 
 async def test_it_is_a_retriever_synchronous_and_not(store):
@@ -338,16 +295,6 @@ def test_from_texts_opens_a_store_of_its_own(tmp_path):
             CRPVectorStore.from_texts([], FabricEmbeddings(HashEmbedder()), place=again)
         with pytest.raises(RequestError, match="give one of them"):
             CRPVectorStore.from_texts([], place=again, store=tmp_path)
-
-
-def test_a_store_on_disk_needs_a_name_for_a_foreign_embedding(tmp_path):
-    embeddings = _Suite.get_embeddings()
-    with pytest.raises(RequestError, match="identity="):
-        CRPVectorStore.from_texts([FACTS[0]], embeddings, store=tmp_path / "kb")
-    made = CRPVectorStore.from_texts([FACTS[0]], embeddings)
-    assert made.similarity_search(FACTS[0])[0].page_content == FACTS[0]
-    with pytest.raises(EngineError, match=r"wanted \(n, 6\)"):
-        made.similarity_search_by_vector([1.0, 0.0])
 
 
 def test_langchains_indexing_keeps_the_store_like_its_documents(store):

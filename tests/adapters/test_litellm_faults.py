@@ -10,10 +10,11 @@ from typing import Any
 from crp_integrations import Relay
 from crp_integrations.errors import CRPError, ModelError, SafetyHalt
 from crp_integrations.litellm import CRPRouter, CRPStream
+from tests.adapters.litellm_deployments import entry
 from tests.counting import mistral, window
 from tests.doubles import HashEmbedder
 from tests.relay.judges import LITERAL
-from tests.servers import Double, Recorded, openai_double
+from tests.servers import Recorded, openai_double
 
 REQUESTS, AT_A_TIME = 200, 32
 # Few and short: what hundreds of windows cost is their number, and their facts beyond that. No
@@ -64,15 +65,6 @@ def text(seen: Recorded) -> str:
     return f"Plant {n % PLANTS} was built in {1950 + n % PLANTS}."
 
 
-def entry(server: Double, group: str, model: str, **info: Any) -> dict[str, Any]:
-    params = {"model": f"openai/{model}", "api_base": server.url, "api_key": "sk-test"}
-    return {
-        "model_name": group,
-        "litellm_params": {**params, "max_retries": 0},
-        "model_info": info,
-    }
-
-
 def session(n: int) -> str:
     return f"crp_sess_{n:016d}"
 
@@ -118,7 +110,7 @@ async def test_hundreds_of_requests_over_failing_deployments() -> None:
             [
                 entry(server, "main", "gpt-4o"),
                 entry(server, "main", "gpt-4o-mini"),
-                entry(server, "small", "open-mistral-7b", max_input_tokens=SMALL),
+                entry(server, "small", "open-mistral-7b", info={"max_input_tokens": SMALL}),
             ],
             relay=relay,
             fallbacks=[{"main": ["small"]}],

@@ -240,11 +240,6 @@ def test_it_is_told_in_a_process_of_many_routers(server, logger) -> None:
                     callbacks.remove(one)
 
 
-def test_a_grounding_mode_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(RequestError, match="'none'"):
-        CRPLogger(grounding="none")
-
-
 def test_what_the_application_writes_into_the_system_prompt_is_evidence(server, logger) -> None:
     """The usual pattern without a `shown`: the context stands in the call's own messages."""
     for answer, supported in ((FACTS[0], True), (BAD, False)):

@@ -14,7 +14,7 @@ from crp_integrations import Relay
 from crp_integrations.errors import ModelAuthError
 from crp_integrations.litellm import CRPProxyHook, CRPRouter
 from crp_integrations.litellm.attempt_packing import AttemptPacking, CallAttempts
-from crp_integrations.litellm.proxy_request import ProxyRequest
+from crp_integrations.litellm.proxy import ProxyRequest
 from crp_integrations.relay.turn import Turn
 from tests.adapters.litellm_deployments import QUESTION, entry
 from tests.adapters.litellm_proxy_app import MASTER, called
@@ -154,7 +154,7 @@ def test_a_context_keeps_nothing_of_a_call_that_failed(
 def test_a_context_keeps_nothing_of_a_proxys_request(
     relay: Relay, server: Double, kept: list[Context], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crp_integrations.litellm.proxy_request.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("crp_integrations.litellm.proxy.GRACE_SECONDS", 0.0)
     before = alive(CallAttempts, ProxyRequest, Turn)
     with called(CRPProxyHook(relay), [entry(server, "main", "gpt-4o")], num_retries=0) as client:
         sent = {"model": "main", "messages": [{"role": "user", "content": QUESTION}]}

@@ -380,7 +380,7 @@ async def test_other_routes_go_through_unless_they_are_refused() -> None:
 
 
 def test_a_client_that_goes_away_leaves_a_sealed_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crp_integrations.litellm.proxy_request.GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("crp_integrations.litellm.proxy.GRACE_SECONDS", 0.05)
     relay = Relay.open(MemoryStore(), embedder=HashEmbedder(), key=KEY, clock=NOON)
     relay.fabric.add(FACTS)
     hook = CRPProxyHook(relay)

@@ -12,17 +12,13 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import (
-    ConfigError,
-    ModelAuthError,
-    ModelContextExceeded,
     ModelError,
-    ModelNotFound,
     ModelRateLimited,
     RequestError,
 )
 from crp_integrations.litellm import CRPRouter
-from crp_integrations.litellm.attempt_packing import CURRENT_ATTEMPTS
 from crp_integrations.litellm.deployments import own_loop as _loop
+from tests.adapters.litellm_deployments import WAYS, answered, entry, text
 from tests.doubles import HashEmbedder
 from tests.relay.judges import scripted_judge
 from tests.servers import Double, openai_double
@@ -53,23 +49,10 @@ def relay() -> Iterator[Relay]:
         yield opened
 
 
-def deployment(server: Double, name: str, model: str, **info: Any) -> dict[str, Any]:
-    return {
-        "model_name": name,
-        "litellm_params": {
-            "model": f"openai/{model}",
-            "api_base": server.url,
-            "api_key": "sk-test",
-            "max_retries": 0,
-        },
-        "model_info": info,
-    }
-
-
 def router(relay: Relay, server: Double, **options: Any) -> CRPRouter:
     entries = [
-        deployment(server, "main", "gpt-4o"),
-        deployment(server, "small", "mistral-7b", max_input_tokens=500),
+        entry(server, "main", "gpt-4o"),
+        entry(server, "small", "mistral-7b", info={"max_input_tokens": 500}),
         {"model_name": "local", "litellm_params": {"model": "extractive/best"}},
     ]
     return CRPRouter(entries, relay=relay, num_retries=0, **options)
@@ -79,21 +62,11 @@ def context(body: dict[str, Any]) -> str:
     return body["messages"][0]["content"].partition("<context>\n")[2].removesuffix("\n</context>")
 
 
-def both(how: str, called: CRPRouter, *args: Any, **kwargs: Any) -> Any:
-    """A completion by the synchronous or the asynchronous path, streams read to their end."""
-    if how == "completion":
-        return called.completion(*args, **kwargs)
-    return asyncio.run(called.acompletion(*args, **kwargs))
-
-
-WAYS = ("completion", "acompletion")
-
-
 @pytest.mark.requirement("CARD-3")
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", WAYS[:2])
 def test_an_answer_carries_its_proof(relay: Relay, server: Double, how: str) -> None:
-    response = both(how, router(relay, server), "main", MESSAGES, budget_tokens=300)
-    assert response.choices[0].message.content == server.text
+    response = answered(how, router(relay, server), MESSAGES, budget_tokens=300)
+    assert text(response) == server.text
     envelope, headers = response.crp_envelope, response.crp_headers
     assert json.loads(json.dumps(response.crp)) == response.crp
     assert response.crp["window_number"] == 1
@@ -110,7 +83,7 @@ def test_an_answer_carries_its_proof(relay: Relay, server: Double, how: str) -> 
 def test_the_model_gets_the_context_and_the_conversation(
     relay: Relay, server: Double, how: str
 ) -> None:
-    response = both(how, router(relay, server), "main", MESSAGES, budget_tokens=300, seed=3)
+    response = answered(how, router(relay, server), MESSAGES, budget_tokens=300, seed=3)
     body = server.requests[0].body
     assert context(body) == response.crp_envelope["text"]
     assert body["messages"][0]["content"].startswith("Be brief.\n\nPrefer the provided context")
@@ -119,36 +92,11 @@ def test_the_model_gets_the_context_and_the_conversation(
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_fallback_gets_an_envelope_packed_for_it(relay: Relay, server: Double, how: str) -> None:
-    server.faults = {"gpt-4o": "broken"}
-    called = router(relay, server, fallbacks=[{"main": ["small"]}])
-    response = both(how, called, "main", MESSAGES, budget_tokens="window")
-    first, second = (request.body for request in server.requests)
-    assert (first["model"], second["model"]) == ("gpt-4o", "mistral-7b")
-    # The list entry says 500 tokens; the first deployment's window holds all facts.
-    assert context(first).count("computed from") == len(FACTS)
-    assert 0 < context(second).count("computed from") < len(FACTS)
-    # The envelope that is examined and reported is the one that the answering model saw.
-    assert response.crp_envelope["text"] == context(second)
-    assert response.crp_envelope["model"] == "openai/mistral-7b"
-    assert response.crp_envelope["token_budget"] < 500
-
-
-def test_each_model_is_counted_with_its_own_tokenizer(relay: Relay, server: Double) -> None:
-    called = router(relay, server)
-    kinds = {
-        name: called.completion(name, MESSAGES, budget_tokens=200).crp_envelope["tokenizer"]
-        for name in ("main", "small")
-    }
-    assert kinds["main"] != kinds["small"]
-
-
-@pytest.mark.parametrize("how", WAYS)
 def test_a_failing_deployment_falls_back_to_quoting(relay: Relay, server: Double, how: str) -> None:
     server.fault = "broken"
     called = router(relay, server, fallbacks=[{"main": ["local"]}])
-    response = both(how, called, "main", MESSAGES, budget_tokens=300)
-    assert response.choices[0].message.content.startswith("Quoted from the context:")
+    response = answered(how, called, MESSAGES, budget_tokens=300)
+    assert text(response).startswith("Quoted from the context:")
     assert response.crp_envelope["model"] == "extractive/best"
 
 
@@ -168,33 +116,6 @@ async def test_a_stream_that_may_be_withheld_comes_after_the_verdict(
     assert chunks[-1].crp == stream.crp
 
 
-@pytest.mark.parametrize("fault", ["break", "cut"])
-def test_a_broken_stream_is_no_answer(relay: Relay, server: Double, fault: str) -> None:
-    server.fault = fault
-    with pytest.raises(ModelError):
-        list(router(relay, server).completion("main", MESSAGES, stream=True))
-
-
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [("unauthorised", ModelAuthError), ("context", ModelContextExceeded), ("broken", ModelError)],
-)
-def test_a_failure_is_raised_and_sealed(
-    relay: Relay, server: Double, how: str, fault: str, error: type[ModelError]
-) -> None:
-    server.fault = fault
-    session = "crp_sess_" + "7" * 16
-    with pytest.raises(error) as caught:
-        both(how, router(relay, server), "main", MESSAGES, session_id=session)
-    # One class of this package, and LiteLLM's beside it.
-    assert type(caught.value).__bases__[0] is error
-    with relay.fabric.begin(write=False) as transaction:
-        seals = transaction.journal.seals(session)
-    assert [seal.outcome for seal in seals] == ["failed"]
-    assert CURRENT_ATTEMPTS.get() is None
-
-
 async def test_a_cancelled_call_is_sealed(relay: Relay, server: Double) -> None:
     server.fault = "slow"
     session = "crp_sess_" + "8" * 16
@@ -210,52 +131,11 @@ async def test_a_cancelled_call_is_sealed(relay: Relay, server: Double) -> None:
         assert [seal.outcome for seal in transaction.journal.seals(session)] == ["cancelled"]
 
 
-async def test_calls_at_the_same_time_keep_their_own_context(relay: Relay, server: Double) -> None:
-    # Whole answers, so that none is continued.
-    server.answers = lambda seen: seen.context.splitlines()[0].removeprefix("[1] ")
-    called = router(relay, server)
-    asked = [f"What is the quality tier number {n} of the envelope?" for n in (3, 17, 29, 38)]
-    responses = await asyncio.gather(
-        *(
-            called.acompletion("main", [{"role": "user", "content": one}], budget_tokens=60)
-            for one in asked
-        )
-    )
-    sent = {r.body["messages"][-1]["content"]: context(r.body) for r in server.requests}
-    for one, response in zip(asked, responses, strict=True):
-        assert response.crp_envelope["query"] == one
-        assert response.crp_envelope["text"] == sent[one]
-    assert len(set(sent.values())) == len(asked)
-
-
-async def test_nothing_of_crp_is_on_the_wire(relay: Relay, server: Double) -> None:
-    called = router(relay, server)
-    called.completion("main", MESSAGES, budget_tokens=300)
-    stream = await called.acompletion("main", MESSAGES, budget_tokens=300, stream=True)
-    assert [chunk async for chunk in stream]
-    for request in server.requests:
-        assert "crp" not in request.raw.lower()
-        assert not [name for name in request.headers if name.startswith("crp")]
-        assert "fact_id" not in request.raw
-        assert set(request.body) <= {"model", "messages", "stream", "stream_options"}
-
-
 async def test_calls_of_others_are_left_alone(relay: Relay, server: Double) -> None:
     called = router(relay, server)
     plain = await called.router.acompletion(model="main", messages=MESSAGES)
     assert server.requests[0].body["messages"] == MESSAGES
     assert not hasattr(plain, "crp")
-
-
-@pytest.mark.parametrize("how", WAYS)
-def test_tools_pass_through(relay: Relay, server: Double, how: str) -> None:
-    tool = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
-    server.tool_calls = [
-        {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
-    ]
-    response = both(how, router(relay, server), "main", MESSAGES, tools=[tool])
-    assert response.choices[0].message.tool_calls[0].function.name == "look_up"
-    assert server.requests[0].body["tools"] == [tool]
 
 
 @pytest.mark.parametrize(
@@ -328,15 +208,10 @@ def test_a_malformed_message_is_a_request_error(
     assert server.requests == []
 
 
-def test_an_unknown_group_is_named_with_the_known_ones(relay: Relay, server: Double) -> None:
-    with pytest.raises(ModelNotFound, match=r"'nobody'.*local, main, small"):
-        router(relay, server).completion("nobody", MESSAGES)
-
-
 def test_groups_by_alias_and_by_wildcard_are_packed_for_their_model(
     relay: Relay, server: Double
 ) -> None:
-    anything = deployment(server, "openai/*", "*")
+    anything = entry(server, "openai/*", "*")
     called = CRPRouter([anything], relay=relay, num_retries=0)
     response = called.completion("openai/gpt-4o-mini", MESSAGES)
     assert response.crp_envelope["model"] == "openai/gpt-4o-mini"
@@ -351,7 +226,7 @@ def test_deployments_that_are_set_aside_are_a_reason_to_try_later(
     relay: Relay, server: Double
 ) -> None:
     server.fault = "rate"
-    entries = [deployment(server, "main", "gpt-4o"), deployment(server, "main", "gpt-4o-mini")]
+    entries = [entry(server, "main", "gpt-4o"), entry(server, "main", "gpt-4o-mini")]
     called = CRPRouter(entries, relay=relay, num_retries=0, allowed_fails=0, cooldown_time=60)
     errors = []
     for _ in range(4):
@@ -364,9 +239,7 @@ def test_deployments_that_are_set_aside_are_a_reason_to_try_later(
 
 def test_a_retry_sends_the_same_envelope_again(relay: Relay, server: Double) -> None:
     server.fault = "broken"
-    called = CRPRouter(
-        [deployment(server, "main", "gpt-4o")], relay=relay, num_retries=1, retry_after=0
-    )
+    called = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay, num_retries=1, retry_after=0)
     with pytest.raises(ModelError):
         called.completion("main", MESSAGES, budget_tokens=100)
     assert len(server.requests) == 2
@@ -382,18 +255,6 @@ def test_an_application_that_sets_its_own_callbacks_keeps_the_packing(
     response = called.completion("main", MESSAGES)
     assert response.crp_envelope["model"] == "openai/mistral-7b"
     assert response.crp_envelope["token_budget"] < 500
-
-
-def test_a_header_of_crp_is_refused_wherever_it_is_written(relay: Relay, server: Double) -> None:
-    called = router(relay, server)
-    for name in ("headers", "extra_headers"):
-        with pytest.raises(ConfigError, match="CRP metadata"):
-            called.completion("main", MESSAGES, **{name: {"crp-session-token": "x"}})
-        entry = deployment(server, "main", "gpt-4o")
-        entry["litellm_params"][name] = {"CRP-Context-ETag": "x"}
-        with pytest.raises(ConfigError, match="CRP metadata"):
-            CRPRouter([entry], relay=relay)
-    assert server.requests == []
 
 
 def test_a_synchronous_call_within_a_call_is_refused_and_does_not_hang(

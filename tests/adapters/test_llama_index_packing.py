@@ -23,7 +23,6 @@ from llama_index.core.schema import (
     Node,
     NodeRelationship,
     NodeWithScore,
-    QueryBundle,
     RelatedNodeInfo,
     TextNode,
 )
@@ -102,27 +101,6 @@ def test_metadata_reaches_neither_prompt_nor_embedding():
         assert "file: a.md" in text
         assert "crp" not in text
         assert "etag" not in text
-
-
-def test_k_is_a_cap():
-    post = CRPNodePostprocessor(model="gpt-4o", k=2)
-    assert len(post.postprocess_nodes(scored(), query_bundle=QueryBundle(QUESTION))) == 2
-
-
-async def test_the_asynchronous_path_gives_the_same():
-    post = CRPNodePostprocessor(model="gpt-4o", budget_tokens=60)
-    sync = post.postprocess_nodes(scored(), query_str=QUESTION)
-    awaited = await post.apostprocess_nodes(scored(), query_str=QUESTION)
-    assert [n.node.node_id for n in sync] == [n.node.node_id for n in awaited]
-
-
-def test_without_a_query_there_is_nothing_to_rank_for():
-    with pytest.raises(RequestError, match="query"):
-        CRPNodePostprocessor(model="gpt-4o").postprocess_nodes(scored())
-
-
-def test_no_nodes_are_no_error():
-    assert CRPNodePostprocessor(model="gpt-4o").postprocess_nodes([], query_str=QUESTION) == []
 
 
 @pytest.mark.requirement("CARD-2")

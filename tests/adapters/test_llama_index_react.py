@@ -85,14 +85,6 @@ async def test_the_handler_knows_the_question_and_the_evidence():
     assert claim["attribution"] == "CONTEXT_GROUNDED"
 
 
-async def test_what_a_tool_answered_is_evidence_word_for_word():
-    relay = opened()
-    own = CRPAgentLLM(relay, scripted(LOOK, ANSWER), attach="full")
-    _, result, _ = await heard(react(relay, own).run(QUESTION))
-    *_, last = result.metadata["crp"]["claims"]
-    assert (last["text"], last["status"]) == (SAID, "SUPPORTED")
-
-
 def test_only_reasoning_at_the_end_is_left_out():
     def said(*texts: str) -> list[ChatMessage]:
         roles = ("user", "assistant")
@@ -101,7 +93,7 @@ def test_only_reasoning_at_the_end_is_left_out():
     whole = said("When?", LOOK, "Observation: in 1957", LOOK, "Observation: nothing new")
     assert count_reasoning(whole) == 4
     assert read_conversation(whole).question == "When?"
-    found = tool_results(whole, after=True)
+    found = tool_results(whole)
     assert [(one.name, one.text) for one in found] == [
         ("load_now", "in 1957"),
         ("load_now", "nothing new"),

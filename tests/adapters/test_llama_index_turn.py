@@ -169,17 +169,6 @@ def test_k_preset_and_the_session_of_a_retriever():
         assert secret in shown(CRPRetriever(relay, model="gpt-4o").retrieve(question))
 
 
-def test_what_does_not_go_with_a_retriever_is_refused():
-    for options, words in (
-        ({"source": object()}, "source is object"),
-        ({"source": index(), "preset": "loose"}, "preset 'loose'"),
-        ({"source": index(), "session_id": "s"}, "no sessions"),
-        ({"source": opened(), "preset": "literal"}, "Relay.open"),
-    ):
-        with pytest.raises(RequestError, match=words):
-            CRPRetriever(options.pop("source"), model="gpt-4o", **options)
-
-
 def test_facts_shown_in_part_are_nodes_of_those_parts():
     parted = [
         " ".join(
@@ -459,13 +448,6 @@ def test_nothing_of_ours_is_shown_of_an_engine_behind_an_index_node(packed):
         response = outer.query(QUESTION)
     assert response.metadata["crp"]["grounding_pct"] == 1.0
     assert no_metadata(prompts(outer_llm))
-
-
-async def test_a_chat_engine_is_reported_on():
-    chat = index().as_chat_engine(chat_mode="context", llm=scripted(WRONG), similarity_top_k=5)
-    with DPEEventHandler(attach="full"):
-        response = await chat.achat(QUESTION)
-    assert response.metadata["crp"]["distortion_types"] == ["NUMBER_CHANGED"]
 
 
 def test_a_call_alone_is_not_checked_and_an_empty_one_too():

@@ -10,7 +10,6 @@ from llama_index.core import Document, StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import (
-    ImageNode,
     IndexNode,
     Node,
     NodeRelationship,
@@ -19,7 +18,6 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llama_index.core.vector_stores.types import (
-    BasePydanticVectorStore,
     FilterCondition,
     FilterOperator,
     MetadataFilter,
@@ -30,7 +28,7 @@ from llama_index.core.vector_stores.types import (
 
 from crp_integrations import Relay
 from crp_integrations.engines.embeddings import LlamaIndexEmbedder
-from crp_integrations.errors import EngineError, FactRejected, RequestError
+from crp_integrations.errors import EngineError, RequestError
 from crp_integrations.fabric.records import Where, source_id
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
 from crp_integrations.langchain import CRPVectorStore as LangChainView
@@ -96,14 +94,6 @@ def ask(
     return store.query(query).ids
 
 
-def test_it_is_a_vector_store_that_keeps_text(store):
-    assert isinstance(store, BasePydanticVectorStore)
-    assert store.stores_text
-    assert store.is_embedding_query
-    assert store.class_name() == "CRPVectorStore"
-    assert store.client.size() == 3
-
-
 def test_a_query_gives_nodes_by_similarity(store):
     result = store.query(VectorStoreQuery(query_embedding=[1.0, 0.9], similarity_top_k=3))
     assert result.ids == [C, A, B]
@@ -167,20 +157,6 @@ def test_conditions_between_filters(store, condition, ids):
         condition=condition,
     )
     assert ask(store, filters) == ids
-
-
-def test_not_leaves_what_no_filter_holds_for(store):
-    filters = MetadataFilters(
-        filters=[MetadataFilter(key="rank", value="a")], condition=FilterCondition.NOT
-    )
-    assert sorted(ask(store, filters)) == [B, C]
-
-
-@pytest.mark.parametrize("values", [("a", "c"), (2, 3)])
-def test_filters_that_contradict_each_other_hold_for_nothing(store, values):
-    key = "rank" if isinstance(values[0], str) else "weight"
-    filters = MetadataFilters(filters=[MetadataFilter(key=key, value=v) for v in values])
-    assert ask(store, filters) == []
 
 
 @pytest.mark.parametrize(
@@ -257,18 +233,6 @@ def test_the_threshold_of_marginal_relevance(place, threshold, kwargs, ids):
         assert store.query(query, **kwargs).ids == ids
 
 
-@pytest.mark.parametrize("factor", ["many", "", 0, -1, float("nan"), float("inf"), [2], 10**400])
-def test_a_factor_that_is_none_is_refused_by_name(place, factor):
-    with opened(place) as relay:
-        store = CRPVectorStore(relay)
-        store.add([TextNode(id_="x", text="one", embedding=[1, 0])])
-        query = VectorStoreQuery(
-            query_embedding=[1.0, 0.0], similarity_top_k=1, mode=VectorStoreQueryMode.MMR
-        )
-        with pytest.raises(RequestError, match="mmr_prefetch_factor"):
-            store.query(query, mmr_prefetch_factor=factor)
-
-
 def test_text_modes_search_words(place):
     with opened(place) as relay:
         store = CRPVectorStore(relay)
@@ -282,22 +246,6 @@ def test_text_modes_search_words(place):
         assert store.query(query).ids == ["2"]
         with pytest.raises(RequestError, match="query_str"):
             store.query(VectorStoreQuery(mode=VectorStoreQueryMode.SPARSE))
-
-
-@pytest.mark.parametrize(
-    ("query", "kwargs", "named"),
-    [
-        (VectorStoreQuery(query_embedding=BOTH, mode=VectorStoreQueryMode.HYBRID), {}, "hybrid"),
-        (VectorStoreQuery(query_embedding=BOTH, mode=VectorStoreQueryMode.SVM), {}, "svm"),
-        (VectorStoreQuery(query_embedding=BOTH, output_fields=["a"]), {}, "output_fields"),
-        (VectorStoreQuery(query_embedding=BOTH, embedding_field="a"), {}, "embedding_field"),
-        (VectorStoreQuery(query_embedding=BOTH), {"vector_name": "b"}, "vector_name"),
-        (VectorStoreQuery(query_str="text"), {}, "query_embedding"),
-    ],
-)
-def test_what_the_view_does_not_know_is_refused_by_name(store, query, kwargs, named):
-    with pytest.raises(RequestError, match=named):
-        store.query(query, **kwargs)
 
 
 def test_deleting_a_document_deletes_its_nodes(store):
@@ -392,13 +340,6 @@ def test_vectors_of_another_model_are_refused(store):
     with pytest.raises(EngineError, match=r"wanted \(n, 2\)"):
         store.query(VectorStoreQuery(query_embedding=[1.0, 2.0, 3.0]))
     assert store.client.size() == 3
-
-
-def test_a_node_without_text_is_refused_by_id(store):
-    with pytest.raises(FactRejected, match="picture"):
-        store.add([ImageNode(id_="picture", image_url="a.png", embedding=BOTH)])
-    with pytest.raises(FactRejected, match="'when'"):
-        store.add([TextNode(text="words", metadata={"when": {1, 2}}, embedding=BOTH)])
 
 
 def index_over(relay: Relay, documents: list[Document]) -> VectorStoreIndex:

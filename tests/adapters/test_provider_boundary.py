@@ -16,7 +16,6 @@ from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -38,7 +37,7 @@ from crp_integrations.langchain import (
     envelope_text,
 )
 from crp_integrations.litellm import CRPLogger, CRPProxyHook
-from tests.adapters.langchain_doubles import opened
+from tests.adapters.langchain_doubles import Listed, opened
 from tests.adapters.litellm_deployments import FACTS, JUDGE, QUESTION, entry, router
 from tests.adapters.litellm_proxy_app import MASTER, called
 from tests.doubles import FixedClock, HashEmbedder
@@ -71,11 +70,8 @@ def chain_of(retriever: Any, server: Double) -> Any:
 
 
 def wrapped() -> CRPRetriever:
-    class Listed(BaseRetriever):
-        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            return [Document(text, id=f"d{n}") for n, text in enumerate(FACTS)]
-
-    return CRPRetriever.wrap(Listed(), model="gpt-4o", budget_tokens=300)
+    listed = Listed(documents=[Document(text, id=f"d{n}") for n, text in enumerate(FACTS)])
+    return CRPRetriever.wrap(listed, model="gpt-4o", budget_tokens=300)
 
 
 def retriever(server: Double) -> None:

@@ -83,18 +83,6 @@ def test_an_llm_of_llama_index_answers() -> None:
             relay.ask(QUESTION, tools=[tool])
 
 
-def test_a_name_is_a_model_too() -> None:
-    with opened(llm="extractive") as relay:
-        assert relay.settings.model == "extractive"
-        assert "1957" in relay.ask(QUESTION).text
-
-
-def test_a_name_beside_the_object_counts_its_tokens() -> None:
-    model = Remembering(responses=[AIMessage(GOOD)], seen=[])
-    with opened(llm=model, model="claude-2.1") as relay:
-        assert relay.ask(QUESTION).envelope.model == "claude-2.1"
-
-
 def test_its_errors_are_those_of_this_package() -> None:
     class Failing(Remembering):
         def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
@@ -106,19 +94,6 @@ def test_its_errors_are_those_of_this_package() -> None:
     ):
         relay.ask(QUESTION)
     assert "SECRET" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"llm": 7}, "llm is int; give a LiteLLM name"),
-        ({"llm": "extractive", "model": "gpt-4o"}, "llm names the model"),
-        ({"llm": "extractive", "models": object()}, "llm names the model"),
-    ],
-)
-def test_what_is_no_model_is_named(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        Relay.open(**options)
 
 
 @pytest.mark.parametrize("door", ["open", "models", "ask", "pack", "count_tokens", "relay"])

@@ -20,12 +20,11 @@ from llama_index.core.postprocessor import (
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from crp_integrations import Relay, pack
+from crp_integrations import pack
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.errors import ConfigError, EngineError, RequestError
-from crp_integrations.langchain import CRPRetriever, LangChainReranker
+from crp_integrations.errors import EngineError
+from crp_integrations.langchain import LangChainReranker
 from crp_integrations.llama_index import LlamaIndexReranker
-from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 
 QUERY = "wind farm power"
@@ -93,12 +92,6 @@ def test_without_scores_the_order_counts() -> None:
     ]  # fmt: skip
 
 
-def test_raw_outputs_are_brought_into_the_range() -> None:
-    scores = langchain(scored(0.0, 800.0, -800.0), scale="logistic").scores(QUERY, TEXTS)
-    assert scores == [0.5, 1.0, 0.0]
-    assert langchain(scored(5.0, 10.0, 0.0), best=10).scores(QUERY, TEXTS) == [0.5, 1.0, 0.0]
-
-
 def test_scores_out_of_the_range_are_refused_with_the_way_out() -> None:
     for value in (7.5, -0.5):
         with pytest.raises(EngineError, match=rf"the score {value}.*best=.*logistic") as caught:
@@ -117,24 +110,6 @@ class Stated(Document):
     """As the documents that LangChain's embedding filters hand on."""
 
     state: dict[str, Any]
-
-
-def test_a_score_in_a_documents_state_is_found() -> None:
-    def filtering(documents: list[Document], query: str) -> list[Document]:
-        rows = HashEmbedder().embed_passages([d.page_content for d in documents])
-        wanted = HashEmbedder().embed_query(query)
-        return [
-            Stated(
-                page_content=document.page_content,
-                metadata=document.metadata,
-                state={"query_similarity_score": float(row @ wanted)},
-            )
-            for document, row in zip(documents, rows, strict=True)
-            if row @ wanted > 0.2
-        ]
-
-    first, second, third = langchain(filtering).scores(QUERY, TEXTS)
-    assert first > 0.2 and third > 0.2 and second == 0.0
 
 
 def test_a_cosine_is_brought_into_the_range() -> None:
@@ -190,15 +165,6 @@ def test_errors_of_a_compressor_are_engine_errors() -> None:
     assert TEXTS[0] not in str(caught.value)
 
 
-def test_arguments_without_a_meaning_are_refused() -> None:
-    with pytest.raises(ConfigError, match="scale 'loud' is not one of given, logistic, rank"):
-        langchain(scored(), scale="loud")
-    with pytest.raises(ConfigError, match="best is 0"):
-        langchain(scored(), best=0)
-    with pytest.raises(ConfigError, match="identity is empty"):
-        LangChainReranker(Compressor(step=scored()), "")
-
-
 def test_a_wrapped_object_is_called_by_one_thread_at_a_time() -> None:
     within: list[int] = []
     most: list[int] = []
@@ -230,25 +196,6 @@ def milk(documents: list[Document], query: str) -> list[Document]:
     for document in documents:
         document.metadata["relevance_score"] = 0.9 if "milk" in document.page_content else 0.1
     return documents
-
-
-def test_the_retriever_hands_a_reranker_on() -> None:
-    plain = CRPRetriever.wrap(Fixed(), model="extractive", k=1).invoke(QUERY)
-    again = CRPRetriever.wrap(Fixed(), model="extractive", k=1, reranker=langchain(milk))
-    assert plain[0].page_content != TEXTS[1]
-    (document,) = again.invoke(QUERY)
-    assert document.page_content == TEXTS[1]
-    # Nothing of ours is left in what the caller gets, besides the one key.
-    assert set(document.metadata) == {"crp"}
-
-
-def test_a_relay_has_its_own_reranker() -> None:
-    relay = Relay.open(MemoryStore(), embedder=HashEmbedder(), clock=NOON, reranker=langchain(milk))
-    relay.add(TEXTS)
-    (document,) = CRPRetriever(relay=relay, model="extractive", k=1).invoke(QUERY)
-    assert document.page_content == TEXTS[1]
-    with pytest.raises(RequestError, match=r"Relay\.open"):
-        CRPRetriever(relay=relay, model="extractive", reranker=langchain(milk))
 
 
 def llama(postprocessor: BaseNodePostprocessor, **options: Any) -> LlamaIndexReranker:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,6 +19,7 @@ from crp_integrations.langchain import CRPMiddleware, DPECallbackHandler
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import RiskLevel
+from tests.adapters.langchain_doubles import Chat, scripted
 from tests.adapters.litellm_deployments import entry
 from tests.adapters.tool_results import RESULTS, answers, conversation
 from tests.doubles import HashEmbedder
@@ -57,17 +57,10 @@ class Recorded:
         return self.call(call)
 
 
-class Scripted(GenericFakeChatModel):
-    """Says what it is told to, in order."""
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
-
-
-def scripted(*texts: str) -> Scripted:
+def tool_caller(*texts: str) -> Chat:
     """A model that calls the tool first, and then says each text."""
     call = {"name": "lookup", "args": {}, "id": "c1", "type": "tool_call"}
-    return Scripted(messages=iter([AIMessage("", tool_calls=[call]), *map(AIMessage, texts)]))
+    return scripted(AIMessage("", tool_calls=[call]), *texts)
 
 
 @tool
@@ -117,7 +110,7 @@ def test_with_a_judge_changed_answers_are_found_and_right_ones_stay_low() -> Non
 @pytest.mark.parametrize(("said", "low"), [(RIGHT, True), (WRONG, False)])
 def test_a_handler_alone_takes_an_ordinary_tool_as_evidence(said: str, low: bool) -> None:
     handler = DPECallbackHandler(attach="full", judge=reading(low))
-    message = asked(create_agent(scripted(said), [lookup]), callbacks=[handler])
+    message = asked(create_agent(tool_caller(said), [lookup]), callbacks=[handler])
     report = message.response_metadata["crp"]
     assert (report["risk_level"] == "LOW") is low
     assert handler.last_report == report
@@ -129,7 +122,7 @@ def test_one_answer_has_one_verdict(asynchronous: bool) -> None:
     with Relay.open(embedder=HashEmbedder()) as relay:
         handler = DPECallbackHandler(attach="full", on_report=heard.append)
         middleware = [CRPMiddleware(relay, attach="full")]
-        agent = create_agent(scripted(WRONG), [lookup], middleware=middleware)
+        agent = create_agent(tool_caller(WRONG), [lookup], middleware=middleware)
         given: Any = {"messages": [("user", QUESTION)]}
         config: Any = {"callbacks": [handler]}
         result = (
@@ -153,13 +146,13 @@ def test_a_result_of_an_earlier_turn_counts_in_another_process() -> None:
     how: dict[str, Any] = {"policy": "halt-on HIGH", "judge": scripted_judge({"71": CONTRADICTED})}
     with Relay.open(embedder=HashEmbedder()) as first:
         agent = create_agent(
-            scripted(RIGHT), [lookup], checkpointer=saver,
+            tool_caller(RIGHT), [lookup], checkpointer=saver,
             middleware=[CRPMiddleware(first, **how)],
         )  # fmt: skip
         assert asked(agent, **thread).content == RIGHT
     for said, withheld in ((RIGHT, False), (WRONG, True)):
         with Relay.open(embedder=HashEmbedder()) as second:
-            model = Scripted(messages=iter([AIMessage(said)]))
+            model = scripted(said)
             agent = create_agent(
                 model, [lookup], checkpointer=saver,
                 middleware=[CRPMiddleware(second, **how)],
@@ -194,7 +187,7 @@ def answered(result: str, said: str, question: str, **how: Any) -> Any:
     """The last message of an agent whose tool gives a result and whose model says this of it."""
     look = tool("lookup", description="Look something up.")(lambda: result)
     middleware = how.pop("middleware", [])
-    agent = create_agent(scripted(said), [look], middleware=middleware)
+    agent = create_agent(tool_caller(said), [look], middleware=middleware)
     return asked(agent, question, **how)
 
 

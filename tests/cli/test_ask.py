@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Here, command, process
-from tests.judges import NAME, both, by_figures, judge_double
+from tests.judges import NAME, both, judge_double
 from tests.servers import Double, openai_double
 
 KEY = "cd" * 32
@@ -79,18 +79,6 @@ def test_ask_json_says_when_and_in_which_session_it_was_asked(here, world, tmp_p
     assert answer["session_id"] == SESSION
     assert answer["envelope"]["created_at"] == FIXED["CRP_CLOCK"]
     assert "Northfield Energy" in answer["text"]
-
-
-def test_preview_shows_what_an_envelope_would_be(here, world):
-    asked = ["ask", "Who operates the reactor?", "--preview", "--json", "--store", "kb"]
-    shown = here(*asked, cwd=world, **FIXED)
-    assert shown.returncode == 0, shown.stderr
-    assert json.loads(shown.stdout)["facts_available"] >= 2
-    asked.remove("--json")
-    shown = here(*asked, "--budget-tokens", "100", cwd=world, **FIXED)
-    bar = re.search(r"Budget +│ (█+)(░*) (\d+) free", shown.stdout)
-    assert bar and len(bar[1] + bar[2]) == 40
-    assert f"{100 - int(bar[3])} of 100" in shown.stdout
 
 
 def test_front_matter_names_the_kind(here, world):
@@ -207,26 +195,6 @@ def test_a_policy_withholds_and_a_strategy_acts(here, world):
 TEXT = "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.\n"
 
 
-def test_directives_are_acted_on_or_refused_by_name(here: Here, tmp_path: Path) -> None:
-    (tmp_path / "page.txt").write_text(TEXT)
-    asking = ("When was the reactor commissioned?", "--store", "kb")
-    then, later = ({"CRP_CLOCK": f"2026-05-25T{hour}:00:00Z"} for hour in (12, 13))
-    assert here("ingest", "page.txt", "--store", "kb", cwd=tmp_path, **then).returncode == 0
-    said = here("ask", *asking, "--cache", "max-age=60", "--json", cwd=tmp_path, **later)
-    assert said.returncode == 0, said.stderr
-    answer = json.loads(said.stdout)
-    assert "cache=max-age=60" in answer["report"]["flags"]
-    assert [fact["freshness_score"] for fact in answer["envelope"]["facts"]] == [0.0]
-    shown = here("ask", *asking, "--preview", "--cache", "no-store", cwd=tmp_path)
-    assert shown.returncode == 0
-    for words in ((), ("--preview",)):
-        assert here("ask", *asking, *words, "--cache", "no-cache", cwd=tmp_path).returncode == 0
-        said = here("ask", *asking, *words, "--cache", "keep-it", cwd=tmp_path)
-        assert said.returncode != 0
-        assert "keep-it" in said.stderr
-        assert "Traceback" not in said.stderr
-
-
 FACT = "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.\n"
 QUESTION = "How much power does the Meridian reactor deliver?"
 
@@ -255,14 +223,6 @@ def test_the_judge_of_one_question(here: Here, kb: Path, judge: Double) -> None:
     shown = here("ask", QUESTION, *how, cwd=kb, OPENAI_API_KEY="sk-judge")
     assert f"Judge {NAME}: 1 call, 18 tokens" in " ".join(shown.stdout.split())
     assert "SUPPORTED" in shown.stdout
-
-
-def test_what_is_wrong_is_said_in_a_sentence(here: Here, kb: Path, judge: Double) -> None:
-    judge.answers = both("unused", lambda seen: {**by_figures(seen), "claims": _wrong(seen)})
-    how = ("--store", "kb", "--judge", NAME, "--judge-base", judge.url)
-    shown = here("ask", QUESTION, *how, cwd=kb, OPENAI_API_KEY="sk-judge")
-    assert "CONTRADICTED" in shown.stdout
-    assert "Risk HIGH" in shown.stdout
 
 
 def _wrong(seen) -> list:

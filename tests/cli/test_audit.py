@@ -12,7 +12,6 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.stores.keys import FileKeyRing
-from tests.cli.conftest import Here
 from tests.cli.test_ask import KEY, PAGE, SESSION
 
 FIXED = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-25T12:00:00Z"}
@@ -199,24 +198,6 @@ def test_show_lists_sessions_and_one_session_s_windows(audit) -> None:
     assert "no window of session" in audit("show", "crp_sess_nobody", status=1).stderr
 
 
-def test_show_tells_a_program_the_same(audit) -> None:
-    listed = json.loads(audit("show", "--json").stdout)
-    assert {one["session_id"] for one in listed} == {SESSION, SECOND}
-    assert all(one["first"] <= one["last"] and one["windows"] for one in listed)
-    told = json.loads(audit("show", SESSION, "--json").stdout)
-    (windows,) = [one["windows"] for one in listed if one["session_id"] == SESSION]
-    assert (told["session_id"], len(told["windows"])) == (SESSION, windows)
-    assert {"DPE_COMPLETED", "SESSION_CONTINUED"} <= {one["event_type"] for one in told["events"]}
-    assert "no window of session" in audit("show", "crp_sess_nobody", "--json", status=1).stderr
-
-
-def test_a_store_is_asked_for_and_not_made(here, tmp_path) -> None:
-    for words in (("verify",), ("export",), ("show",)):
-        said = here("audit", *words, "--store", "none", cwd=tmp_path)
-        assert said.returncode == 1 and "there is no store" in said.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_after_a_rotation_old_windows_verify_and_new_ones_name_the_new_key(here, tmp_path) -> None:
     answered(tmp_path, clock="2026-05-25T12:00:00Z")
     store = tmp_path / "kb"
@@ -242,12 +223,3 @@ def test_after_a_rotation_old_windows_verify_and_new_ones_name_the_new_key(here,
     (store / "keys").write_bytes(old)
     refused = here("audit", "verify", "--store", "kb", cwd=tmp_path)
     assert refused.returncode == 1 and "another key" in refused.stderr
-
-
-def test_a_session_is_listed_whole_where_nobody_watches(here: Here, tmp_path: Path) -> None:
-    with Relay.open(tmp_path / "kb", model="extractive") as relay:
-        relay.add(["The Falcon bridge is 503 metres long and carries eight lanes."])
-        answer = relay.ask("How long is the Falcon bridge?")
-    shown = here("audit", "show", "--store", "kb", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    assert answer.session_id in shown.stdout

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Here
-from tests.house.pages import blocks
 from tests.judges import NAME, judge_double
-from tests.requirements.rows import ROOT
 
 PLAN = "The Meridian plan costs 4.20 euros a month."
 CANCEL = "A plan that was paid for a year can be cancelled in its first 14 days."
@@ -62,15 +60,6 @@ def test_hidden_text_is_shown_decoded_in_every_form(here: Here, desk: Path) -> N
     (one,) = json.loads(here(*words, "--json", cwd=desk).stdout)["answers"]
     assert one["report"]["claim_counts"]["unread"] == 1
     assert one["report"]["claims"][0]["findings"][0]["kind"] == "HIDDEN_TEXT"
-
-
-def test_the_page_shows_what_is_printed(here: Here, desk: Path) -> None:
-    (block,) = [
-        one for one in blocks(ROOT / "docs" / "reference" / "cli.md") if one.language == "text"
-    ]
-    (desk / "answer.md").write_text(f"{WRONG}\n")
-    done = here("check", "answer.md", "--context", "docs", cwd=desk, COLUMNS="80")
-    assert [line.rstrip() for line in done.stdout.splitlines()] == block.body.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -139,15 +128,6 @@ def test_a_folder_of_answers_ends_with_a_table(here: Here, desk: Path) -> None:
     assert done.stdout.rstrip().endswith("1 LOW, 1 HIGH")
 
 
-def test_the_context_may_be_saved_pages_and_several_paths(here: Here, desk: Path) -> None:
-    (desk / "page.html").write_text(f"<html><body><main><p>{PLAN}</p></main></body></html>")
-    (desk / "cancel.txt").write_text(CANCEL)
-    words = ("--context", "page.html", "--context", "cancel.txt")
-    said = flat(here("check", "wrong.md", *words, cwd=desk).stdout)
-    assert "against 2 passages of 2 documents" in said
-    assert f"“{PLAN}” (page.html)" in said
-
-
 def test_github_gets_annotations_by_line_and_a_summary(here: Here, desk: Path) -> None:
     words = ("check", "wrong.md", "--context", "docs", "--github")
     alone = here(*words, cwd=desk).stdout.splitlines()
@@ -179,12 +159,6 @@ def test_a_page_shows_each_claim_beside_its_evidence(here: Here, desk: Path) -> 
     done = here("check", "<b>.md", "--context", "docs", "--html", "no/page.html", cwd=desk)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "no/page.html" in done.stderr
-
-
-def test_a_wide_terminal_shows_evidence_beside_the_claim(here: Here, desk: Path) -> None:
-    done = here("check", "wrong.md", "--context", "docs", cwd=desk, COLUMNS="160")
-    (line,) = [one for one in done.stdout.splitlines() if one.startswith("CONTRADICTED")]
-    assert re.search(rf"{re.escape(WRONG)} +“{re.escape(PLAN)}”", line)
 
 
 def test_what_an_answer_says_cannot_write_commands_or_cells(here: Here, desk: Path) -> None:
@@ -274,9 +248,3 @@ def test_bad_usage_is_one_sentence_and_status_2(
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("crp: ") and said in line
-
-
-def test_a_level_that_there_is_not_is_bad_usage(here: Here, desk: Path) -> None:
-    done = here("check", "right.md", "--context", "docs", "--fail-on", "grave", cwd=desk)
-    assert done.returncode == 2
-    assert "grave" in done.stderr

@@ -14,8 +14,7 @@ import pytest
 import typer
 
 from crp_integrations import Relay
-from crp_integrations.cli.app import app
-from crp_integrations.cli.command_groups import load_command
+from crp_integrations.cli.app import app, load_command
 from crp_integrations.fabric.records import Fact, Source, Where, source_id
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.cli.test_ask import KEY, PAGE, SESSION, files
@@ -80,12 +79,6 @@ def test_stats_counts_what_is_there(fabric, kb, here):
     shown = here("fabric", "stats", "--store", "kb", cwd=kb, **FIXED).stdout
     for part in ("3 ACTIVE", found["state_hash"], "384", "exact"):
         assert part in shown
-
-
-def test_a_narrow_screen_shows_the_whole_hash(fabric, kb, here):
-    shown = here("fabric", "stats", "--store", "kb", cwd=kb, COLUMNS="60", **FIXED).stdout
-    cells = [line.split("│") for line in shown.splitlines() if line.startswith("│")]
-    assert fabric("stats")["state_hash"] in "".join(cell[2].strip() for cell in cells)
 
 
 def test_looking_changes_no_byte(here, kb):
@@ -385,24 +378,6 @@ def test_there_are_at_most_thirty_commands_and_json_is_a_flag_of_each_that_print
         assert [one.is_flag for one in flags] == [True] * (name not in WRITERS), name
 
 
-@pytest.mark.parametrize("words", [(), ("fabric",), ("check",), ("receipt", "export")])
-@pytest.mark.parametrize("columns", [60, 140])
-def test_help_wraps_to_the_terminal(here, tmp_path, words: tuple[str, ...], columns: int) -> None:
-    done = here(*words, "--help", cwd=tmp_path, COLUMNS=str(columns))
-    lengths = [len(line) for line in done.stdout.splitlines()]
-    assert max(lengths) <= columns
-    # As wide as it is, and nothing is cut off.
-    assert max(lengths) > min(columns, 100) - 30
-    assert "..." not in done.stdout.replace("FACT_ID...", "").replace("[ARGS]...", "")
-
-
-def test_the_help_of_the_group_says_what_each_command_does(here, tmp_path):
-    done = here("fabric", "--help", cwd=tmp_path)
-    assert done.returncode == 0
-    for name in ("stats", "doctor", "mark", "erase", "maintain", "export", "migrate"):
-        assert re.search(rf"^\W*{name}\s+\S", done.stdout, re.MULTILINE), name
-
-
 class _Other(HashEmbedder):
     identity = "other/32"
 
@@ -437,28 +412,3 @@ def test_reembed_refuses_what_is_no_embedder(here, kb):
     )
     assert said.returncode == 1
     assert "law" in said.stderr
-
-
-def test_the_reason_of_a_quarantine_is_shown(here, kb):
-    ids = fact_ids(here, kb)
-    said = here(
-        "fabric",
-        "mark",
-        "quarantined",
-        ids[0],
-        "--reason",
-        "It is false.",
-        "--store",
-        "kb",
-        cwd=kb,
-        **FIXED,
-    )
-    assert said.stdout.strip() == "1 fact of 1 source quarantined: It is false."
-
-
-def test_one_of_a_thing_is_told_in_the_singular(here, tmp_path):
-    (tmp_path / "vault.txt").write_text(SECRET)
-    said = here("ingest", "vault.txt", "--store", "kb", cwd=tmp_path, **FIXED)
-    assert said.stdout.startswith("1 fact from 1 source added")
-    again = here("ingest", "vault.txt", "--store", "kb", cwd=tmp_path, **FIXED)
-    assert again.stdout.strip().endswith("1 source unchanged")

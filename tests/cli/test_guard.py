@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import Subject
@@ -161,27 +160,3 @@ def test_the_entrypoint_of_the_settings_is_asked_for(guard, tmp_path: Path) -> N
     for wrong in ("our.own.decision", "data/our/own/decision", "decision", "our/own/"):
         said = guard(*words, "--bundle", policy, status=1, CRP_GUARD__ENTRYPOINT=wrong).stderr
         assert f"guard.entrypoint is '{wrong}', wanted package and rule with slashes" in said
-
-
-def test_the_policy_of_the_settings_is_the_one_that_is_tested(guard, tmp_path: Path) -> None:
-    (own := tmp_path / "own").mkdir()
-    loose = bundle(own, ("\t\tsome theirs in tables\n\t\ttheirs[label]\n", "\t\tlabel\n"))
-    # It tested the policy that ships, and said that nothing failed.
-    said = guard(CRP_GUARD__BUNDLE=str(loose), status=1).stdout
-    assert "nobody without a role reads what is internal: decided" in said
-    said = guard(CRP_GUARD__OPA_URL="http://127.0.0.1:8181", status=1).stderr
-    assert "names a server, whose policy is not here; give --bundle FOLDER" in said
-    assert (
-        "wanted one of read, write, erase"
-        in guard("--tenant", "acme", "--action", "copy", status=1).stderr
-    )
-
-
-def test_a_server_without_an_address_is_refused(guard, tmp_path: Path) -> None:
-    # The variable was there and empty, and the fabric had no guard.
-    words = ("--tenant", "acme", "--label", "class:internal", "--role", "reader")
-    said = guard(*words, CRP_GUARD__OPA_URL="", status=1).stderr
-    assert "guard.opa_url is empty, wanted an address" in said
-    with pytest.raises(ConfigError, match=r"guard\.opa_url is empty"):
-        Relay.open(guard={"opa_url": " "})
-    assert Relay.open(guard={"policy": False}).fabric.guard_name == "allow-all"

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from crp_integrations.cli.app import COMMANDS, app
-from crp_integrations.cli.command_groups import load_command
-from tests.cli.conftest import Here
+from crp_integrations.cli.app import COMMANDS, app, load_command
 
 # What takes long to load. Pydantic is not among them: Typer brings it along for any option.
 HEAVY = frozenset(
@@ -51,7 +49,6 @@ def test_the_list_of_commands_loads_none_of_them(words: list[str], tmp_path: Pat
         "crp_integrations",
         "crp_integrations.cli",
         "crp_integrations.cli.app",
-        "crp_integrations.cli.command_groups",
         "crp_integrations.errors",
     }
 
@@ -83,10 +80,3 @@ def test_the_list_says_of_each_command_what_its_own_help_says() -> None:
         for name, (place, _) in COMMANDS.items()
     }
     assert list(typer.main.get_command(app).commands) == list(COMMANDS)  # type: ignore[attr-defined]
-
-
-def test_a_word_that_is_no_command_is_refused_as_before(here: Here, tmp_path: Path) -> None:
-    done = here("fabrik", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "No such command 'fabrik'" in done.stderr
-    assert done.stdout == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -62,12 +61,6 @@ def test_show_tells_question_answer_facts_claims_and_policy(receipt) -> None:
         assert words in run.stdout, words
 
 
-def test_show_as_json_is_what_was_signed(receipt) -> None:
-    told = json.loads(receipt("show", "3.json", "--json").stdout)
-    assert told["predicate"]["content"]["schema"] == "receipt-content/1"
-    assert "eight months" not in json.dumps(told)
-
-
 def test_show_says_that_there_was_no_answer(receipt, alone: Path) -> None:
     relay, _ = opened(RuntimeError("gone"))
     with pytest.raises(RuntimeError):
@@ -78,17 +71,6 @@ def test_show_says_that_there_was_no_answer(receipt, alone: Path) -> None:
     run = receipt("show", "failed.json")
     assert run.returncode == 0, run.stderr
     assert "No answer, failed" in run.stdout
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("show",), ("redact", "--text", "request"), ("show", "--html", "page.html"), ("replay",)],
-)
-def test_what_is_no_receipt_is_named(receipt, alone: Path, words: tuple[str, ...]) -> None:
-    (alone / "other.txt").write_text("not a receipt\n")
-    run = receipt(words[0], "other.txt", *words[1:])
-    assert run.returncode == 1
-    assert run.stderr.startswith("crp: 'other.txt', file, byte 0: ")
 
 
 def test_verify_takes_the_file_alone(receipt) -> None:
@@ -112,7 +94,7 @@ def test_verify_with_the_windows_before(receipt) -> None:
 
 @pytest.mark.parametrize("writing", ["raw", "hex", "base64", "pem"])
 def test_verify_with_a_key_that_is_known(receipt, alone: Path, writing: str) -> None:
-    from crp_integrations.cli.receipt_files import public_key_pem
+    from crp_integrations.cli.receipt import public_key_pem
 
     def written(key: bytes) -> bytes:
         return {
@@ -182,9 +164,7 @@ def test_what_if_the_budget_were_another(receipt) -> None:
     assert told["context"]["facts_out"]
     assert told["verdict"] is None
     assert told["limits"]
-    drawn = receipt("replay", "3.json", "--budget", "80").stdout
-    assert re.search(r"^-\[\d+\] \S", drawn, re.MULTILINE)
-    assert "limit: The answer is the recorded one" in drawn
+    assert json.loads(receipt("replay", "3.json", "--budget", "80").stdout) == told
 
 
 def test_what_if_a_fact_were_not_there(receipt) -> None:
@@ -234,13 +214,6 @@ def test_redact_leaves_a_fact_out_and_the_copy_verifies(receipt, alone: Path) ->
     kept = receipt("redact", "3.json", "--fact", gone, "--keep-quoting", "-o", "kept.json")
     assert kept.returncode == 0
     assert b"extended once by eight months" in (alone / "kept.json").read_bytes()
-
-
-def test_redact_says_what_there_is_not(receipt) -> None:
-    for words in (("--fact", "nobody"), ("--text", "nothing"), ()):
-        run = receipt("redact", "3.json", *words, "-o", "x.json")
-        assert run.returncode == 1
-        assert run.stderr.count("\n") == 1
 
 
 def test_html_writes_one_page(receipt, alone: Path) -> None:
@@ -320,14 +293,6 @@ def test_list_and_export(stored, here, kb: Path) -> None:
     assert "crp receipt show lists them" in missing.stderr
 
 
-def test_the_list_as_one_json_document(stored) -> None:
-    told = json.loads(stored("show", "--json").stdout)
-    names = ("receipt_id", "timestamp", "session_id", "window_number", "window_id")
-    assert [[str(one[name]) for name in names] for one in told] == _ids(stored)
-    (alone,) = json.loads(stored("show", "--json", "--session", SECOND).stdout)
-    assert alone["session_id"] == SECOND
-
-
 def test_key_head_and_proof_verify_elsewhere(stored, here, kb: Path) -> None:
     ids = [line[0] for line in _ids(stored)]
     for words, out in (
@@ -388,14 +353,3 @@ def test_ask_writes_the_receipt(here, kb: Path) -> None:
     off = here(*words[:-1], "off.json", cwd=kb, **FIXED, CRP_RECEIPTS="false")
     assert off.returncode == 1
     assert "the setting receipts is off" in off.stderr
-
-
-def test_a_file_of_another_kind_is_told_by_its_name_and_kind(receipt, alone: Path) -> None:
-    (alone / "answer.json").write_text(json.dumps({"schema": "answer/1", "score": 0.5}, indent=2))
-    run = receipt("show", "answer.json")
-    assert run.stderr == "crp: 'answer.json', schema: is 'answer/1', wanted 'receipt/1'\n"
-    run = receipt("verify", "3.json", "--proof", "2.json", "--head", "1.json")
-    assert run.stderr == ("crp: '2.json', proof.schema: is 'receipt/1', wanted 'receipt-proof/1'\n")
-    run = receipt("verify", "answer.json")
-    assert run.returncode == 1
-    assert "is 'answer/1', wanted 'receipt/1'" in run.stdout

@@ -194,12 +194,6 @@ def test_a_missing_extra_is_named_with_its_pip_line(
     assert files(kb) == before
 
 
-def test_the_model_without_a_key_says_what_to_set(here, kb, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    asking = ["ask", QUESTION, "--model", "openai/gpt-4o-mini", "--store", "kb"]
-    refused(here(*asking, cwd=kb.parent), "OPENAI_API_KEY")
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -254,37 +248,6 @@ def test_odd_files_of_a_folder_are_skipped_and_named(here, tmp_path):
     told = json.loads(here("ingest", "docs", "--store", "kb", "--json", cwd=tmp_path).stdout)
     assert (len(told["skipped"]), len(told["unchanged"])) == (7, 2)
     assert told["skipped"][-1] == (docs / "tiny.md").as_uri()
-
-
-def test_files_of_other_types_in_a_folder_are_named(here, tmp_path):
-    """Half of a folder may be Word and CSV files, and its reader should know."""
-    docs = tmp_path / "docs"
-    (docs / "deep").mkdir(parents=True)
-    (docs / "good.md").write_text(PAGE)
-    for number in range(6):
-        (docs / "deep" / f"table{number}.csv").write_text("a,b\n1,2\n")
-    (docs / "gone.md").symlink_to("nowhere.md")
-    done = here("ingest", "docs", "--store", "kb", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    _, second, *names = done.stdout.splitlines()
-    assert second.startswith("7 files passed over: of a type that is not read")
-    assert names == [
-        "  docs/gone.md",
-        *(f"  docs/deep/table{number}.csv" for number in range(4)),
-        "  and 2 more",
-    ]
-    again = here("ingest", "docs/good.md", "docs", "--store", "kb", cwd=tmp_path)
-    assert "7 files passed over" in again.stdout
-    alone = here("ingest", "docs/good.md", "--store", "kb", cwd=tmp_path)
-    assert "passed over" not in alone.stdout
-
-
-def test_a_folder_of_empty_files_is_refused(here, tmp_path):
-    (tmp_path / "docs").mkdir()
-    for name in ("a.md", "b.md"):
-        (tmp_path / "docs" / name).write_text("")
-    refused(here("ingest", "docs", "--store", "kb", cwd=tmp_path), "a.md holds no text")
-    assert not (tmp_path / "kb").exists()
 
 
 def ended(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -362,17 +325,6 @@ def test_an_output_without_a_letter_for_it_is_written(here, tmp_path, command, c
     if "LC_ALL" in chosen:
         assert "\u05de\u05e9\u05e4\u05d7\u05d4" in done.stdout
         assert all(json.loads(line) for line in done.stdout.splitlines())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux")
-def test_a_file_name_that_is_no_text_is_shown_somehow(tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "good.md").write_text(PAGE)
-    (tmp_path / "docs" / os.fsdecode(b"caf\xe9.md")).write_text("Short.")
-    done = process("ingest", "docs", "--store", "kb", cwd=tmp_path)
-    assert "Traceback" not in done.stderr
-    if done.returncode:
-        assert len(done.stderr.splitlines()) == 1
 
 
 def test_without_an_output_a_command_does_what_it_does(kb):

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 from crp_integrations import Relay
 from crp_integrations.gateway import GatewaySettings, OpenAIServer, create_app
-from crp_integrations.gateway.admission import FixedKeys, Key, Scope, new_key
+from crp_integrations.gateway.admission import Key, Scope, new_key
 from crp_integrations.gateway.server import server as made
 from crp_integrations.guard.decisions import Subject
 from tests.doubles import HashEmbedder
@@ -73,6 +73,16 @@ class Gateway:
 
     def relay(self, tenant: str = "acme") -> Relay:
         return Relay.open(self.store, subject=Subject(tenant=tenant), embedder=HashEmbedder())
+
+
+class FixedKeys:
+    """Keys that a test gives."""
+
+    def __init__(self, *keys: Key) -> None:
+        self._keys = {key.key_id: key for key in keys}
+
+    def all(self) -> dict[str, Key]:
+        return self._keys
 
 
 def key_for(tenant: str, *scopes: Scope) -> tuple[str, Key]:

@@ -155,17 +155,6 @@ def test_openais_client_raises_what_the_statuses_mean(
         assert withheld.value.response.json()["crp_halt_reason"] == withheld.value.code
 
 
-def test_a_vain_attempt_is_not_repeated_by_openais_client(
-    running: tuple[Served, Double],
-) -> None:
-    gateway, double = running
-    with gateway.openai() as client, pytest.raises(openai.InternalServerError):
-        client.with_options(max_retries=2).chat.completions.create(
-            **BODY, extra_headers={"CRP-Accept-Quality": "S"}
-        )
-    assert len(double.requests) <= 1
-
-
 # --- callers that go away ----------------------------------------------------------------
 
 

@@ -60,29 +60,6 @@ def test_a_list_of_models_is_read_once(field: str) -> None:
         assert server.asked == ["/v1/models"]
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        (b"no JSON", 200),
-        ({"data": None}, 200),
-        ([], 200),
-        ({"data": [{"max_model_len": 9}]}, 200),
-        ({"data": [{"id": "own", "max_model_len": True, "context_length": "9"}]}, 200),
-        ({"data": [{"id": "own", "max_model_len": -1}]}, 200),
-        ({"data": [{"id": "own", "max_model_len": 9}]}, 404),
-    ],
-)
-def test_a_list_that_says_nothing_says_nothing(body: Any, status: int) -> None:
-    with listing(body, status) as server:
-        assert OpenAIServer(server.address).context_limit("own") is None
-
-
-def test_a_server_that_is_not_there_says_nothing() -> None:
-    with listing({}) as server:
-        address = server.address
-    assert OpenAIServer(address).context_limit("own") is None
-
-
 class Limited(OpenAIServer):
     """A server whose list says how much its models take in."""
 

@@ -10,11 +10,10 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError
 from crp_integrations.gateway import KeyFile, create_app
-from crp_integrations.gateway.admission import FixedKeys
 from crp_integrations.guard.decisions import Subject
 from tests.commands import Here
 from tests.doubles import HashEmbedder
-from tests.gateway.application import FACTS, QUESTION, SECRET, key_for, opened
+from tests.gateway.application import FACTS, QUESTION, SECRET, FixedKeys, key_for, opened
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.postgres import server as database
 from tests.servers import Double

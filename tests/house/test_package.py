@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import crp_integrations
-from crp_integrations.cli import ingest
+from crp_integrations.cli import ask
 from crp_integrations.errors import ConfigError
 from tests.requirements.rows import ROOT
 
@@ -97,7 +97,7 @@ def test_version_and_name_agree() -> None:
 
 
 def test_documentation_is_found_in_a_checkout() -> None:
-    assert (ingest.documentation_path() / "reference" / "glossary.md").is_file()
+    assert (ask.documentation_path() / "reference" / "glossary.md").is_file()
 
 
 def test_documentation_inside_the_package_goes_first(
@@ -105,10 +105,10 @@ def test_documentation_inside_the_package_goes_first(
 ) -> None:
     inside = tmp_path / "package" / "documentation"
     beside = tmp_path / "docs"
-    monkeypatch.setattr(ingest, "files", lambda _: tmp_path / "package")
+    monkeypatch.setattr(ask, "files", lambda _: tmp_path / "package")
     with pytest.raises(ConfigError, match="documentation is not there"):
-        ingest.documentation_path()
+        ask.documentation_path()
     for folder in (beside, inside):
         folder.mkdir(parents=True)
-        (folder / ingest.FIRST_PAGE).write_text("# Pages\n", encoding="utf-8")
-        assert ingest.documentation_path() == folder
+        (folder / ask.FIRST_PAGE).write_text("# Pages\n", encoding="utf-8")
+        assert ask.documentation_path() == folder
