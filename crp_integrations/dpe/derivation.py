@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import (
-    HIDDEN_TEXT,
     NO_SENTENCE,
     Claim,
     ClaimCounts,
@@ -27,8 +25,12 @@ from crp_integrations.dpe.records import (
     Evidence,
     Report,
 )
+from crp_integrations.dpe.report_parts import Completeness
 from crp_integrations.dpe.risk import (
+    Circumstances,
     Counts,
+    amplified,
+    applicable,
     assess,
     fidelity_score,
     grounding_pct,
@@ -36,7 +38,6 @@ from crp_integrations.dpe.risk import (
 )
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.completeness import completeness_of
-from crp_integrations.dpe.window_records import Completeness
 from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
     AiActClass,
@@ -307,7 +308,7 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     sentences = {claim.sentence_index for claim in touched} - {NO_SENTENCE}
     for claim in claims:
         level = RiskLevel.LOW
-        if claim.disputed or any(finding.kind == HIDDEN_TEXT for finding in claim.findings):
+        if claim.disputed or any(finding.hides for finding in claim.findings):
             level = RiskLevel.MEDIUM
         if claim.status is ClaimStatus.CONTRADICTED and not claim.disputed:
             at_stake = high_risk or claim in touched or claim.sentence_index in sentences

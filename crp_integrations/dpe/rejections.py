@@ -9,12 +9,12 @@ from typing import Final
 
 from crp_integrations.dpe.records import LONGEST, REJECTED, Claim, Finding, RejectedClaim, Report
 from crp_integrations.dpe.state import State
-from crp_integrations.dpe.verifier.slots import canonical
+from crp_integrations.dpe.verifier.opposition import canonical
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import content_stems
-from crp_integrations.vocabulary import Checked, ClaimStatus
+from crp_integrations.vocabulary import Checked, ClaimStatus, ErrorKind
 
 MOST: Final = 20
 # Share of the rejected claim's words that a repeat has, and share of its own words that it is.
@@ -111,6 +111,22 @@ def with_repeats(claims: tuple[Claim, ...], found: Sequence[Finding]) -> tuple[C
             }
         )
         for claim in claims
+    )
+
+
+def with_rejection(claim: Claim) -> Claim:
+    """A claim, flagged where it repeats a rejected one without support."""
+    finding = claim.rejection
+    if finding is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
+        return claim
+    return claim.model_copy(
+        update={
+            "status": ClaimStatus.UNSUPPORTED,
+            "error": ErrorKind.INVENTION,
+            "wrong": (finding.start, finding.end),
+            "quotations": (),
+            "reason": finding.reason,
+        }
     )
 
 

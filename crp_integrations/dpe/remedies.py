@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crp_integrations.dpe.window_records import CrossContradiction, Repetition
+from crp_integrations.dpe.report_parts import CrossContradiction, Repetition
 from crp_integrations.language.text import split_sentences
 from crp_integrations.vocabulary import Strategy
 

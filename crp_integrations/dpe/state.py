@@ -20,11 +20,11 @@ from crp_integrations.dpe.records import (
     PersonalData,
     StageRun,
 )
+from crp_integrations.dpe.report_parts import Coherence, Completeness, Flow, Repetition
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.alignment import Alignment
 from crp_integrations.dpe.verifier.context import PassageContext
 from crp_integrations.dpe.verifier.values import read
-from crp_integrations.dpe.window_records import Coherence, Completeness, Flow, Repetition
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.language.claims import Segment, segment
 from crp_integrations.language.text import Span, split_sentences

@@ -13,11 +13,16 @@ from itertools import pairwise
 
 from crp_integrations.language.blocks import TextBlock, blocks
 from crp_integrations.language.claim_kinds import kind_of
-from crp_integrations.language.coverage import non_claims, reasoning_spans, without_reasoning
+from crp_integrations.language.coverage import (
+    JsonLeaf,
+    json_leaves,
+    non_claims,
+    reasoning_spans,
+    without_reasoning,
+)
 from crp_integrations.language.dates import dates
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, quantities
-from crp_integrations.language.structured_answers import JsonLeaf, json_leaves
 from crp_integrations.language.text import Span, fold, split_sentences
 from crp_integrations.language.words import (
     AUXILIARIES,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from crp_integrations.language.measures import unit_of
 from crp_integrations.language.memo import remembered, remembered_of_sentences
 from crp_integrations.language.text import Span, fold
+from crp_integrations.language.word_lists import LISTS
 
 _FIGURE = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 _LETTERS = re.compile(r"[a-z]+")
@@ -98,15 +99,7 @@ _TRAIL = ".,;:!?'\")]}*_"
 # What stands in every address, name of code and reference, besides figures.
 _SIGNS = re.compile(r"://|@|_|--")
 _WEB = frozenset({"www"})
-_REFERS = frozenset(
-    """section sections sec sect article articles art arts chapter chapters chap clause clauses
-    paragraph paragraphs para annex annexes appendix appendices figure figures fig figs table
-    tables equation equations eq eqs step steps stage stages rule rules part parts title titles
-    schedule schedules recital recitals item items requirement requirements version versions ver
-    release releases phase phases tier tiers level levels class grade grades type types model
-    models page pages line lines room rooms gate gates building flight flights route routes
-    highway interstate no nos number""".split()
-)
+_REFERS = frozenset(LISTS["references"])
 
 
 def identifiers(text: str) -> list[Span]:

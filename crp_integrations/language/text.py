@@ -18,8 +18,9 @@ from functools import lru_cache
 from typing import Final
 
 from crp_integrations.language.blocks import blocks
+from crp_integrations.language.folded_text import HYPHENATION, undo_typesetting
 from crp_integrations.language.memo import LONGEST, remembered, remembered_within
-from crp_integrations.language.typeset_text import HYPHENATION, undo_typesetting
+from crp_integrations.language.word_lists import LISTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,33 +231,13 @@ _CITED = re.compile(r"(?:[ \t]*\[\d{1,4}(?:\s?[,;\u2013-]\s?\d{1,4}){0,9}\])+(?=
 _LOOK_BACK = 24
 
 # A point after these never ends a sentence: a name or number follows.
-_BEFORE_NAME = frozenset(
-    """mr mrs ms messrs mme dr drs prof rev fr sr hon gen col maj capt cmdr lt sgt cpl adm gov
-    sen rep pres amb supt insp st mt ft ste""".split()
-)
+_BEFORE_NAME = frozenset(LISTS["before_name"])
 # After these a number or a lower-case word follows.
-_BEFORE_NUMBER = frozenset(
-    """no nos fig figs eq eqs art arts sec secs para paras ch chap vol vols pp p ed eds ref refs
-    tab app al cf ca approx sect nr ver v incl excl""".split()
-)
+_BEFORE_NUMBER = frozenset(LISTS["before_number"])
 # These may end a sentence; a word that starts sentences must follow.
-_EITHER = frozenset(
-    """inc ltd co corp bros dept univ assn gmbh plc llc etc vs jr esq phd md ba ma bsc msc mba
-    a.m p.m am pm u.s u.k u.n e.u u.s.a d.c jan feb mar apr jun jul aug sep sept oct nov dec
-    mon tue tues wed thu thur thurs fri sat sun ave blvd rd hwy min max avg est dist misc tel
-    ext incl excl max temp wt oz lb ft yd mi hr hrs bldg calif fla mass mich minn tex va wash
-    ph.d m.d b.a m.a b.sc m.sc e.g i.e viz""".split()
-)
+_EITHER = frozenset(LISTS["abbreviations"])
 _NEVER = frozenset({"e.g", "i.e", "eg", "ie", "viz", "cf", "vs"})
-_STARTERS = frozenset(
-    """the a an this that these those there here it its he his she her they their we our i my you
-    your in on at for from with by as if when while after before although though since because
-    but and or so yet however moreover furthermore therefore thus then also what who why how
-    where which all some many most few each every both no not one two another other such more
-    please is are was were do does did has have had can could will would should may might must
-    let nor once until unless during under over according despite finally first second third
-    next later today now only still even just don't i'm it's that's there's""".split()
-)
+_STARTERS = frozenset(LISTS["starters"])
 
 
 def split_sentences(text: str) -> list[Span]:

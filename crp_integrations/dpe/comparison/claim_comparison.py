@@ -36,14 +36,10 @@ from crp_integrations.dpe.comparison.references import (
     missing_quotations,
 )
 from crp_integrations.dpe.comparison.structures import FieldChange, FieldVerdict, compare_structures
-from crp_integrations.dpe.comparison.value_changes import (
-    change_kind,
-    is_explained,
-    stands_anywhere,
-)
-from crp_integrations.dpe.judge.records import Quotation
 from crp_integrations.dpe.records import Claim, Finding
 from crp_integrations.dpe.records import Evidence as Place
+from crp_integrations.dpe.report_parts import Quotation
+from crp_integrations.dpe.verifier.values import change_kind
 from crp_integrations.language.claim_kinds import asserts_nothing
 from crp_integrations.language.coverage import reasoning_spans, without_reasoning
 from crp_integrations.language.text import Span, split_sentences
@@ -253,11 +249,11 @@ class _Comparison:
             assert other is not None
             assert other.value is not None
             changed = change_kind(own.value, other.value)
-            if changed is None or is_explained(own.value, content, self.evidence, self.question):
+            if changed is None or self.evidence.explains(own.value, content, self.question):
                 return claim
             at = tokens.index(own) + 1
             after = tokens[at].key if at < len(tokens) else ""
-            if is_vague(claim.reads_as) and stands_anywhere(own, after, self.evidence):
+            if is_vague(claim.reads_as) and self.evidence.gives(own, after):
                 # "The deposit" may be another passage's.
                 return claim
             kind, error = changed

@@ -14,10 +14,9 @@ from typing import Final
 from crp_integrations.dpe.verifier.values import MARKER, Value, read, same_value
 from crp_integrations.language.claim_kinds import SOURCE
 from crp_integrations.language.dates import DateMention
-from crp_integrations.language.folded_text import Folded
+from crp_integrations.language.folded_text import HYPHENATION, Folded
 from crp_integrations.language.negation import find_conditions, negations
 from crp_integrations.language.quantities import Quantity
-from crp_integrations.language.typeset_text import HYPHENATION
 from crp_integrations.language.words import (
     AUXILIARIES,
     DETERMINERS,

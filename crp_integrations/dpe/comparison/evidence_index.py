@@ -1,25 +1,35 @@
-"""The sentences of the passages, found by their words; each is read when a claim comes near."""
+"""The sentences of the passages, found by their words, and the values that they explain.
+
+Each sentence is read when a claim comes near.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import (
     Token,
+    figures,
     folded_keys,
     qualified,
     readings_of,
     tokens_of,
 )
+from crp_integrations.dpe.verifier.values import Value, same_value
 from crp_integrations.language.blocks import TextBlock, blocks
 from crp_integrations.language.claims import clauses
 from crp_integrations.language.dates import DateMention, dates
 from crp_integrations.language.folded_text import Folded
+from crp_integrations.language.measures import to_base
+from crp_integrations.language.numerals import WORDED
+from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import PREPOSITIONS, stem
 
@@ -29,6 +39,16 @@ _RELATIVE: Final = re.compile(r"(?i)(?:which|who|whose|where|because|since|so|as
 _DATA: Final = re.compile(r"\s*[\[{|]|\"\s*:\s|^[^|]*\|[^|]*\|", re.M)
 # Longer sentences are data without stops, which no clause is cut from.
 LONGEST: Final = 1_000
+
+
+# Days, weeks and months of common periods, by which prices and durations are multiplied.
+_PERIODS: Final = tuple(map(Decimal, (2, 4, 7, 12, 24, 30, 52, 60, 365)))
+# A result may be rounded by so much.
+_ROUNDED: Final = Decimal("0.005")
+# With more figures about a matter, almost any number follows from two of them.
+_MOST: Final = 60
+# "24 years" is no multiple of "24 months".
+_TIME: Final = to_base(Decimal(1), "h")[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +240,62 @@ class EvidenceIndex:
         words = [word for word in self._places if word in wanted or stem(word) in stems]
         numbers = sorted({n for word in words for n in self._places[word]})
         return [self.sentences[n] for n in numbers]
+
+    def explains(self, value: Value, content: Sequence[str], question: str) -> bool:
+        """Whether the question, a sentence with a content word of a claim, or arithmetic over them
+        gives the claim's value.
+        """
+        asked = figures(question) if question else []
+        near = [v for sentence in self.about(content) for v in figures(sentence.text)]
+        if any(
+            same_value(value, other) or value.text.casefold() == other.text.casefold()
+            for other in (*asked, *near)
+        ):
+            return True
+        if not isinstance(value.of, Quantity):
+            return False
+        return follows(value.of, [v.of for v in (*asked, *near) if isinstance(v.of, Quantity)])
+
+    def gives(self, token: Token, following: str) -> bool:
+        """Whether any sentence has the same value, with its unit or of the same things.
+
+        Args:
+            following: the word behind a number without a unit.
+        """
+        value = token.value
+        assert value is not None
+        for sentence in self.sentences:
+            if not any(c.isdigit() for c in sentence.text) and not sentence.words & WORDED:
+                continue
+            for place, other in enumerate(sentence.tokens):
+                if other.value is None or not same_value(value, other.value):
+                    continue
+                after = sentence.tokens[place + 1].key if place + 1 < len(sentence.tokens) else ""
+                unit = value.of.unit if isinstance(value.of, Quantity) else ""
+                if unit or isinstance(value.of, DateMention) or after == following:
+                    return True
+        return False
+
+
+def follows(own: Quantity, others: Iterable[Quantity]) -> bool:
+    """Whether a quantity is the sum, difference, product or share of two others, or a multiple."""
+    size, dimension = to_base(own.value, own.unit)
+    known = {to_base(q.value, q.unit) for q in others if q.unit != "clock"}
+    if own.unit == "clock" or not size:
+        return own.unit == "clock"
+    alike = sorted({number for number, kind in known if kind == dimension and number})[:_MOST]
+    bare = sorted({number for number, kind in known if not kind and number})[:_MOST]
+    made: set[Decimal] = set()
+    for a, b in itertools.combinations(alike, 2):
+        made |= {a + b, abs(a - b)}
+    for a in alike:
+        for b in (*bare, *(() if dimension == _TIME else _PERIODS)):
+            made |= {a * b, a / b}
+    made.add(sum(alike, Decimal(0)))
+    if own.kind == "percent":
+        for a, b in itertools.permutations({number for number, _ in known if number}, 2):
+            made |= {100 * a / b, abs(100 * a / b - 100)}
+    return any(abs(number - size) <= _ROUNDED * abs(size) for number in made)
 
 
 def leads_of(text: str, parts: Sequence[TextBlock] | None = None) -> list[tuple[int, str]]:

@@ -14,8 +14,7 @@ from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import figures
 from crp_integrations.dpe.comparison.evidence_index import EvidenceIndex
-from crp_integrations.dpe.comparison.value_changes import change_kind, is_explained
-from crp_integrations.dpe.verifier.values import same_value
+from crp_integrations.dpe.verifier.values import change_kind, same_value
 from crp_integrations.language.blocks import blocks, is_row
 from crp_integrations.language.text import plain
 from crp_integrations.vocabulary import DistortionType, ErrorKind
@@ -176,7 +175,7 @@ def _explained(
     values = figures(wrong.text)
     if name is None or not values:
         return False
-    return is_explained(values[0], _WORD.findall(plain(name.text)), evidence, question)
+    return evidence.explains(values[0], _WORD.findall(plain(name.text)), question)
 
 
 def _same_identity(name: Field, other: Structure) -> bool:

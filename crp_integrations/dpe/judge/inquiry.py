@@ -13,15 +13,15 @@ from typing import Final
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge import messages as words
 from crp_integrations.dpe.judge.messages import JudgePrompt
-from crp_integrations.dpe.judge.records import (
+from crp_integrations.dpe.judge.reply import read_reply, readable
+from crp_integrations.dpe.records import Claim
+from crp_integrations.dpe.report_parts import (
     QUESTION_ID,
     SYSTEM_ID,
     JudgeExchange,
     JudgeRun,
     UnreadPassage,
 )
-from crp_integrations.dpe.judge.reply import read_reply, readable
-from crp_integrations.dpe.records import Claim
 from crp_integrations.messages import Message, ModelCall, Usage
 from crp_integrations.vocabulary import Purpose
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
-from crp_integrations.dpe.records import REJECTED, Claim, Finding
+from crp_integrations.dpe.records import Claim
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import ClaimStatus
 
@@ -85,20 +85,11 @@ def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple
         wanted = ", ".join(SENTENCES)
         raise ConfigError(f"language {language!r:.40} is not one of {wanted}")
     words = SENTENCES[language]
-    mentioned = [claim for claim in claims if claim.flagged or claim.disputed or is_unread(claim)]
+    unread = ClaimStatus.NOT_CHECKED
+    mentioned = [c for c in claims if c.flagged or c.disputed or c.status is unread]
     mentioned.sort(key=lambda claim: (REASON_ORDER.index(claim.status), claim.start))
     sentences = (_sentence(answer, claim, words) + "." for claim in mentioned)
     return tuple(list(dict.fromkeys(sentences))[:MOST])
-
-
-def is_unread(claim: Claim) -> bool:
-    """Whether a claim asserts something and nobody read it."""
-    return claim.status is ClaimStatus.NOT_CHECKED
-
-
-def rejection(claim: Claim) -> Finding | None:
-    """The finding that a sub-agent's report rejected what a claim repeats; None for none."""
-    return next((finding for finding in claim.findings if finding.kind == REJECTED), None)
 
 
 def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> str:
@@ -109,7 +100,7 @@ def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> s
     elif claim.status is ClaimStatus.NOT_CHECKED:
         sentence = words["unread"].format(wrong=wrong)
     elif claim.status is ClaimStatus.UNSUPPORTED:
-        name = "rejected" if rejection(claim) else "unsupported"
+        name = "rejected" if claim.rejection else "unsupported"
         sentence = words[name].format(wrong=wrong)
     elif not claim.quotations:
         sentence = words["contradicted bare"].format(wrong=wrong)

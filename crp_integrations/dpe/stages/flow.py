@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from crp_integrations.dpe.records import StageRun
+from crp_integrations.dpe.report_parts import Flow
 from crp_integrations.dpe.settings import LOW_OPENING, QualitySettings
 from crp_integrations.dpe.state import SessionSentences, SessionText, State
-from crp_integrations.dpe.window_records import Flow
 from crp_integrations.language.lexical_overlap import Phrases, keywords
 from crp_integrations.language.words import PAST_OF, content_stems, words
 

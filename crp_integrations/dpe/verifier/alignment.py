@@ -14,7 +14,7 @@ from typing import Final
 
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.verifier.context import PassageContext, Unit
-from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
+from crp_integrations.dpe.verifier.opposition import Slot, Slots, pair, slots_of
 from crp_integrations.dpe.verifier.values import Value, ValueReading, read, same_name, same_value
 from crp_integrations.language.negation import find_conditions, negations, polarity_differs
 from crp_integrations.language.text import Span

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
+from crp_integrations.language.word_lists import LISTS
 from crp_integrations.language.words import (
     AUXILIARIES,
     ORDINARY,
@@ -22,12 +23,7 @@ NAME = rf"(?<!{SIGN}){SIGN}++"
 
 WH = frozenset("who whom whose what which when where why how".split())
 # Verbs that tell what to do with the answer.
-TELLING = frozenset(
-    """analyse analyze check clarify compare contrast define describe determine detail discuss
-    elaborate enumerate evaluate explain explore find give identify illustrate list mention name
-    outline please present provide quote recommend report show specify state suggest summarise
-    summarize tell write""".split()
-)
+TELLING = frozenset(LISTS["telling"])
 
 _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', SIGN: " "})
 _QUOTED = re.compile(
