@@ -102,7 +102,7 @@ class FieldVerdict:
     other: FieldChange | None = None
 
 
-def compare_structures(answer: str, evidence: EvidenceIndex, question: str) -> list[FieldVerdict]:
+def compare_structures(answer: str, evidence: EvidenceIndex) -> list[FieldVerdict]:
     """What the evidence says of each field of the answer's objects and rows."""
     own = structures_of(answer)
     if not own:
@@ -116,7 +116,7 @@ def compare_structures(answer: str, evidence: EvidenceIndex, question: str) -> l
     for structure in own:
         verdicts = list(_compared(structure, known))
         wrong = next((verdict for verdict in verdicts if verdict.other is not None), None)
-        if wrong is not None and _explained(structure, wrong, evidence, question):
+        if wrong is not None and _explained(structure, wrong, evidence):
             # It may be another view of the thing, so its other fields are unread too.
             verdicts = [FieldVerdict(entry.start, entry.end, False) for entry in structure.fields]
         result += verdicts
@@ -166,16 +166,14 @@ def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterato
             yield FieldVerdict(entry.start, entry.end, True, number, (other.start, other.end))
 
 
-def _explained(
-    own: Structure, verdict: FieldVerdict, evidence: EvidenceIndex, question: str
-) -> bool:
+def _explained(own: Structure, verdict: FieldVerdict, evidence: EvidenceIndex) -> bool:
     """Whether a field's value is said of the same thing elsewhere, or follows by arithmetic."""
     name = own.identity()
     wrong = next(entry for entry in own.fields if entry.start == verdict.start)
     values = figures(wrong.text)
     if name is None or not values:
         return False
-    return evidence.explains(values[0], _WORD.findall(plain(name.text)), question)
+    return evidence.explains(values[0], _WORD.findall(plain(name.text)))
 
 
 def _same_identity(name: Field, other: Structure) -> bool:
