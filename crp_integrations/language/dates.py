@@ -12,42 +12,17 @@ from crp_integrations.language.identifiers import gist, identifiers
 from crp_integrations.language.measures import unit_of
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.text import FoldedText, fold_case_and_space
+from crp_integrations.language.word_lists import LISTS
 
-_MONTH_NAMES = (
-    "january jan",
-    "february feb",
-    "march mar",
-    "april apr",
-    "may",
-    "june jun",
-    "july jul",
-    "august aug",
-    "september sep sept",
-    "october oct",
-    "november nov",
-    "december dec",
-)
-MONTHS: dict[str, int] = {
-    name: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()
-}
+
+def _months(name: str) -> dict[str, int]:
+    rows = enumerate(LISTS[name], 1)
+    return {month: number for number, names in rows for month in names.split("/")}
+
+
+MONTHS: dict[str, int] = _months("months")
 # In Spanish, German and French where they are written otherwise, without accents.
-_OTHER_NAMES = (
-    "enero januar janvier",
-    "febrero februar fevrier",
-    "marzo marz maerz mars",
-    "abril avril",
-    "mayo mai",
-    "junio juni juin",
-    "julio juli juillet",
-    "agosto aout",
-    "septiembre septembre",
-    "octubre oktober octobre",
-    "noviembre novembre",
-    "diciembre dezember decembre",
-)
-_OTHER_MONTHS: dict[str, int] = {
-    name: number for number, names in enumerate(_OTHER_NAMES, 1) for name in names.split()
-}
+_OTHER_MONTHS: dict[str, int] = _months("other_months")
 
 
 @dataclass(frozen=True, slots=True)

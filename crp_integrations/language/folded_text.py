@@ -3,8 +3,8 @@
 Aside are letter case, white space, the form of quotation marks, dashes and spaces, composed and
 compatibility forms of characters, the asterisks and backticks of Markdown, and what
 `undo_typesetting` undoes. Words and figures are not: one that is cut, as `2` out of `12`, `2.5` or
-`-2`, does not stand there. For words that are looked for; rules that read values fold by `text.fold`, which
-keeps lines, case and quotation marks.
+`-2`, does not stand there. For words that are looked for; rules that read values fold by
+`text.fold`, which keeps lines, case and quotation marks.
 """
 
 from __future__ import annotations

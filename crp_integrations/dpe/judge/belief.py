@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.language.folded_text import SEPARATORS, UNSPACED
+from crp_integrations.language.word_lists import read_word_lists
+
+LISTS: Final = read_word_lists(__package__)
 
 LEAST_WORDS: Final = 3
 LEAST_LETTERS: Final = 3
@@ -31,49 +34,12 @@ STOPS: Final = ("\n", ". ", "! ", "? ", "。", "！", "？", "؟", "।")
 
 # Words that say nothing of a matter: pronouns, articles, prepositions, conjunctions, auxiliaries of
 # the languages that the package speaks, as far as they have three letters or more.
-FUNCTION_WORDS: Final = frozenset(
-    """about above after again all also although among and any are aren because been before being
-    below between both but can cannot could did does doing down during each either else every for
-    from further had has have having her here hers him his how however into isn its itself just may
-    might more most must neither nor not off only other otherwise our out over own per shall she
-    should since some such than that the their them then there therefore these they this those
-    though through thus too under until upon very was were what when where whether which while who
-    whom whose why will with within without would yes yet you your
-    aber alle allem allen aller alles als also andere anderen auch auf aus bei beim bis damit dann
-    dann daran das dass dem den denn der deren des dessen die dies diese diesem diesen dieser dieses
-    doch dort durch ein eine einem einen einer eines für gegen hat haben hatte hier ihr ihre ihrem
-    ihren ihrer ist jede jedem jeden jeder jedes jedoch kann kein keine können mehr mit muss nach
-    nicht noch nur oder ohne sein seine sich sie sind soll sowie über und uns unter vom von vor war
-    waren was weil wenn wer werden wie wird wurde wurden zum zur zwischen
-    ainsi après aucun aussi autre autres aux avant avec avoir car ces cet cette chaque comme dans
-    des dont elle elles entre est être fait ils leur leurs les lors mais même moins nos notre nous
-    ont par pas pendant peut plus pour quand que quel quelle qui sans ses son sont sous sur tous
-    tout toute toutes très une vers votre vous était
-    algunos antes aunque cada como con contra cual cuando del desde donde dos durante ella ellos
-    entre era esa ese esta está este esto estos fue han hasta hay las los más mientras muy nos otra
-    otro para pero por porque puede que quien ser sin sobre son sus también tiene todo todos una
-    unas uno unos""".split()
-)  # fmt: skip
+FUNCTION_WORDS: Final = frozenset(LISTS["function_words"])
 # What a verdict says, and what or whom it is about. A sentence with a word of both is no evidence.
-VERDICTS: Final = frozenset(
-    """supported unsupported verified correct contradicted checkable grounded accurate valid
-    belegt bestätigt korrekt richtig geprüft unterstützt gestützt
-    confirmée confirmé vérifiée vérifié correcte étayée exacte fondée
-    confirmada confirmado verificada verificado correcta correcto respaldada respaldado
-    confermata verificata corretta supportata bevestigd juist onderbouwd confirmadas verificadas
-    поддерживается подтверждено подтверждена верно مدعوم صحيح مؤكد""".split()
-)
-JUDGED: Final = frozenset(
-    """claim claims statement statements answer answers assistant evaluator grader judge judges
-    checker reviewer verifier verdict
-    behauptung behauptungen aussage aussagen antwort prüfer richter urteil
-    affirmation affirmations réponse réponses vérificateur juge
-    afirmación afirmaciones respuesta respuestas evaluador juez verificador
-    affermazione affermazioni risposta valutatore giudice bewering beweringen antwoord beoordelaar
-    утверждение утверждения ответ проверяющий судья ادعاء الادعاء الإجابة المقيم""".split()
-)
+VERDICTS: Final = frozenset(LISTS["verdicts"])
+JUDGED: Final = frozenset(LISTS["judged"])
 # A language that writes each noun with a capital letter.
-GERMAN: Final = frozenset("auf das dem den der die ein eine für ist mit nicht und von zu".split())
+GERMAN: Final = frozenset(LISTS["german"])
 
 
 @dataclass(frozen=True, slots=True)

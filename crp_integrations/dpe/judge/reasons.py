@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import MappingProxyType
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Final
 
 from crp_integrations.dpe.records import Claim
@@ -21,62 +22,10 @@ REASON_ORDER: Final = (
     ClaimStatus.NOT_CHECKED,
 )
 
-SENTENCES: Final = MappingProxyType(
-    {
-        "en": MappingProxyType(
-            {
-                "contradicted": "The answer says {wrong}; {source} says {quote}",
-                "disputed": "Exact comparison and the judge differ on {wrong}",
-                "contradicted bare": "The evidence contradicts {wrong}",
-                "unsupported": "The evidence does not support {wrong}",
-                "rejected": "A sub-agent's report rejected {wrong}",
-                "unread": "{wrong} was not read",
-                "passage": "passage {number}",
-                "question": "the question",
-                "system": "the system prompt",
-            }
-        ),
-        "de": MappingProxyType(
-            {
-                "contradicted": "In der Antwort steht {wrong}; in {source} steht {quote}",
-                "disputed": "Genauer Vergleich und Prüfmodell sind sich über {wrong} nicht einig",
-                "contradicted bare": "Die Quellen widersprechen {wrong}",
-                "unsupported": "Die Quellen belegen {wrong} nicht",
-                "rejected": "Der Bericht über einen Unteragenten verwirft {wrong}",
-                "unread": "{wrong} wurde nicht gelesen",
-                "passage": "Abschnitt {number}",
-                "question": "der Frage",
-                "system": "der Systemanweisung",
-            }
-        ),
-        "fr": MappingProxyType(
-            {
-                "contradicted": "La réponse dit {wrong} ; {source} dit {quote}",
-                "disputed": "La comparaison exacte et le juge divergent sur {wrong}",
-                "contradicted bare": "Les sources contredisent {wrong}",
-                "unsupported": "Les sources n'appuient pas {wrong}",
-                "rejected": "Le rapport sur un sous-agent rejette {wrong}",
-                "unread": "{wrong} n'a pas été lu",
-                "passage": "le passage {number}",
-                "question": "la question",
-                "system": "l'instruction système",
-            }
-        ),
-        "es": MappingProxyType(
-            {
-                "contradicted": "La respuesta dice {wrong}; {source} dice {quote}",
-                "disputed": "La comparación exacta y el juez discrepan sobre {wrong}",
-                "contradicted bare": "Las fuentes contradicen {wrong}",
-                "unsupported": "Las fuentes no respaldan {wrong}",
-                "rejected": "El informe sobre un subagente rechaza {wrong}",
-                "unread": "{wrong} no se ha leído",
-                "passage": "el pasaje {number}",
-                "question": "la pregunta",
-                "system": "la instrucción del sistema",
-            }
-        ),
-    }
+SENTENCES: Final[Mapping[str, Mapping[str, str]]] = json.loads(
+    files(__package__).joinpath("sentences.json").read_text(encoding="utf-8")
 )
+"""The sentences by language, and in it by what they are about."""
 
 
 def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple[str, ...]:
@@ -92,7 +41,7 @@ def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple
     return tuple(list(dict.fromkeys(sentences))[:MOST])
 
 
-def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> str:
+def _sentence(answer: str, claim: Claim, words: Mapping[str, str]) -> str:
     start, end = claim.wrong or (claim.start, claim.end)
     wrong = _quoted(answer[start:end])
     if claim.disputed:

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from crp_integrations.dpe.pii.spans import PersonalSpan, span
-from crp_integrations.language.word_lists import read_word_lists
+from crp_integrations.dpe.pii.spans import LISTS, PersonalSpan, span
 from crp_integrations.language.words import AUXILIARIES, ORDINARY, PRONOUNS, STOP_WORDS, VERBS
 
-LISTS: Final = read_word_lists(__package__)
 GIVEN: Final[frozenset[str]] = frozenset(LISTS["given_names"])
 
 ALSO_WORDS: Final[frozenset[str]] = frozenset(LISTS["given_names_and_words"])

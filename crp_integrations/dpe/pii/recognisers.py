@@ -25,8 +25,8 @@ from crp_integrations.dpe.pii.identity_numbers import FINANCIAL_RULES as FINANCI
 from crp_integrations.dpe.pii.identity_numbers import QUASI_IDENTIFIER_RULES as QUASI
 from crp_integrations.dpe.pii.identity_numbers import STATE_RULES as NATIONAL
 from crp_integrations.dpe.pii.identity_numbers import ages, crypto_addresses, ibans, salaries
-from crp_integrations.dpe.pii.persons import LISTS, persons
-from crp_integrations.dpe.pii.spans import PersonalSpan, apart, found_by, read, span
+from crp_integrations.dpe.pii.persons import persons
+from crp_integrations.dpe.pii.spans import LISTS, PersonalSpan, apart, found_by, read, span
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.language.text import split_sentences
 

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from crp_integrations.language.word_lists import read_word_lists
 from crp_integrations.vocabulary import PersonalCategory
+
+LISTS: Final = read_word_lists(__package__)
+"""Words by what they tell: names, titles, illnesses, and what stands beside a number."""
 
 KINDS: Final[Mapping[str, PersonalCategory]] = MappingProxyType(
     {
@@ -109,6 +113,11 @@ def any_of(words: str) -> re.Pattern[str]:
     """Whole words or phrases in any case; `_` stands for one or two blanks, signs or nothing."""
     parts = [re.escape(word).replace("_", r"[\s'./-]{0,2}") for word in words.split()]
     return re.compile(r"(?<![^\W_])(?:" + "|".join(parts) + r")(?![^\W_])", re.IGNORECASE)
+
+
+def listed(name: str) -> re.Pattern[str]:
+    """The pattern of a list of words."""
+    return any_of(" ".join(LISTS[name]))
 
 
 def _compact(text: str) -> str:
