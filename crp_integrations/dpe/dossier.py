@@ -39,12 +39,6 @@ class System:
     """What is registered about the AI system that answers.
 
     Spec: CRP-SPEC-005 §14.1
-
-    Attributes:
-        domain: None for a system that is not registered; it is then classified UNKNOWN.
-        sector: a regulated sector, None for none.
-        decides: its answers take part in decisions about people.
-        evidence: names of evidence that the operator attests, for controls of the catalogue.
     """
 
     domain: Domain | None = None

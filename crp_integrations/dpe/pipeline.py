@@ -95,7 +95,9 @@ def examine(
     door = signals or Live()
     tools = StageTools(embedder, verifier, settings, policy, tuple(recognisers), door)
     index = cache(lambda: PassageContext([text for _, text in dossier.passages]))
-    state = State(dossier, tools, index, told=SessionSentences(dossier, embedder, door))
+    state = State(
+        dossier, tools, index, session_sentences=SessionSentences(dossier, embedder, door)
+    )
     first = READING if settings.decides == "claims" else ARITHMETIC
     for name, stage in (*first, *FURTHER):
         with steps.step(name):
@@ -106,17 +108,7 @@ def examine(
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What the engines of an examination were, without them.
-
-    Attributes:
-        embedder: identity; None where there was none.
-        embedder_thresholds, verifier_thresholds: from their cards.
-        dimensions: of the embedder's vectors.
-        verifier: identity; empty where there was none.
-        passage: longest passage that the verifier reads, in characters.
-        recognisers: identity, and what it looks for by kind.
-        policy: identity of the policy engine; empty where there was none.
-    """
+    """What the engines of an examination were, without them."""
 
     embedder: str | None
     embedder_thresholds: Mapping[str, float]

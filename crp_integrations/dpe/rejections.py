@@ -100,14 +100,14 @@ def find_repeats(state: State) -> list[Finding]:
     return findings
 
 
-def with_repeats(claims: tuple[Claim, ...], found: Sequence[Finding]) -> tuple[Claim, ...]:
+def with_repeats(claims: tuple[Claim, ...], repeats: Sequence[Finding]) -> tuple[Claim, ...]:
     """The claims with such findings behind those of their own evidence."""
-    if not found:
+    if not repeats:
         return claims
     return tuple(
         claim.model_copy(
             update={
-                "findings": (*claim.findings, *(f for f in found if f.claim_id == claim.claim_id))
+                "findings": (*claim.findings, *(f for f in repeats if f.claim_id == claim.claim_id))
             }
         )
         for claim in claims
@@ -195,6 +195,6 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def unique_claims(*given: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:
+def unique_claims(*lists: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:
     """Rejected claims of several places, each text once."""
-    return tuple({claim.text: claim for some in given for claim in some}.values())
+    return tuple({claim.text: claim for some in lists for claim in some}.values())

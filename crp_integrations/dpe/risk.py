@@ -32,13 +32,7 @@ from crp_integrations.vocabulary import (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the signals are computed from.
-
-    Attributes:
-        factual: factual claims; grounded, parametric and unverifiable are among them.
-        fidelity: fidelity score, [0, 1].
-        entailment: entailment of the weakest claim, [0, 1].
-    """
+    """What the signals are computed from."""
 
     factual: int
     grounded: int
@@ -71,9 +65,6 @@ def grounding_pct(grounded: int, factual: int) -> float:
     """Grounded over factual claims, 1.0 when there are none.
 
     Spec: CRP-SPEC-005 §4.4 (decision D3)
-
-    >>> round(grounding_pct(31, 34), 3)
-    0.912
     """
     return grounded / factual if factual else 1.0
 
@@ -135,12 +126,7 @@ _HIGH_RISK: Final = frozenset({AiActClass.HIGH, AiActClass.UNACCEPTABLE})
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What the amplifiers look at.
-
-    Attributes:
-        loop_depth: agents within agents around the call, 0 for none.
-        contradictions: with earlier windows.
-    """
+    """What the amplifiers look at."""
 
     personal: bool = False
     ai_act_class: AiActClass = AiActClass.UNKNOWN
@@ -154,10 +140,6 @@ def applicable(about: Circumstances, settings: AmplifierSettings) -> tuple[Ampli
     """The amplifiers that apply, strongest first, each once.
 
     Spec: CRP-SPEC-005 §7.3, §17
-
-    >>> deep = Circumstances(personal=True, loop_depth=3)
-    >>> [name.value for name in applicable(deep, AmplifierSettings())]
-    ['gdpr-pii', 'agent-loop-depth']
     """
     applies = {
         Amplifier.PERSONAL: about.personal,
@@ -177,9 +159,6 @@ def amplified(base: float, names: Sequence[Amplifier], settings: AmplifierSettin
 
     Args:
         base: the composite of stage 5, [0, 1].
-
-    >>> amplified(0.30, [Amplifier.PERSONAL], AmplifierSettings())
-    0.42
     """
     score = base
     for name in names:
@@ -222,9 +201,6 @@ def ceiling(score: float, settings: QualitySettings) -> tuple[QualityTier, float
 
     Returns:
         The tier, and the lower bound of the next better one; 0 for S, which has none.
-
-    >>> ceiling(0.62, QualitySettings())
-    (<QualityTier.B: 'B'>, 0.7)
     """
     bound = 0.0
     for tier, least in (

@@ -129,9 +129,6 @@ class OmissionSettings(Part):
         """The severity of leaving out a fact, None for one that is not looked for.
 
         Spec: CRP-SPEC-005 §12.2
-
-        >>> [str(OmissionSettings().severity(x)) for x in (0.69, 0.70, 0.80, 0.90)]
-        ['None', 'MEDIUM', 'HIGH', 'CRITICAL']
         """
         for bound, name in (
             (self.critical, Severity.CRITICAL),
@@ -482,9 +479,9 @@ class Registration(Part):
             )
         return tuple(sorted(set(value)))
 
-    def system(self, kept: Iterable[str] = ()) -> System:
+    def system(self, relay_evidence: Iterable[str] = ()) -> System:
         """The system as stages read it."""
-        own = evidence_of("relay").intersection(kept)
+        own = evidence_of("relay").intersection(relay_evidence)
         return System(
             domain=self.domain,
             sector=self.sector,

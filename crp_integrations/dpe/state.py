@@ -114,24 +114,14 @@ def _is_empty(sentence: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """For each sentence the nearest other one.
-
-    Attributes:
-        cosine: shape (n,), [-1, 1], rounded to six digits; -1 where there is none.
-        place: shape (n,), position among the others.
-    """
+    """For each sentence the nearest other one."""
 
     cosine: list[float]
     place: list[int]
 
 
 class SessionSentences:
-    """The answer and the windows before it.
-
-    Attributes:
-        answer: the current answer.
-        prior: the earlier ones, oldest first.
-    """
+    """The answer and the windows before it."""
 
     def __init__(
         self, dossier: Dossier, embedder: Embedder | None, signals: Signals | None = None
@@ -227,15 +217,7 @@ class SessionSentences:
 
 @dataclass(frozen=True, slots=True)
 class StageTools:
-    """What a pipeline runs with.
-
-    Attributes:
-        embedder: None for purely lexical work.
-        verifier: reads each claim; None where a comparison of words alone is made.
-        policy: evaluates the control catalogue; None leaves stage 12 out.
-        recognisers: look for personal data beside the package's own.
-        signals: the door through which all of these are asked.
-    """
+    """What a pipeline runs with."""
 
     embedder: Embedder | None
     verifier: Verifier | None
@@ -256,17 +238,12 @@ class State:
 
     Attributes:
         index: the passages, indexed when a stage first needs it.
-        claims: in order of the answer.
         sentences: for each claim the answer's sentence around it and the next one.
         alignments: for each claim, None for one that is not checked.
-        vectors: unit rows of claims embedded so far, by claim id.
         language: of the answer, where it surely is another one than the passages'; else empty.
         pairs_cut: claims that were not compared with every earlier one about the same thing.
         weakest: entailment, contradiction and neutral of the weakest claim.
-        coherence, repetition, completeness, flow: words of stages 6 to 9.
-        omissions, personal, classification: words of stages 10 to 12.
-        stages: which stages ran.
-        told: sentences of the answer and of earlier windows; stages 6 to 9 need it.
+        session_sentences: those of the answer and of earlier windows; stages 6 to 9 need it.
     """
 
     dossier: Dossier
@@ -286,13 +263,13 @@ class State:
     personal: PersonalData = field(default_factory=PersonalData)
     classification: Classification = field(default_factory=Classification)
     stages: tuple[StageRun, ...] = field(default=())
-    told: SessionSentences | None = None
+    session_sentences: SessionSentences | None = None
 
     @property
     def session(self) -> SessionSentences:
         """What the session has said; the pipeline hands it in, so that it is read once."""
-        assert self.told is not None
-        return self.told
+        assert self.session_sentences is not None
+        return self.session_sentences
 
     @property
     def context(self) -> PassageContext:
@@ -330,11 +307,11 @@ def checked_share(state: State) -> float:
     return sizes[Checked.CHECKED] / checkable if checkable else 1.0
 
 
-def with_findings(claims: tuple[Claim, ...], found: list[Finding]) -> tuple[Claim, ...]:
+def with_findings(claims: tuple[Claim, ...], findings: list[Finding]) -> tuple[Claim, ...]:
     """The claims with findings added, in order of place; one defect is one finding."""
     taken = {(f.start, f.end) for claim in claims for f in claim.findings}
     added: dict[str, list[Finding]] = {}
-    for finding in found:
+    for finding in findings:
         if (finding.start, finding.end) in taken:
             continue
         taken.add((finding.start, finding.end))

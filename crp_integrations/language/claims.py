@@ -75,10 +75,6 @@ def clauses(text: str) -> list[Clause]:
     """The clauses of one sentence in order; they do not overlap.
 
     Only conjunctions, separating marks and white space lie between them.
-
-    >>> text = "The policy is strict and the board approved it in 2024."
-    >>> [text[clause.start : clause.end] for clause in clauses(text)]
-    ['The policy is strict', 'the board approved it in 2024.']
     """
     folded = fold(text)
     body = folded.text
@@ -136,16 +132,16 @@ def _by_pieces(body: str) -> list[Clause]:
     return result
 
 
-def _cuts(body: str, found: list[TextWord]) -> list[tuple[int, int, str]]:
+def _cuts(body: str, tokens: list[TextWord]) -> list[tuple[int, int, str]]:
     """Accepted joints: end of the clause before, start of the one after, kind."""
-    starts = [word.start for word in found]
+    starts = [word.start for word in tokens]
     joints = [match for match in _JOINT.finditer(body) if not _shielded(body, match)]
     cuts: list[tuple[int, int, str]] = []
     start = 0
     for number, match in enumerate(joints):
-        left = _inside(found, starts, start, match.start())
+        left = _inside(tokens, starts, start, match.start())
         stop = _next_strong(joints, number, len(body))
-        right = _inside(found, starts, match.end(), stop)
+        right = _inside(tokens, starts, match.end(), stop)
         if len(left) < _FEWEST or len(right) < _FEWEST:
             continue
         kind = _kind(match)
@@ -167,8 +163,8 @@ def _cuts(body: str, found: list[TextWord]) -> list[tuple[int, int, str]]:
     return cuts
 
 
-def _inside(found: list[TextWord], starts: list[int], low: int, high: int) -> list[TextWord]:
-    inside = found[bisect_left(starts, low) : bisect_left(starts, high)]
+def _inside(tokens: list[TextWord], starts: list[int], low: int, high: int) -> list[TextWord]:
+    inside = tokens[bisect_left(starts, low) : bisect_left(starts, high)]
     if inside and inside[-1].end > high:
         inside.pop()
     return inside
@@ -419,11 +415,11 @@ def _is_prose(line: str) -> bool:
     return _PROSE.match(line) is not None and len(line.split()) > 3 and not _CODE_SIGN.search(line)
 
 
-def _flush(text: str, code: list[tuple[int, Span]], kept: list[Segment]) -> None:
+def _flush(text: str, code: list[tuple[int, Span]], claims: list[Segment]) -> None:
     for index, line in code:
         own = _trim(text, line.start, line.end)
         if own is not None:
-            kept.append(_make(own, index, ClaimType.PROCEDURAL, 0.0, None))
+            claims.append(_make(own, index, ClaimType.PROCEDURAL, 0.0, None))
     code.clear()
 
 

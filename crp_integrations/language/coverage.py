@@ -64,9 +64,6 @@ def reasoning_spans(text: str) -> tuple[Span, ...]:
 
     A tag counts where it opens a line outside of a fence, so that an answer about such tags
     stays one. A tag without an end reaches to the end of the text.
-
-    >>> [span.of("<think>Hm.</think>Yes.") for span in reasoning_spans("<think>Hm.</think>Yes.")]
-    ['<think>Hm.</think>']
     """
     if "<" not in text:
         return ()
@@ -90,10 +87,10 @@ def reasoning_spans(text: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def _opens_line(text: str, place: int, found: list[Span]) -> bool:
+def _opens_line(text: str, place: int, spans: list[Span]) -> bool:
     # A line's indent is short, so that many tags behind much white space cost no more.
-    before = text[max(0, place - 80, found[-1].end if found else 0) : place]
-    opened = place - len(before) == (found[-1].end if found else 0)
+    before = text[max(0, place - 80, spans[-1].end if spans else 0) : place]
+    opened = place - len(before) == (spans[-1].end if spans else 0)
     line = before.rpartition("\n")
     return not line[2].strip() and (bool(line[1]) or opened)
 

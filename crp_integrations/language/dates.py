@@ -285,23 +285,12 @@ def compatible(a: DateMention, b: DateMention) -> bool:
 
     They must share year, month or day, and disagree in none of them; what one leaves open
     fits anything.
-
-    >>> compatible(dates("12 March 2024")[0], dates("2024-03-12")[0])
-    True
-    >>> compatible(dates("March 2024")[0], dates("in 2023")[0])
-    False
     """
     return any(_agree(first, second) for first in _readings(a) for second in _readings(b))
 
 
 def gives(source: DateMention, claim: DateMention) -> bool:
-    """Whether the source's date says all that the claim's date says.
-
-    >>> gives(dates("12 March 2024")[0], dates("March 2024")[0])
-    True
-    >>> gives(dates("March 2024")[0], dates("12 March 2024")[0])
-    False
-    """
+    """Whether the source's date says all that the claim's date says."""
     return any(
         all(wanted is None or wanted == have for have, wanted in zip(first, second, strict=True))
         for first in _readings(source)

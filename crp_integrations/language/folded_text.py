@@ -414,11 +414,7 @@ def _inner(character: str) -> bool:
 
 
 def folded_words(quotation: str) -> str:
-    """A quotation's words as `Folded.find` takes them; empty where nothing can be looked for.
-
-    >>> folded_words("“4.2  million”.")
-    '4.2 million'
-    """
+    """A quotation's words as `Folded.find` takes them; empty where nothing can be looked for."""
     whole = Folded(quotation).text
     trimmed = whole.strip(EDGES)
     before = whole[: len(whole) - len(whole.lstrip(EDGES))]

@@ -99,9 +99,6 @@ def differs(answer: str, evidence: str) -> str:
     """The code of an answer's language where the evidence is surely in another; else "".
 
     One paragraph of the evidence in the answer's language is enough to be silent.
-
-    >>> differs("Die Gebühr ist nicht in dem Preis.", "The fee is not in the price of it.")
-    'de'
     """
     own = guess_language(answer)
     if not own or guess_language(evidence) in ("", own):

@@ -182,11 +182,7 @@ def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
 
 
 def question_stems(query: str) -> tuple[str, ...]:
-    """The stems that a question asks for, each once; its stop words only where nothing else is.
-
-    >>> question_stems("Who founded the company?")
-    ('found', 'compani')
-    """
+    """The stems that a question asks for, each once; its stop words only where nothing else is."""
     every = tuple(dict.fromkeys(stems_of(query)))
     return tuple(stem for stem in every if stem not in STOP_STEMS) or every
 
@@ -345,8 +341,8 @@ def _printed(form: str) -> str:
     return seen[:-2] if seen.endswith(("'s", "\u2019s")) else seen
 
 
-def _side_by_side(text: str, found: Sequence[TextWord], place: int) -> bool:
-    return text[found[place - 1].end : found[place].start] == " "
+def _side_by_side(text: str, phrases: Sequence[TextWord], place: int) -> bool:
+    return text[phrases[place - 1].end : phrases[place].start] == " "
 
 
 def _reads_as_noun(word: TextWord) -> bool:

@@ -29,12 +29,7 @@ from crp_integrations.language.words import (
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name and where it stands.
-
-    Attributes:
-        start, end: character offsets in the text given.
-        text: as written, without honorific and possessive.
-    """
+    """A name and where it stands."""
 
     start: int
     end: int
@@ -89,19 +84,21 @@ def _outside(every: list[TextWord], taken: list[Span]) -> list[TextWord]:
     return outside
 
 
-def _in_sentence(text: str, found: list[TextWord], usual: set[str], sentence: Span) -> list[Name]:
-    lettered = [word for word in found if word.text[0].isalpha()]
+def _in_sentence(
+    text: str, sentence_words: list[TextWord], usual: set[str], sentence: Span
+) -> list[Name]:
+    lettered = [word for word in sentence_words if word.text[0].isalpha()]
     big = [word for word in lettered if word.text[0].isupper()]
     shouted = len(lettered) > 3 and all(word.text.isupper() for word in lettered)
     titled = len(lettered) > 2 and len(big) * 10 >= len(lettered) * 8
     titled = titled and sentence.of(text)[-1:] not in ".!?"
     result: list[Name] = []
     run: list[TextWord] = []
-    for number, word in enumerate(found):
+    for number, word in enumerate(sentence_words):
         capital = not (shouted or word.text.islower()) and _is_capital(word)
         if capital:
             if number == 0 or _opens(text, word):
-                capital = not _is_plain(text, found, number, usual)
+                capital = not _is_plain(text, sentence_words, number, usual)
             elif _after_stop(text, word) and _opens_clause(text, word):
                 capital = False
         if capital and titled and (word.lower in ORDINARY or word.lower in STOP_WORDS):
@@ -110,7 +107,7 @@ def _in_sentence(text: str, found: list[TextWord], usual: set[str], sentence: Sp
             continue
         if run and not _linked(text, run[-1], word):
             _close(text, run, result)
-        if capital or (run and word.lower in _CONNECTORS and _leads(found, number)):
+        if capital or (run and word.lower in _CONNECTORS and _leads(sentence_words, number)):
             run.append(word)
         else:
             _close(text, run, result)
@@ -156,15 +153,15 @@ def _opens_clause(text: str, word: TextWord) -> bool:
     return coded is not None and (word.lower in _PARTICIPLES or word.lower.endswith("ing"))
 
 
-def _is_plain(text: str, found: list[TextWord], number: int, usual: set[str]) -> bool:
+def _is_plain(text: str, sentence_words: list[TextWord], number: int, usual: set[str]) -> bool:
     """Whether a capital that opens a sentence hides an ordinary word."""
-    word = found[number]
+    word = sentence_words[number]
     lower = _POSSESSIVE.sub("", word.lower)
     if sum(character.isupper() for character in word.text) > 1:
         return False
     if lower in STOP_WORDS or lower in _NUMBERS or lower in usual or lower in AUXILIARIES:
         return True
-    after = found[number + 1] if number + 1 < len(found) else None
+    after = sentence_words[number + 1] if number + 1 < len(sentence_words) else None
     followed = after is not None and after.text[0].isupper() and after.start - word.end <= 1
     if lower in ORDINARY or lower in IMPERATIVES or _ADVERB.search(lower):
         return True
@@ -178,9 +175,9 @@ def _is_plain(text: str, found: list[TextWord], number: int, usual: set[str]) ->
         return True
     if text[word.end : word.end + 1] == "," or text[word.end : word.end + 2] == " (":
         return False
-    if after.lower in ("and", "or") and number + 2 < len(found):
-        return not found[number + 2].text[0].isupper()
-    return not (is_finite(found, number + 1) or after.lower in ("also", "then", "never"))
+    if after.lower in ("and", "or") and number + 2 < len(sentence_words):
+        return not sentence_words[number + 2].text[0].isupper()
+    return not (is_finite(sentence_words, number + 1) or after.lower in ("also", "then", "never"))
 
 
 def _linked(text: str, before: TextWord, word: TextWord) -> bool:
@@ -192,14 +189,16 @@ def _linked(text: str, before: TextWord, word: TextWord) -> bool:
     return _LINK.match(between) is not None
 
 
-def _leads(found: list[TextWord], number: int) -> bool:
-    after = found[number + 1 : number + 3]
+def _leads(sentence_words: list[TextWord], number: int) -> bool:
+    after = sentence_words[number + 1 : number + 3]
     if not after:
         return False
     if after[0].text[0].isupper():
         return True
     return after[0].lower in ("the", "la", "der", "den") and (
-        len(after) > 1 and after[1].text[0].isupper() and found[number].lower in ("of", "de", "van")
+        len(after) > 1
+        and after[1].text[0].isupper()
+        and sentence_words[number].lower in ("of", "de", "van")
     )
 
 

@@ -5,7 +5,7 @@ dash, all spaces are blanks, digits of any script are ASCII digits, letters are 
 accents, Cyrillic and Greek look-alikes within Latin words are Latin, and invisible characters
 are gone. Superscript digits stay, since 10² is not 102. Folding twice changes nothing. Values are
 read in a text whose typesetting is undone, too (`fold_case_and_space`). Words are looked for in
-another form, `folding.Folded`, which leaves out lines, case and quotation marks.
+another form, `folded_text.Folded`, which leaves out lines, case and quotation marks.
 """
 
 from __future__ import annotations
@@ -25,11 +25,7 @@ from crp_integrations.language.word_lists import LISTS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open stretch [start, end) of character offsets in some text.
-
-    >>> Span(0, 2).of("abc")
-    'ab'
-    """
+    """A half-open stretch [start, end) of character offsets in some text."""
 
     start: int
     end: int
@@ -161,11 +157,7 @@ def fold(text: str) -> FoldedText:
 
 
 def fold_case_and_space(text: str) -> FoldedText:
-    """The folded text without typesetting, and one blank for a run of them within a line.
-
-    >>> fold_case_and_space("about  7  inches").text
-    'about 7 inches'
-    """
+    """The folded text without typesetting, and one blank for a run of them within a line."""
     unset = undo_typesetting(text)
     folded = fold(text if unset is None else unset.text)
     places: Sequence[int] = range(len(folded.text))
@@ -211,11 +203,7 @@ def _in_latin(match: re.Match[str]) -> str:
 
 
 def plain(text: str) -> str:
-    r"""The folded text in lower case with runs of white space as one blank, for comparing.
-
-    >>> plain("The  \u201cFoo\u201d")
-    'the "foo"'
-    """
+    r"""The folded text in lower case with runs of white space as one blank, for comparing."""
     return " ".join(fold(text).text.casefold().split())
 
 
@@ -276,7 +264,7 @@ _GERMAN_MONTHS: Final = frozenset(
 )
 
 
-def _split(text: str, start: int, end: int, found: list[Span]) -> None:
+def _split(text: str, start: int, end: int, spans: list[Span]) -> None:
     first = start
     for match in _MARK.finditer(text, start, end):
         place = match.end()
@@ -284,18 +272,18 @@ def _split(text: str, start: int, end: int, found: list[Span]) -> None:
             continue
         if _ends(text, first, match, end):
             cited = _CITED.match(text, place, end)
-            first = _cut(text, first, cited.end() if cited else place, found)
-    _cut(text, first, end, found)
+            first = _cut(text, first, cited.end() if cited else place, spans)
+    _cut(text, first, end, spans)
 
 
-def _cut(text: str, start: int, end: int, found: list[Span]) -> int:
+def _cut(text: str, start: int, end: int, spans: list[Span]) -> int:
     while start < end and text[start].isspace():
         start += 1
     stop = end
     while stop > start and text[stop - 1].isspace():
         stop -= 1
     if stop > start:
-        found.append(Span(start, stop))
+        spans.append(Span(start, stop))
     return end
 
 

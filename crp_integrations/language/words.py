@@ -66,11 +66,7 @@ class TextWord(NamedTuple):
 
 
 def words(text: str) -> list[TextWord]:
-    """The words of a text in order; hyphens, apostrophes and inner points stay within a word.
-
-    >>> [word.text for word in words("It's U.S. state-of-the-art.")]
-    ["It's", 'U.S', 'state-of-the-art']
-    """
+    """The words of a text in order; hyphens, apostrophes and inner points stay within a word."""
     return list(_words(text))
 
 
@@ -90,11 +86,7 @@ def _words(text: str) -> tuple[TextWord, ...]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """The English stem of a word, folded and in lower case.
-
-    >>> stem("Applies"), stem("applied")
-    ('appli', 'appli')
-    """
+    """The English stem of a word, folded and in lower case."""
     lower = fold(word).text.casefold()
     if lower.endswith("'s"):
         lower = lower[:-2]
@@ -104,11 +96,7 @@ def stem(word: str) -> str:
 
 
 def content_stems(text: str) -> list[str]:
-    """Stems of the words that carry content, in order, repeats kept; hyphened words apart.
-
-    >>> content_stems("The policy applies to state-owned firms")
-    ['polici', 'appli', 'state', 'own', 'firm']
-    """
+    """Stems of the words that carry content, in order, repeats kept; hyphened words apart."""
     lowered = (match.group().casefold() for match in _PART.finditer(fold(text).text))
     return [stem(lower) for lower in lowered if lower not in STOP_WORDS]
 
@@ -152,11 +140,7 @@ def _stem(word: str) -> str:
 
 
 def stems_of(text: str) -> tuple[str, ...]:
-    """Stems of a text's words, lower case and without diacritics, in order.
-
-    >>> stems_of("Re-ranking cafés is")
-    ('re', 'rank', 'cafe', 'is')
-    """
+    """Stems of a text's words, lower case and without diacritics, in order."""
     bare = text
     if not text.isascii():
         parts = unicodedata.normalize("NFD", text)
@@ -170,25 +154,25 @@ _ARTICLES = DETERMINERS - PRONOUNS
 _BETWEEN = PREPOSITIONS | DETERMINERS | {"and", "or", "also", "then", "not", "never"}
 
 
-def finite_verb(found: Sequence[TextWord], first: int = 0) -> int | None:
+def finite_verb(tokens: Sequence[TextWord], first: int = 0) -> int | None:
     """Place of the first finite verb among the words, None when there is none."""
-    for place in range(first, len(found)):
-        if is_finite(found, place):
+    for place in range(first, len(tokens)):
+        if is_finite(tokens, place):
             return place
     return None
 
 
-def is_finite(found: Sequence[TextWord], place: int) -> bool:
+def is_finite(tokens: Sequence[TextWord], place: int) -> bool:
     """Whether the word at a place reads as a finite verb where it stands."""
-    lower = found[place].lower
-    before = found[place - 1].lower if place else ""
+    lower = tokens[place].lower
+    before = tokens[place - 1].lower if place else ""
     if lower in AUXILIARIES or lower.endswith("n't"):
         return lower not in ("be", "been")
     if before in _ARTICLES or before in PREPOSITIONS:
         return False
     if lower in IRREGULAR:
         return True
-    if found[place].text[:1].isupper() and place:
+    if tokens[place].text[:1].isupper() and place:
         return False
     if lower.endswith("ed") and len(lower) > 4 and lower not in _NOT_PAST:
         return True

@@ -36,13 +36,7 @@ _MOST: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an object: a scalar, or a table's cell.
-
-    Attributes:
-        key: folded; a table's column.
-        text: the value without quotation marks.
-        start, end: character offsets of the value.
-    """
+    """A field of an object: a scalar, or a table's cell."""
 
     key: str
     text: str
@@ -52,12 +46,7 @@ class Field:
 
 @dataclass(slots=True)
 class Structure:
-    """An object or a table's row.
-
-    Attributes:
-        identity: place of the field that says what it is about.
-        start, end: character offsets in its text.
-    """
+    """An object or a table's row."""
 
     start: int
     end: int = 0

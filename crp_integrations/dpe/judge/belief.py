@@ -64,12 +64,7 @@ class Matter:
 
 
 def matter_of(text: str) -> Matter:
-    """What a text is about.
-
-    >>> found = matter_of("Refunds within 1,250 days of March")
-    >>> sorted(found.values), sorted(found.words), sorted(found.names), found.count
-    (['1250'], ['day', 'marc', 'refu'], ['marc'], 6)
-    """
+    """What a text is about."""
     values, names, families = set[str](), set[str](), set[str]()
     count, begins, before = 0, True, ""
     for written in _pieces(unicodedata.normalize("NFKC", text)):
@@ -142,9 +137,11 @@ def _is_row(line: str) -> bool:
     return "|" in line or bool(colon and rest.strip() and len(head.split()) <= LEAST_WORDS)
 
 
-def _longest(said: str) -> Matter:
+def _longest(quotation: str) -> Matter:
     """What a quotation is about; of one with an ellipsis the piece with the most words."""
-    return max(map(matter_of, said.replace("...", "…").split("…")), key=lambda matter: matter.count)
+    return max(
+        map(matter_of, quotation.replace("...", "…").split("…")), key=lambda matter: matter.count
+    )
 
 
 # Signs between which a word is a whole cell of a table, a list or a record.
@@ -241,12 +238,12 @@ class Belief:
         )
 
     def _is_telling(
-        self, claim: Matter, found: Matter, around: Matter, quoted: QuotedWords, cell: bool
+        self, claim: Matter, matter: Matter, around: Matter, quoted: QuotedWords, cell: bool
     ) -> bool:
         """Whether fewer than three words say something: a name, a cell, values to reckon with."""
-        if found.values:
+        if matter.values:
             return len(quoted.values) > 1 or not claim.values
-        return bool(found.words) and (cell or bool(found.words & around.names))
+        return bool(matter.words) and (cell or bool(matter.words & around.names))
 
     def is_stated(self, claim: Matter, question: str, end: int) -> bool:
         """Whether the question states what a claim says, by half of its words, and does not ask it.

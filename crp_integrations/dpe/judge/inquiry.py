@@ -67,12 +67,7 @@ class JudgeTerms:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """What a call came to.
-
-    Attributes:
-        text: the reply's text; empty where there is none.
-        error: name of the error in its place; empty for none.
-    """
+    """What a call came to."""
 
     text: str = ""
     model: str = ""
@@ -92,11 +87,7 @@ class _Part:
 
 
 def estimated(text: str) -> int:
-    """An upper bound of a text's tokens without a tokenizer: three characters, or one other letter.
-
-    >>> estimated("abc" * 10), estimated("東京")
-    (10, 4)
-    """
+    """An upper bound of a text's tokens: a third of its ASCII letters, two for any other letter."""
     other = len(text) - len(text.encode("ascii", "ignore"))
     return (len(text) - other + 2) // 3 + 2 * other
 

@@ -201,13 +201,13 @@ class _Reading:
                 added.append(claim)
         return added
 
-    def _merged(self, claim: Claim, heard: Sequence[_Heard]) -> Claim:
+    def _merged(self, claim: Claim, words: Sequence[_Heard]) -> Claim:
         """A claim with the joint result of several calls, each with other passages."""
-        candidates = [self._believed(claim, word, shown) for word, shown in heard]
+        candidates = [self._believed(claim, word, shown) for word, shown in words]
         candidates.sort(key=lambda candidate: FIRST.index(candidate.status))
         best = candidates[0] if candidates else unread(claim)
         if best.status is ClaimStatus.UNSUPPORTED and not found_exactly(claim):
-            shown = frozenset[int]().union(*(there for _, there in heard))
+            shown = frozenset[int]().union(*(there for _, there in words))
             if self._unread or len(shown) < self._whole:
                 # A passage that was not read may support the claim.
                 best = with_status(claim, ClaimStatus.NOT_CHECKED)
@@ -252,16 +252,18 @@ class _Reading:
             }
         )
 
-    def _counts(self, claim: Matter, said: str, found: Quotation, values: frozenset[str]) -> bool:
-        if found.fact_id == QUESTION_ID and not found.passage:
-            return self._belief.is_stated(claim, self._question, found.end)
-        own_orders = not found.passage
+    def _counts(
+        self, claim: Matter, words: str, quotation: Quotation, values: frozenset[str]
+    ) -> bool:
+        if quotation.fact_id == QUESTION_ID and not quotation.passage:
+            return self._belief.is_stated(claim, self._question, quotation.end)
+        own_orders = not quotation.passage
         source = (
             self._dossier.instructions
             if own_orders
-            else self._dossier.passages[found.passage - 1][1]
+            else self._dossier.passages[quotation.passage - 1][1]
         )
-        quoted = QuotedWords(said, source, found.start, found.end, values, own_orders)
+        quoted = QuotedWords(words, source, quotation.start, quotation.end, values, own_orders)
         return self._belief.counts(claim, quoted)
 
     def _explained(self, claim: Claim, counting: Sequence[Quotation]) -> bool:

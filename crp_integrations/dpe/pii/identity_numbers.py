@@ -126,7 +126,7 @@ FINANCIAL_RULES: Final[tuple[Rule, ...]] = (
     Rule("credit_card", "card@1", re.compile(_DIGITS), _card, _CARD, 0.0, 0.95, digits=12),
     Rule("bank_account", "account@1", re.compile(r"(?<![\w.,-])\d(?:[ -]?\d){5,16}(?![\w]|[.,-]\d)"), lambda digits: len(set(digits)) > 1, _ACCOUNT, 0.0, 0.60, digits=6),
     Rule("bank_account", "us-routing@1", re.compile(r"(?<![\w.,-])\d{9}(?![\w]|[.,-]\d)"), checksums.american_routing, _ROUTING, 0.0, 0.90, digits=9),
-    Rule("bank_account", "uk-sort-code@1", re.compile(r"(?<![\w.,-])\d{2}-\d{2}-\d{2}(?![\w]|[.,-]\d)"), words=_SORT, told=0.80, digits=6),
+    Rule("bank_account", "uk-sort-code@1", re.compile(r"(?<![\w.,-])\d{2}-\d{2}-\d{2}(?![\w]|[.,-]\d)"), words=_SORT, labelled=0.80, digits=6),
 )  # fmt: skip
 
 _BASE58: Final = re.compile(r"(?<!\w)[13LMD][1-9A-HJ-NP-Za-km-z]{25,34}(?!\w)")
@@ -213,10 +213,10 @@ _AMERICAN: Final = re.compile(
     r"|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY]),? (?P<n>\d{5}(?:-\d{4})?)(?!\w)"
 )
 QUASI_IDENTIFIER_RULES: Final[tuple[Rule, ...]] = (
-    Rule("date_of_birth", "birth@1", _DATE, words=_BORN, told=0.90),
-    Rule("postcode", "postcode@1", _POSTCODE, words=_ZIP, told=0.75, digits=2),
-    Rule("postcode", "uk-postcode@1", _BRITISH, words=_ZIP, bare=0.70, told=0.85),
-    Rule("postcode", "us-zip@1", _AMERICAN, words=_ZIP, bare=0.65, told=0.85, digits=5),
+    Rule("date_of_birth", "birth@1", _DATE, words=_BORN, labelled=0.90),
+    Rule("postcode", "postcode@1", _POSTCODE, words=_ZIP, labelled=0.75, digits=2),
+    Rule("postcode", "uk-postcode@1", _BRITISH, words=_ZIP, bare=0.70, labelled=0.85),
+    Rule("postcode", "us-zip@1", _AMERICAN, words=_ZIP, bare=0.65, labelled=0.85, digits=5),
     Rule("employee_id", "employee@1", _EMPLOYEE, bare=0.80),
 )
 _ABOUT_THINGS: Final = any_of(

@@ -192,12 +192,12 @@ def _person(plain: str, group: list[_Token]) -> tuple[list[_Token], float] | Non
 
 
 def _unintroduced(
-    plain: str, tokens: list[_Token], keys: list[str], given: bool
+    plain: str, tokens: list[_Token], keys: list[str], has_given_name: bool
 ) -> tuple[list[_Token], float] | None:
     """A name that nothing announces."""
     if len(tokens) == 1:
         text = tokens[0].text
-        if not given or (text.isupper() and len(text) > 1) or len(text) < 3:
+        if not has_given_name or (text.isupper() and len(text) > 1) or len(text) < 3:
             return None
         if not _is_word_too(keys[0]):
             return tokens, 0.60
@@ -205,9 +205,9 @@ def _unintroduced(
         return (tokens, 0.55) if spoken and keys[0] in GIVEN else None
     if keys[0] in _PLACE_LEADS:
         return None
-    if given and (keys[1] not in _COMMON or len(keys[1]) == 1):
+    if has_given_name and (keys[1] not in _COMMON or len(keys[1]) == 1):
         return tokens, 0.65 if _is_word_too(keys[0]) else 0.85
-    if given and keys[1] in _COMMON and not _is_word_too(keys[0]):
+    if has_given_name and keys[1] in _COMMON and not _is_word_too(keys[0]):
         return tokens[:1], 0.60
     if len(tokens[0].text) == 1 and plain[tokens[0].end : tokens[0].end + 1] == ".":
         return (tokens, 0.60) if keys[-1] not in _COMMON and len(keys[-1]) > 2 else None

@@ -173,5 +173,5 @@ def numbered(plain: str, settings: PersonalSettings) -> list[PersonalSpan]:
     ]
 
 
-def _back(one: PersonalSpan, place: tuple[int, int]) -> PersonalSpan:
-    return PersonalSpan(one.category, one.kind, *place, one.recogniser, one.score)
+def _back(span: PersonalSpan, place: tuple[int, int]) -> PersonalSpan:
+    return PersonalSpan(span.category, span.kind, *place, span.recogniser, span.score)

@@ -73,7 +73,7 @@ def span(kind: str, start: int, end: int, recogniser: str, score: float) -> Pers
     return PersonalSpan(KINDS[kind], kind, start, end, recogniser, score)
 
 
-def apart(found: list[PersonalSpan]) -> list[PersonalSpan]:
+def apart(places: list[PersonalSpan]) -> list[PersonalSpan]:
     """The places without overlaps: the surer one stays, else the longer, else the earlier.
 
     One pass over the sorted places, with the taken stretches kept in order.
@@ -82,7 +82,7 @@ def apart(found: list[PersonalSpan]) -> list[PersonalSpan]:
 
     chosen: list[PersonalSpan] = []
     taken: list[tuple[int, int]] = []
-    for place in sorted(found, key=lambda s: (-s.score, s.start - s.end, s.start, s.kind)):
+    for place in sorted(places, key=lambda s: (-s.score, s.start - s.end, s.start, s.kind)):
         at = bisect_left(taken, (place.start, place.start))
         before = taken[at - 1] if at else (0, 0)
         after = taken[at] if at < len(taken) else (place.end, place.end)
@@ -138,7 +138,7 @@ class Rule:
         valid: looks at the number without separators, letters in upper case.
         words: what stands beside it; None for nothing that could.
         bare: score without such a word, 0 for none.
-        told: score with one.
+        labelled: score with one.
         digits: a text with fewer of them has no such number.
     """
 
@@ -148,7 +148,7 @@ class Rule:
     valid: Callable[[str], bool] = _always
     words: re.Pattern[str] | None = None
     bare: float = 0.0
-    told: float = 1.0
+    labelled: float = 1.0
     digits: int = 1
 
     def find(self, plain: str) -> Iterator[PersonalSpan]:
@@ -158,7 +158,7 @@ class Rule:
             start, end = match.span(group)
             score = self.bare
             if self.words is not None and beside(plain, start, end, self.words):
-                score = self.told
+                score = self.labelled
             if score and self.valid(_compact(match.group(group))):
                 yield span(self.kind, start, end, self.name, score)
 
@@ -185,13 +185,7 @@ _OTHERS: Final = re.compile(r"[^\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class ReadableText:
-    """A text and what is read of it.
-
-    Attributes:
-        plain: what is searched.
-        at: for each character of `plain` its offset in the text; empty when they are equal.
-        size: characters of the text.
-    """
+    """A text and what is read of it."""
 
     plain: str
     at: tuple[int, ...]
@@ -245,8 +239,8 @@ def _plain(character: str) -> str:
 def _unmixed(text: str) -> str:
     """The text with lookalikes as Latin letters in words that have such letters too."""
 
-    def latin(found: re.Match[str]) -> str:
-        word = found.group()
+    def latin(match: re.Match[str]) -> str:
+        word = match.group()
         if word.isascii() or not any(letter.isascii() for letter in word):
             return word
         return "".join(_LOOKALIKES.get(letter, letter) for letter in word)

@@ -180,7 +180,7 @@ def verifier_of(state: State) -> Verifier:
 
 
 def windows(
-    state: State, verifier: Verifier, claim: Claim, found: Alignment | None = None
+    state: State, verifier: Verifier, claim: Claim, alignment: Alignment | None = None
 ) -> list[str]:
     """The windows of the context that a claim is judged against, best first; none is cut away.
 
@@ -189,11 +189,11 @@ def windows(
     """
     longest = max(1, verifier.passage)
     count = state.tools.settings.windows
-    units = list(found.units) if found is not None else []
+    units = list(alignment.units) if alignment is not None else []
     units += [u for u in state.context.nearest(claim.reads_as, count) if u not in units]
     texts: list[str] = []
     for place, unit in enumerate(units):
-        if place >= count and (found is None or unit not in found.units):
+        if place >= count and (alignment is None or unit not in alignment.units):
             break
         start, end = state.context.span_around(unit, longest)
         text = state.context.passages[unit.passage]

@@ -227,7 +227,7 @@ def _is_change(
     value: Value,
     power: float,
     best: _Compared,
-    found: Sequence[_Compared],
+    compared: Sequence[_Compared],
     context: PassageContext,
     asked: Sequence[Value],
 ) -> bool:
@@ -245,29 +245,31 @@ def _is_change(
         and other.frame >= best.frame - 0.02
         and any(value is matched for matched in other.slots.matched)
         and all(rival.strength < limits["firm_slot"] for rival in other.slots.rivals)
-        for other in found
+        for other in compared
     )
 
 
-def _lexical(best: _Compared, found: Sequence[_Compared], weights: Mapping[str, float]) -> float:
+def _lexical(best: _Compared, compared: Sequence[_Compared], weights: Mapping[str, float]) -> float:
     total = sum(weights.values())
     if not total:
         return best.support
     both = [
         sum(w for s, w in weights.items() if s in best.source.stems or s in other.source.stems)
-        for other in found
+        for other in compared
         if other.unit != best.unit
     ]
     return max(best.support, UNION * max(both, default=0.0) / total)
 
 
-def _rests_on(best: _Compared, found: Sequence[_Compared], claim: ValueReading) -> tuple[Unit, ...]:
+def _rests_on(
+    best: _Compared, compared: Sequence[_Compared], claim: ValueReading
+) -> tuple[Unit, ...]:
     """The best sentence, and the one that adds most to it."""
     missing = {word.stem for word in claim.words} - best.source.stems
     unit = best.unit
     apart = [
         other
-        for other in found
+        for other in compared
         if other.unit.passage != unit.passage
         or other.unit.start >= unit.end
         or unit.start >= other.unit.end

@@ -306,11 +306,11 @@ def _words(reading: ValueReading) -> frozenset[str]:
     return frozenset(reading.text[word.start : word.end].lower() for word in reading.words)
 
 
-def _is_slight(one: Quantity, other: Quantity, minor: float) -> bool:
-    largest = max(abs(one.value), abs(other.value))
-    if one.unit != other.unit or not largest:
+def _is_slight(quantity: Quantity, other: Quantity, minor: float) -> bool:
+    largest = max(abs(quantity.value), abs(other.value))
+    if quantity.unit != other.unit or not largest:
         return False
-    return abs(one.value - other.value) / largest <= minor
+    return abs(quantity.value - other.value) / largest <= minor
 
 
 def _is_hedged(rival: Pair, current: ValueReading, prior: ValueReading) -> bool:

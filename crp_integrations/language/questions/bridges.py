@@ -163,15 +163,15 @@ def _usable(inner: MaskedQuestion, noun: str, whole: list[str]) -> bool:
     return bool(set(whole) - set(own) - _HEADS)
 
 
-def _end(task: MaskedQuestion, match: re.Match[str], found: list[TextWord]) -> int:
+def _end(task: MaskedQuestion, match: re.Match[str], tokens: list[TextWord]) -> int:
     """Where the clause about a noun ends: before the question's own verb, or at the end."""
     clause = match.re is _RELATIVE
     begun = match.end("by") if "by" in match.re.groupindex else match.end()
     verbs = 0
-    for place, word in enumerate(found):
-        if word.start < begun or not is_finite(found, place):
+    for place, word in enumerate(tokens):
+        if word.start < begun or not is_finite(tokens, place):
             continue
-        if found[place - 1].lower in _LINKED or is_finite(found, place - 1):
+        if tokens[place - 1].lower in _LINKED or is_finite(tokens, place - 1):
             verbs = max(verbs, 1)
             continue
         verbs += 1

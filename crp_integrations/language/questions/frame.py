@@ -74,11 +74,7 @@ class MaskedQuestion:
 
 
 def mask_question(text: str) -> MaskedQuestion:
-    """Read a question.
-
-    >>> mask_question('Who wrote "Dune" of Frank Herbert?').mask.count(SIGN)
-    19
-    """
+    """Read a question."""
     line = " ".join(text.translate(_STRAIGHT).split())
     mask = list(line)
     for match in _QUOTED.finditer(line):
