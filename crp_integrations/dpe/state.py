@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +23,6 @@ from crp_integrations.dpe.report_parts import Coherence, Completeness, Flow, Rep
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.alignment import Alignment
 from crp_integrations.dpe.verifier.context import PassageContext
-from crp_integrations.dpe.verifier.values import read
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.language.claims import Segment, segment
 from crp_integrations.language.text import Span, split_sentences
@@ -33,23 +31,6 @@ from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Checked, ClaimType
 
-# Says that there is nothing to say, or that it will be said elsewhere.
-_EMPTY = re.compile(
-    r"""(?ix)
-    \b(?:no|not\s+any|not\s+enough|insufficient|little|without)\s+(?:\w+\s+){0,2}
-      (?:information|details?|data|mention|evidence|account|description|reference|answer)\b
-    |\b(?:says?|said|knows?|known|contains?|found|gives?|tells?|reveals?)\s+nothing\b
-    |\bnothing\s+(?:is|was|can\s+be)\s+(?:said|known|found|told)\b
-    |\b(?:is|are|was|were)\s+(?:not|n't|never)\s+(?:\w+ly\s+)?(?:mentioned|discussed|addressed
-      |described|specified|explained|stated)\b
-    |\b(?:context|documents?|sources?|texts?|passages?|information|facts|materials?)\s+
-      (?:do|does|did)\s*(?:not|n't)\s+(?:\w+ly\s+)?(?:mention|cover|discuss|address|describe
-      |specify|explain|provide|say|state|include|contain|tell|give)\b
-    |\b(?:will|shall|to)\s+(?:follow|be\s+(?:covered|discussed|addressed|described|explained
-      |continued))\b
-    |\b(?:i|we)\s+(?:will|shall|can)\s+(?:cover|discuss|address|describe|explain|turn\s+to)\b
-    """
-)
 # Rows that are multiplied at once.
 BLOCK = 512
 NONE = -1
@@ -62,7 +43,7 @@ class SessionText:
         self.text = text
 
     @cached_property
-    def every(self) -> list[Span]:
+    def every(self) -> tuple[Span, ...]:
         """Its sentences."""
         return split_sentences(self.text)
 
@@ -85,31 +66,6 @@ class SessionText:
     def segments(self) -> list[Segment]:
         """Its claims."""
         return segment(self.text)
-
-    @cached_property
-    def tells(self) -> list[bool]:
-        """For each sentence whether it says anything of the matter.
-
-        Talk about the answer ("I found nothing on X") and questions only name what they are
-        about.
-        """
-        about = [s for s in self.segments if s.claim_type is not ClaimType.META]
-        starts = np.array([s.start for s in about], dtype=np.int64)
-        ends = np.array([s.end for s in about], dtype=np.int64)
-        # Claims stand in order and apart, so the first that ends behind a start decides.
-        first = np.searchsorted(ends, [span.start for span in self.spans], side="right")
-        return [
-            int(place) < len(starts)
-            and bool(starts[place] < span.end)
-            and not span.of(self.text).rstrip().endswith("?")
-            and not _is_empty(span.of(self.text))
-            for span, place in zip(self.spans, first, strict=True)
-        ]
-
-
-def _is_empty(sentence: str) -> bool:
-    """Whether a sentence only says that nothing is said; with a figure it says something."""
-    return _EMPTY.search(sentence) is not None and not read(sentence).of("quantity", "date")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -132,7 +132,7 @@ def _by_pieces(body: str) -> list[Clause]:
     return result
 
 
-def _cuts(body: str, tokens: list[TextWord]) -> list[tuple[int, int, str]]:
+def _cuts(body: str, tokens: Sequence[TextWord]) -> list[tuple[int, int, str]]:
     """Accepted joints: end of the clause before, start of the one after, kind."""
     starts = [word.start for word in tokens]
     joints = [match for match in _JOINT.finditer(body) if not _shielded(body, match)]
@@ -163,8 +163,8 @@ def _cuts(body: str, tokens: list[TextWord]) -> list[tuple[int, int, str]]:
     return cuts
 
 
-def _inside(tokens: list[TextWord], starts: list[int], low: int, high: int) -> list[TextWord]:
-    inside = tokens[bisect_left(starts, low) : bisect_left(starts, high)]
+def _inside(tokens: Sequence[TextWord], starts: list[int], low: int, high: int) -> list[TextWord]:
+    inside = list(tokens[bisect_left(starts, low) : bisect_left(starts, high)])
     if inside and inside[-1].end > high:
         inside.pop()
     return inside
@@ -188,7 +188,7 @@ def _next_strong(joints: list[re.Match[str]], number: int, end: int) -> int:
 
 
 def _joins_clauses(
-    body: str, match: re.Match[str], left: list[TextWord], right: list[TextWord], start: int
+    body: str, match: re.Match[str], left: Sequence[TextWord], right: Sequence[TextWord], start: int
 ) -> bool:
     before = body[start : match.start()]
     if _BETWEEN.search(before) and body[match.end() : match.end() + 1].isdigit():
@@ -217,7 +217,7 @@ def _joins_clauses(
     return True
 
 
-def _bare(following: list[TextWord]) -> bool:
+def _bare(following: Sequence[TextWord]) -> bool:
     """Whether a clause begins with its verb and so borrows a subject."""
     place = 0
     while place < min(2, len(following)) and (
@@ -227,14 +227,14 @@ def _bare(following: list[TextWord]) -> bool:
     return place < len(following) and is_finite(following, place)
 
 
-def _subject(inside: list[TextWord]) -> Span | None:
+def _subject(inside: Sequence[TextWord]) -> Span | None:
     verb = finite_verb(inside)
     if verb is None or verb == 0:
         return None
     return Span(inside[0].start, inside[verb - 1].end)
 
 
-def _antecedent(inside: list[TextWord]) -> Span | None:
+def _antecedent(inside: Sequence[TextWord]) -> Span | None:
     """The noun before a relative clause: what follows the last verb, preposition or article."""
     first = len(inside) - 1
     while first > 0 and len(inside) - first < 6:

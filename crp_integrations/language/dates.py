@@ -134,17 +134,13 @@ _SURE_BEFORE = re.compile(
 )
 
 
-def dates(text: str) -> list[DateMention]:
+@remembered
+def dates(text: str) -> tuple[DateMention, ...]:
     """The dates of a text in order.
 
     >>> [(d.year, d.month, d.day) for d in dates("From 2024-03-12 to May 2025")]
     [(2024, 3, 12), (2025, 5, None)]
     """
-    return list(_dates(text))
-
-
-@remembered
-def _dates(text: str) -> tuple[DateMention, ...]:
     folded = fold_case_and_space(text)
     look = gist(folded.text)
     if not look.figures and look.lacks(_DECADES):

@@ -97,7 +97,8 @@ _WEB = frozenset({"www"})
 _REFERS = frozenset(LISTS["references"])
 
 
-def identifiers(text: str) -> list[Span]:
+@remembered
+def identifiers(text: str) -> tuple[Span, ...]:
     """The identifiers of a text in order; they do not overlap.
 
     They are web and mail addresses, references such as "Article 22(1)" and "\u00a77.4",
@@ -107,11 +108,6 @@ def identifiers(text: str) -> list[Span]:
     >>> [span.of(text) for span in identifiers(text)]
     ['GPT-4o', 'ISO 27001', 'v1.2.3', 'Section 7.4']
     """
-    return list(_identifiers(text))
-
-
-@remembered
-def _identifiers(text: str) -> tuple[Span, ...]:
     folded = fold(text)
     taken: list[Span] = []
     for start, end in _stretches(folded.text):

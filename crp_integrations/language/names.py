@@ -7,6 +7,7 @@ neighbours or another place of the text says so.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crp_integrations.language.dates import dates
@@ -47,17 +48,13 @@ _PARTICIPLES = frozenset("known located situated based founded established built
 _POSSESSIVE = re.compile(r"'s?\Z")
 
 
-def names(text: str) -> list[Name]:
+@remembered
+def names(text: str) -> tuple[Name, ...]:
     """The names of a text in order, identifiers among them.
 
     >>> [name.text for name in names("In London, Dr. Jane Smith of Acme Corp met NATO staff.")]
     ['London', 'Jane Smith of Acme Corp', 'NATO']
     """
-    return list(_names(text))
-
-
-@remembered
-def _names(text: str) -> tuple[Name, ...]:
     codes = identifiers(text)
     result = [Name(span.start, span.end, span.of(text)) for span in codes]
     taken = [*codes, *(Span(m.start, m.end) for m in dates(text) if m.month or len(m.text) > 4)]
@@ -74,7 +71,7 @@ def _names(text: str) -> tuple[Name, ...]:
     return tuple(sorted(result, key=lambda name: name.start))
 
 
-def _outside(every: list[TextWord], taken: list[Span]) -> list[TextWord]:
+def _outside(every: Sequence[TextWord], taken: list[Span]) -> list[TextWord]:
     outside, at = [], 0
     for word in every:
         while at < len(taken) and taken[at].end <= word.start:
@@ -85,7 +82,7 @@ def _outside(every: list[TextWord], taken: list[Span]) -> list[TextWord]:
 
 
 def _in_sentence(
-    text: str, sentence_words: list[TextWord], usual: set[str], sentence: Span
+    text: str, sentence_words: Sequence[TextWord], usual: set[str], sentence: Span
 ) -> list[Name]:
     lettered = [word for word in sentence_words if word.text[0].isalpha()]
     big = [word for word in lettered if word.text[0].isupper()]
@@ -153,7 +150,7 @@ def _opens_clause(text: str, word: TextWord) -> bool:
     return coded is not None and (word.lower in _PARTICIPLES or word.lower.endswith("ing"))
 
 
-def _is_plain(text: str, sentence_words: list[TextWord], number: int, usual: set[str]) -> bool:
+def _is_plain(text: str, sentence_words: Sequence[TextWord], number: int, usual: set[str]) -> bool:
     """Whether a capital that opens a sentence hides an ordinary word."""
     word = sentence_words[number]
     lower = _POSSESSIVE.sub("", word.lower)
@@ -189,7 +186,7 @@ def _linked(text: str, before: TextWord, word: TextWord) -> bool:
     return _LINK.match(between) is not None
 
 
-def _leads(sentence_words: list[TextWord], number: int) -> bool:
+def _leads(sentence_words: Sequence[TextWord], number: int) -> bool:
     after = sentence_words[number + 1 : number + 3]
     if not after:
         return False

@@ -94,13 +94,9 @@ class _Mark:
         return self.negative ^ (len(self.cues) % 2 == 1)
 
 
-def negations(text: str) -> list[Span]:
-    """The negation cues of a text in order."""
-    return list(_negations(text))
-
-
 @remembered_of_sentences
-def _negations(text: str) -> tuple[Span, ...]:
+def negations(text: str) -> tuple[Span, ...]:
+    """The negation cues of a text in order."""
     folded = fold(text)
     return tuple(folded.span(match.start(), match.end()) for match in _CUE.finditer(folded.text))
 

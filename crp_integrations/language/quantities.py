@@ -120,17 +120,13 @@ _MARKER = re.compile(
 _CONNECTIVE = re.compile(r"\s*(?:,|:|of all\b|and foremost\b|name\b|person\b|hand\b|place,)", _I)
 
 
-def quantities(text: str) -> list[Quantity]:
+@remembered
+def quantities(text: str) -> tuple[Quantity, ...]:
     """The quantities of a text in order; dates and identifiers are left out.
 
     >>> [(str(q.value), q.kind, q.unit) for q in quantities("$4.2M, up 15% in 3 hours")]
     [('4200000.0', 'money', 'USD'), ('15', 'percent', '%'), ('3', 'measure', 'h')]
     """
-    return list(_quantities(text))
-
-
-@remembered
-def _quantities(text: str) -> tuple[Quantity, ...]:
     with localcontext(CONTEXT):
         return _all(text)
 

@@ -228,7 +228,8 @@ _NEVER = frozenset({"e.g", "i.e", "eg", "ie", "viz", "cf", "vs"})
 _STARTERS = frozenset(LISTS["starters"])
 
 
-def split_sentences(text: str) -> list[Span]:
+@remembered_within(_KEPT, longest=LONGEST)
+def split_sentences(text: str) -> tuple[Span, ...]:
     """The sentences of a text as spans, in order, holding every character that is no space.
 
     Table rows, list items, headings and lines of code are units of their own.
@@ -243,12 +244,6 @@ def split_sentences(text: str) -> list[Span]:
     >>> [span.of(text) for span in split_sentences(text)]
     ['Dr. Smith paid $3.50.', 'He left.']
     """
-    return list(_sentences(text))
-
-
-@remembered_within(_KEPT, longest=LONGEST)
-def _sentences(text: str) -> tuple[Span, ...]:
-    """As `split_sentences`, remembered: claims, names and the context ask for the same texts."""
     spans: list[Span] = []
     for block in blocks(text):
         if block.kind in ("paragraph", "item", "heading"):

@@ -65,13 +65,9 @@ class TextWord(NamedTuple):
     lower: str
 
 
-def words(text: str) -> list[TextWord]:
-    """The words of a text in order; hyphens, apostrophes and inner points stay within a word."""
-    return list(_words(text))
-
-
 @remembered_of_sentences
-def _words(text: str) -> tuple[TextWord, ...]:
+def words(text: str) -> tuple[TextWord, ...]:
+    """The words of a text in order; hyphens, apostrophes and inner points stay within a word."""
     folded = fold(text)
     body = folded.text
     places = [match.span() for match in _WORD.finditer(body)]

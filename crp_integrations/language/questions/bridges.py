@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from crp_integrations.language.questions.frame import (
     NAME,
@@ -163,7 +164,7 @@ def _usable(inner: MaskedQuestion, noun: str, whole: list[str]) -> bool:
     return bool(set(whole) - set(own) - _HEADS)
 
 
-def _end(task: MaskedQuestion, match: re.Match[str], tokens: list[TextWord]) -> int:
+def _end(task: MaskedQuestion, match: re.Match[str], tokens: Sequence[TextWord]) -> int:
     """Where the clause about a noun ends: before the question's own verb, or at the end."""
     clause = match.re is _RELATIVE
     begun = match.end("by") if "by" in match.re.groupindex else match.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crp_integrations.language.questions.frame import (
@@ -315,7 +316,7 @@ def _tells(text: MaskedQuestion, subject: MaskedQuestion) -> bool:
     return len(set(content_stems(text.text)) - set(content_stems(subject.text))) >= _ENOUGH
 
 
-def _subject(task: MaskedQuestion, tokens: list[TextWord]) -> MaskedQuestion | None:
+def _subject(task: MaskedQuestion, tokens: Sequence[TextWord]) -> MaskedQuestion | None:
     """What the question asks for: the words between the question word and the first verb."""
     for place in range(1, min(len(tokens), 9)):
         if is_finite(tokens, place) or tokens[place].lower in ("who", "that", "which", "whose"):
