@@ -186,7 +186,6 @@ class FoundClaims:
 
     Attributes:
         stated: the claims that scores are counted over.
-        contradictions: within the answer.
         weakest: entailment, contradiction and neutral of the claim that is entailed least.
     """
 

@@ -102,12 +102,7 @@ class Deviation:
 
 
 class Compared(Remembered):
-    """Answers from what was remembered, and asks the engines as well to compare.
-
-    Attributes:
-        deviations: where they say something else.
-        asked: how many were asked.
-    """
+    """Answers from what was remembered, and asks the engines as well to compare."""
 
     def __init__(self, entries: Sequence[SignalEntry], *rooms: str) -> None:
         """Take what was remembered."""

@@ -127,7 +127,6 @@ class Entity(Part):
 
     Attributes:
         kind: `name`, `number`, `date`, `quantity`, `citation` or `url`.
-        start, end: character offsets in the answer.
     """
 
     text: str
@@ -220,7 +219,6 @@ class Claim(Part):
     Attributes:
         claim_id: `c1`, `c2`, … in order of the answer.
         text: the answer's characters from `start` to `end`.
-        start, end: character offsets in the answer.
         reads_as: the claim as it is judged alone: the text, after the subject that it borrows
             from an earlier clause of its sentence where it has none of its own.
         specificity: [0, 1], how much it commits itself.

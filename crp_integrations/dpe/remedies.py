@@ -35,7 +35,6 @@ class Redispatch:
     Spec: CRP-SPEC-005 §19.2
 
     Attributes:
-        instructions: added to the system prompt.
         seed: another one than the first call's.
     """
 

@@ -23,15 +23,8 @@ class CrossContradiction(Part):
     Spec: CRP-SPEC-005 §8.4
 
     Attributes:
-        claim_id, claim: the current claim.
-        start, end: character offsets of the claim in the answer.
-        prior_claim: what the earlier window said.
-        prior_start, prior_end: character offsets of it in the earlier window's text.
         window_id: of the current window, empty before it has one.
-        prior_window_id: of the earlier window.
         kind: `numeric`, `logical`, `temporal`, `stance` or `minor` (§8.2).
-        probability: of the contradiction, [0, 1].
-        engine: what found it.
     """
 
     claim_id: str
@@ -90,7 +83,6 @@ class Completeness(Part):
     Attributes:
         level, score: covered over all needs, 1.0 when there are none; None where nobody read
             which needs the answers cover.
-        covered, uncovered: the needs, in their order.
         new: those of the covered that no earlier window had covered.
         recommendation: `continue`, `broaden` (the query), `warn` (the client), or empty (§10.2).
     """
@@ -146,8 +138,6 @@ class Quotation(Part):
     Attributes:
         fact_id: id of the fact; `question` and `system` for those texts.
         passage: number of the passage as the judge saw it, from 1; 0 for question and system.
-        start, end: character offsets in the passage.
-        text: the words as they stand there.
     """
 
     fact_id: str
@@ -196,14 +186,10 @@ class JudgeExchange(Part):
     Attributes:
         id: hash of what was asked, which the reply has to repeat.
         first, last: numbers of the claims that were asked about, both included, from 1.
-        passages: numbers of the passages that were shown, from 1.
         pieces: number, start and end of each of them that was shown in part, in order.
-        prompt_hash: SHA-256 of the messages that were sent.
-        model: the model that replied.
         reply: its text as it came; empty where no reply came.
         error: name of the error in the place of a reply; empty for none.
         cached: the reply was taken from the judge's cache.
-        milliseconds: from the call to its reply.
         cost_usd: None where no price is known.
     """
 
@@ -229,16 +215,11 @@ class JudgeRun(Part):
     Attributes:
         model: the judge as it was named; empty where no judge was asked.
         prompt: the prompt's name and hash; with a rubric of the user's own, that one's hash too.
-        own_answer: the model judged an answer of its own.
         skipped: why no judge was asked: `no doubt`, `sample`, `budget`, `background`; empty where
             one was.
-        calls: in order.
         passages: how many there are; 0 for none.
-        left_out: passages that no call showed.
-        language: of the reasons.
         unplaced: assertions of the reply whose words do not stand in the answer.
         needs: the parts of the question that a reply speaks of, in order.
-        conflicts: of claims, and of passages.
     """
 
     model: str = ""

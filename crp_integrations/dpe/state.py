@@ -193,12 +193,10 @@ class State:
     """What is known after a stage; each stage answers with a new one.
 
     Attributes:
-        index: the passages, indexed when a stage first needs it.
         sentences: for each claim the answer's sentence around it and the next one.
         alignments: for each claim, None for one that is not checked.
         language: of the answer, where it surely is another one than the passages'; else empty.
         pairs_cut: claims that were not compared with every earlier one about the same thing.
-        weakest: entailment, contradiction and neutral of the weakest claim.
         session_sentences: those of the answer and of earlier windows; stages 6 to 9 need it.
     """
 

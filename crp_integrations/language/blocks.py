@@ -33,7 +33,6 @@ class TextBlock:
     """A stretch of lines that no sentence crosses.
 
     Attributes:
-        start, end: character offsets, without outer white space.
         kind: what it is; a row is a table's row, a rule a line of punctuation.
     """
 

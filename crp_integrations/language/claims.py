@@ -62,7 +62,6 @@ class Clause:
     """A stretch of a sentence and the subject that it borrows.
 
     Attributes:
-        start, end: character offsets in the text given.
         subject: words of an earlier clause that this one leaves out, None when it has its own.
     """
 
@@ -306,8 +305,6 @@ class Segment:
     """A claim of an answer before anything is checked.
 
     Attributes:
-        start, end: character offsets in the answer.
-        sentence_index: number of its sentence, from 0.
         claim_type: FACTUAL unless it is clearly something else (decision D3).
         specificity: [0, 1], how much it commits itself.
         parts: what to read together to judge it alone: a borrowed subject from the same

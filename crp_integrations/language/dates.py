@@ -30,8 +30,6 @@ class DateMention:
     """A date as far as it is given.
 
     Attributes:
-        start, end: character offsets in the text given.
-        text: as written.
         year, month, day: None where the text leaves it open.
         swapped: for "03/12/2024" the other reading as (month, day), None when there is one.
     """

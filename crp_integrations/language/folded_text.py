@@ -187,7 +187,6 @@ class Folded:
     """A text in the form in which quotations are compared.
 
     Attributes:
-        text: the folded text.
         starts, ends: offsets in the original of what each of its characters stands for.
     """
 

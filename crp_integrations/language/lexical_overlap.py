@@ -126,7 +126,6 @@ class StemHits(NamedTuple):
     """Where a text holds a stem.
 
     Attributes:
-        often: how often in the whole text.
         parts: numbers of the stretches that hold it, ascending.
         counts: how often each of these does.
     """
@@ -142,7 +141,6 @@ class LexicalProfile:
 
     Attributes:
         words: how many stems it has, repeats counted.
-        stems: each stem with where it is found.
         starts, ends: of each stretch of about a sentence, in order.
         lengths: how many stems each stretch has.
     """

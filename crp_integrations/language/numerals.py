@@ -79,8 +79,6 @@ class Numeral:
     """A numeral of a folded text.
 
     Attributes:
-        end: place after it.
-        value: with scales applied.
         scaled: whether a scale word such as "million" stands in it.
         worded: whether it is written in letters.
         share: whether it is a fraction in words, such as "two thirds".

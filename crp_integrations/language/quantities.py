@@ -27,14 +27,10 @@ class Quantity:
     """A number as the text means it.
 
     Attributes:
-        start, end: character offsets in the text given.
-        text: as written.
         value: with scales applied, in `unit`; the middle of an interval.
         low, high: the ends of an interval, both equal to `value` for a point.
-        kind: what it is.
         unit: canonical unit, currency code, "%" or "pp" (percentage points), or "".
         hedged: whether the text leaves room, as in "about 5" or "at least 5".
-        bound: how it does so.
     """
 
     start: int

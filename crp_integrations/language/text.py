@@ -101,7 +101,6 @@ class FoldedText:
     """A folded text and where its characters come from.
 
     Attributes:
-        text: the folded text.
         offsets: for each folded character its offset in the original, and one more for the
             end; None when the two run in step.
         ends: for each folded character the offset just after it; None when each stands for one.

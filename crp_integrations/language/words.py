@@ -54,8 +54,6 @@ class TextWord(NamedTuple):
     """A word of a text.
 
     Attributes:
-        text: as written.
-        start, end: character offsets in the text given.
         lower: folded and in lower case, for comparing.
     """
 

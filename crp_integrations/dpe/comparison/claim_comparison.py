@@ -59,7 +59,6 @@ class Match:
     """A clause of the evidence beside a claim.
 
     Attributes:
-        passage: its number, from 0.
         own, other: the words that differ; None where the claim says what the clause says.
         denied: the one says with a negation what the other says without.
     """

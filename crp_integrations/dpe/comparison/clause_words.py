@@ -70,8 +70,6 @@ class Token:
     """A word where it stands.
 
     Attributes:
-        key: as it is compared.
-        start, end: character offsets in the text that was cut.
         value: the figure or date that it is; None for other words.
     """
 

@@ -60,9 +60,7 @@ class EvidenceClause:
     """A clause of a passage with the subject that it borrows, or a whole sentence.
 
     Attributes:
-        tokens: its words.
         parts: first and last offset in the passage of subject and clause, or of the sentence.
-        whole: it is a whole sentence.
         free: nothing else in its sentence bears on it.
     """
 
@@ -231,11 +229,7 @@ def digits_of(number: Decimal) -> str:
 
 
 class EvidenceIndex:
-    """The passages and the question as claims are compared with them.
-
-    Attributes:
-        passages: id and text of each passage.
-    """
+    """The passages and the question as claims are compared with them."""
 
     def __init__(self, passages: Sequence[tuple[str, str]], question: str) -> None:
         self.passages, self.question = passages, question

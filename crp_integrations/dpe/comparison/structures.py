@@ -76,9 +76,7 @@ class FieldVerdict:
     """What the evidence says of a field of the answer.
 
     Attributes:
-        start, end: character offsets in the answer.
         supported: its object agrees with one of the evidence in every field.
-        passage: number of the passage, from 0.
         place: offsets there, of the object or of the other value.
         other: how the evidence differs; None where it does not, or nothing is known.
     """

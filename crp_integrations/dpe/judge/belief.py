@@ -174,7 +174,6 @@ class QuotedWords:
     """A quotation where it stands, and what the others of its claim quote.
 
     Attributes:
-        said: the judge's words.
         source: the text that they stand in, from `start` to `end`.
         values: of all quotations of the claim that stand.
         own_orders: the source is the system prompt, whose orders are no evidence.
@@ -193,9 +192,7 @@ class Belief:
     """What all claims of an answer are held against.
 
     Attributes:
-        question: what the question is about.
         topic: what answer and question are about.
-        known: the values of the evidence and of the question.
         translated: the answer is not in the language of its evidence.
     """
 

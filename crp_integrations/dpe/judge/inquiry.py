@@ -43,14 +43,9 @@ class JudgeTerms:
     """How a judge is asked.
 
     Attributes:
-        model: its name.
-        prompt: the words around the material.
         window: tokens that the model takes and gives in one call.
         count: an upper bound of the tokens of a text.
         most_calls: calls for one answer, at most; what they do not show is reported.
-        max_tokens: cap on a reply; None for the provider's.
-        temperature: None for the provider's.
-        own_answer: the model judges an answer of its own.
         left_out: passages that its provider must not get, and why, by fact id.
     """
 

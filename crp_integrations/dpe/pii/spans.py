@@ -55,7 +55,6 @@ class PersonalSpan:
 
     Attributes:
         kind: one of `KINDS`, or of another recogniser's own.
-        start, end: character offsets in the text that was read.
         recogniser: `name@n` of what found it.
         score: how sure it is, [0, 1]; 1 for a checksum that holds.
     """
@@ -133,7 +132,6 @@ class Rule:
     """How one kind of number is found.
 
     Attributes:
-        name: `name@n` of the recogniser.
         pattern: its group `n`, or all of it without one, is the number.
         valid: looks at the number without separators, letters in upper case.
         words: what stands beside it; None for nothing that could.

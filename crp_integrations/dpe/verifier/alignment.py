@@ -80,8 +80,6 @@ class Alignment:
         lexical: share of the claim's weighted words and values that the best sentences have,
             [0, 1]; a changed value counts as had, since its sentence is the source.
         units: the sentences it rests on, best first; empty when nothing is shared.
-        changes: values that differ from the source's in the same place.
-        untraced: values and names that no passage has.
         flip: a negation on one side only, with offsets in the first unit.
         condition: where the first unit has a condition that the answer leaves out.
     """

@@ -40,12 +40,7 @@ _GAP_BUT_SIGNS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A sentence, or a stretch of one without an end.
-
-    Attributes:
-        passage: position of the passage.
-        start, end: character offsets in the passage.
-    """
+    """A sentence, or a stretch of one without an end."""
 
     passage: int
     start: int

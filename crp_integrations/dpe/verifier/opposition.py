@@ -53,7 +53,6 @@ class Slots:
     """How the values of a claim stand to those of a source.
 
     Attributes:
-        matched: the claim's values that the source has.
         rivals: values of the source that stand where a value of the claim stands and say
             something else, the surest for each.
         missing: the claim's values that the source neither has nor contradicts.

@@ -64,7 +64,6 @@ class Value:
     """A name, date or quantity where it stands.
 
     Attributes:
-        start, end: character offsets in the text that was read.
         family: what it can be compared with.
         kind: the record's word: `name`, `number`, `date`, `quantity`, `citation` or `url`.
         of: the parsed mention, None for a name.
@@ -86,7 +85,6 @@ class ValueReading:
 
     Attributes:
         words: content words outside quantities and dates.
-        values: quantities, dates and names in order of place.
         stems: stem of each content word, also those inside values.
     """
 

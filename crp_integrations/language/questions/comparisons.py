@@ -69,8 +69,6 @@ class QuestionComparison:
     """A comparison as needs.
 
     Attributes:
-        items: what is compared.
-        needs: one for each item.
         whole: the need for the comparison itself, empty when the items' needs answer it.
     """
 

@@ -148,9 +148,7 @@ class SharedFrame:
     """Members of a coordination.
 
     Attributes:
-        before: words before the members.
         members: two or more, without articles.
-        after: words behind them.
         joint: the word before the last member, in lower case.
     """
 
