@@ -1,4 +1,4 @@
-"""What a report says of an answer beside earlier ones: stages 6 to 9.
+"""Parts of a report: what stages 6 to 9 say, and what a judge was asked and replied.
 
 Spec: CRP-SPEC-005 §8 to §11
 """

@@ -1,5 +1,7 @@
 """What of an answer lies in no claim: every character of it is of a named kind, or in a claim.
 
+The leaves of a structured answer are claims of their own; they are found here too.
+
 Spec: CRP-SPEC-005 §3
 """
 

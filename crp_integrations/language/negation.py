@@ -2,7 +2,8 @@
 
 A word is denied when an odd number of cues and negative forms bear on it: "not", "without",
 "fails to", a prefix as in "unlawful", or its opposite as in "fell" for "rose". Two sentences
-differ when the words they share, matched by their neighbours, are denied in one of them only.
+differ when the words they share, matched by their neighbours, are denied in one of them only;
+`differ` compares their figures, dates and names as well.
 """
 
 from __future__ import annotations

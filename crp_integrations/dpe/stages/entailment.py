@@ -1,6 +1,10 @@
-"""Stages 4 and 5 of `literal`: how surely the context entails each claim, and the base risk.
+"""Stages 2 to 5 of the default, and stages 4 and 5 of `literal`.
 
-Spec: CRP-SPEC-005 §6, §7
+By default a claim is compared word for word, and a verifier may read what stays open. Nothing is
+guessed: a claim that neither settles stays NOT_CHECKED, and `dpe/derivation.py` derives all else
+from the statuses. `literal` scores how surely the context entails each claim.
+
+Spec: CRP-SPEC-005 §4 to §7 (decision D13)
 """
 
 from __future__ import annotations

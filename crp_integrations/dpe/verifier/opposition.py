@@ -1,4 +1,9 @@
-"""Whether two statements in the same words oppose each other: by one value, or by a negation."""
+"""Values in the same place of two texts, and whether two statements oppose each other.
+
+Two values share a slot when the same content words stand next to them. That holds in edited
+sentences and in reordered clauses alike, and needs no parse. Statements in the same words oppose
+each other by one value, or by a negation.
+"""
 
 from __future__ import annotations
 
