@@ -18,7 +18,7 @@ from rich.text import Text
 
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.terminal import plain
-from crp_integrations.dpe.claim_evidence import Passages, is_hidden, quotes, remarks_of
+from crp_integrations.dpe.report_html import Passages, quotes, remarks_of
 from crp_integrations.errors import RequestError
 from crp_integrations.markup import counted
 from crp_integrations.records import Part
@@ -286,7 +286,7 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
             remarks = "; ".join(remarks_of(claim))
             beside = "; ".join(filter(None, (evidence, remarks)))
             lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(beside)} |")
-            if claim.flagged or claim.disputed or any(map(is_hidden, claim.findings)):
+            if claim.flagged or claim.disputed or any(finding.hides for finding in claim.findings):
                 typer.echo(_annotation(checked, claim, evidence, remarks))
         lines.append("")
     if path := os.environ.get(SUMMARY):

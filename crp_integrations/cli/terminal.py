@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from crp_integrations.cli.options import printable_store
-from crp_integrations.dpe.claim_evidence import (
+from crp_integrations.dpe.report_html import (
     DECIDED,
     Passages,
     findings_of,

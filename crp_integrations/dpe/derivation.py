@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.pii.spans import is_repeated
 from crp_integrations.dpe.records import (
-    HIDDEN_TEXT,
     NO_SENTENCE,
     Claim,
     ClaimCounts,
@@ -29,8 +27,12 @@ from crp_integrations.dpe.records import (
     PersonalDatum,
     Report,
 )
+from crp_integrations.dpe.report_parts import Completeness
 from crp_integrations.dpe.risk import (
+    Circumstances,
     Counts,
+    amplified,
+    applicable,
     assess,
     fidelity_score,
     grounding_pct,
@@ -38,7 +40,6 @@ from crp_integrations.dpe.risk import (
 )
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.completeness import completeness_of
-from crp_integrations.dpe.window_records import Completeness
 from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
     AiActClass,
@@ -187,7 +188,6 @@ class FoundClaims:
 
     Attributes:
         stated: the claims that scores are counted over.
-        contradictions: within the answer.
         weakest: entailment, contradiction and neutral of the claim that is entailed least.
     """
 
@@ -201,35 +201,35 @@ class FoundClaims:
 
 
 def with_numbers(
-    report: Report, found: FoundClaims, dossier: Dossier, settings: DpeSettings
+    report: Report, summary: FoundClaims, dossier: Dossier, settings: DpeSettings
 ) -> Report:
     """A report with the document's numbers on its claims.
 
     Spec: CRP-SPEC-005 §4.5, §5.5, §6.3, §7.2, §15.2
     """
-    claims, factual = found.claims, len(found.stated)
-    attributions = Counter(claim.attribution for claim in found.stated)
+    claims, factual = summary.claims, len(summary.stated)
+    attributions = Counter(claim.attribution for claim in summary.stated)
     breakdown = {name.value: attributions[name] for name in Attribution}
     by_type = Counter(claim.claim_type for claim in claims)
     across = len(report.cross_window_contradictions)
     fidelity = fidelity_score(
-        fabrications=found.fabrications,
-        distortions=found.distortions,
-        contradictions=found.contradictions,
+        fabrications=summary.fabrications,
+        distortions=summary.distortions,
+        contradictions=summary.contradictions,
         factual=factual,
         settings=settings,
     )
     # In `literal` a claim is PARAMETRIC as the document says, else where the evidence lacks it.
     parametric = attributions[Attribution.PARAMETRIC]
     if settings.decides == "claims":
-        parametric = sum(claim.status is ClaimStatus.UNSUPPORTED for claim in found.stated)
+        parametric = sum(claim.status is ClaimStatus.UNSUPPORTED for claim in summary.stated)
     counts = Counts(
         factual=factual,
         grounded=attributions[Attribution.CONTEXT_GROUNDED],
         parametric=parametric,
         unverifiable=attributions[Attribution.UNVERIFIABLE],
         fidelity=fidelity,
-        entailment=found.weakest[0],
+        entailment=summary.weakest[0],
     )
     values, composite = assess(counts, dossier.grounding, settings)
     amplifiers = applicable(circumstances(report, dossier), settings.amplifiers)
@@ -243,15 +243,15 @@ def with_numbers(
             "attribution_dominant": dominant(breakdown),
             "grounding_pct": grounding_pct(counts.grounded, factual),
             "unverifiable_pct": counts.unverifiable / max(1, factual),
-            "fabrication_count": found.fabrications,
-            "distortion_count": found.distortions,
-            "distortion_types": tuple(name for name in DistortionType if name in found.types),
-            "contradiction_count": found.contradictions + across,
-            "contradiction_scope": contradiction_scope(found.contradictions, across),
+            "fabrication_count": summary.fabrications,
+            "distortion_count": summary.distortions,
+            "distortion_types": tuple(name for name in DistortionType if name in summary.types),
+            "contradiction_count": summary.contradictions + across,
+            "contradiction_scope": contradiction_scope(summary.contradictions, across),
             "fidelity_score": fidelity,
-            "entailment_score": found.weakest[0],
-            "contradiction_probability": found.weakest[1],
-            "neutral_probability": found.weakest[2],
+            "entailment_score": summary.weakest[0],
+            "contradiction_probability": summary.weakest[1],
+            "neutral_probability": summary.weakest[2],
             "signals": values,
             "base_score": composite,
             "composite_score": amplified(composite, amplifiers, settings.amplifiers),
@@ -278,16 +278,16 @@ def with_needs(report: Report, dossier: Dossier, settings: DpeSettings) -> Repor
     return with_completeness(report, completeness, settings)
 
 
-def with_completeness(report: Report, found: Completeness, settings: DpeSettings) -> Report:
+def with_completeness(report: Report, completeness: Completeness, settings: DpeSettings) -> Report:
     """A report with another completeness, and the quality that follows from it."""
-    quality = report.quality.model_copy(update={"completeness": found})
+    quality = report.quality.model_copy(update={"completeness": completeness})
     return report.model_copy(
         update={
             "quality": quality,
-            "completeness_score": found.score,
-            "uncovered_sub_queries": found.uncovered,
+            "completeness_score": completeness.score,
+            "uncovered_sub_queries": completeness.uncovered,
             "rqa_score": quality_score(
-                quality.repetition, found, quality.flow, quality.coherence, settings.quality
+                quality.repetition, completeness, quality.flow, quality.coherence, settings.quality
             ),
         }
     )
@@ -314,7 +314,7 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     sentences = {claim.sentence_index for claim in touched} - {NO_SENTENCE}
     for claim in claims:
         level = RiskLevel.LOW
-        if claim.disputed or any(finding.kind == HIDDEN_TEXT for finding in claim.findings):
+        if claim.disputed or any(finding.hides for finding in claim.findings):
             level = RiskLevel.MEDIUM
         if claim.status is ClaimStatus.CONTRADICTED and not claim.disputed:
             at_stake = high_risk or claim in touched or claim.sentence_index in sentences
@@ -350,13 +350,9 @@ def _own_personal_data(report: Report, dossier: Dossier) -> list[PersonalDatum]:
     ]
 
 
-def worse(one: RiskLevel, other: RiskLevel) -> RiskLevel:
-    """The worse of two levels.
-
-    >>> worse(RiskLevel.UNKNOWN, RiskLevel.HIGH).value
-    'HIGH'
-    """
-    return max(one, other, key=LEVELS.index)
+def worse(level: RiskLevel, other: RiskLevel) -> RiskLevel:
+    """The worse of two levels."""
+    return max(level, other, key=LEVELS.index)
 
 
 def count_claims(claims: Sequence[Claim]) -> ClaimCounts:
@@ -430,9 +426,6 @@ def dominant(breakdown: dict[str, int]) -> Attribution | None:
     """The most frequent attribution, the riskier one on a tie, None without claims.
 
     Spec: CRP-SPEC-005 §4.5
-
-    >>> dominant({"CONTEXT_GROUNDED": 31, "PARAMETRIC": 1, "MIXED": 2}).value
-    'CONTEXT_GROUNDED'
     """
     riskiest_last = (
         Attribution.CONTEXT_GROUNDED,

@@ -39,12 +39,6 @@ class System:
     """What is registered about the AI system that answers.
 
     Spec: CRP-SPEC-005 §14.1
-
-    Attributes:
-        domain: None for a system that is not registered; it is then classified UNKNOWN.
-        sector: a regulated sector, None for none.
-        decides: its answers take part in decisions about people.
-        evidence: names of evidence that the operator attests, for controls of the catalogue.
     """
 
     domain: Domain | None = None
@@ -67,7 +61,6 @@ class Dossier:
     Spec: CRP-SPEC-005 §2
 
     Attributes:
-        question: as asked, empty when it is not known.
         answer: the model's text, otherwise never altered.
         passages: fact id and text of every fact of the envelope, whole.
         vectors: unit rows of the passages, shape (n, d), in their order; None to embed here.
@@ -78,7 +71,6 @@ class Dossier:
         windows_left: windows that the session may still have (§10.2).
         prompt: the request as the model got it besides the passages, for stage 11; empty for
             the question alone.
-        system: what is registered about the AI system (§14).
         loop_depth: agents within agents around this call (§17).
         no_store: the request forbids to keep what it holds (§13.3).
         conversation: role and text of earlier messages, so that a judge understands the question.

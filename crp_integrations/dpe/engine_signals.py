@@ -51,7 +51,7 @@ class Signals(Protocol):
     """The door to engines during one examination."""
 
     def said(self, at: str, ask: Callable[[], Any]) -> Any:
-        """What an engine says, as `Entry.value` has it."""
+        """What an engine says, as `SignalEntry.value` has it."""
         ...
 
 
@@ -94,14 +94,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """An engine that says something else than what was remembered.
-
-    Attributes:
-        entry: number of the entry, from 0.
-        at: what was asked.
-        most: largest difference of a number, fixed point; None where something else than a
-            number differs.
-    """
+    """An engine that says something else than what was remembered."""
 
     entry: int
     at: str
@@ -109,12 +102,7 @@ class Deviation:
 
 
 class Compared(Remembered):
-    """Answers from what was remembered, and asks the engines as well to compare.
-
-    Attributes:
-        deviations: where they say something else.
-        asked: how many were asked.
-    """
+    """Answers from what was remembered, and asks the engines as well to compare."""
 
     def __init__(self, entries: Sequence[SignalEntry], *rooms: str) -> None:
         """Take what was remembered."""
@@ -159,11 +147,7 @@ def _listed(value: Any) -> bool:
 
 
 def fixed(value: float) -> int:
-    """A number in fixed point, whatever its range; NaN counts as 0.
-
-    >>> fixed(-0.5), fixed(1.25)
-    (-500000, 1250000)
-    """
+    """A number in fixed point, whatever its range; NaN counts as 0."""
     return 0 if math.isnan(value) else round(value * SCALE)
 
 

@@ -13,16 +13,20 @@ from typing import Any, NoReturn
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.engine_signals import Live, Remembered, SignalEntry, Signals
-from crp_integrations.dpe.judge.records import JudgeRun
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.report_parts import JudgeRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import attribute, segment_claims
 from crp_integrations.dpe.stages.coherence import check_coherence, detect_repetition
-from crp_integrations.dpe.stages.comparison import compare_with_evidence, read_with_verifier
 from crp_integrations.dpe.stages.completeness import verify_completeness
 from crp_integrations.dpe.stages.compliance import classify, find_omissions, find_personal
-from crp_integrations.dpe.stages.entailment import classify_risk, score_entailment
+from crp_integrations.dpe.stages.entailment import (
+    classify_risk,
+    compare_with_evidence,
+    read_with_verifier,
+    score_entailment,
+)
 from crp_integrations.dpe.stages.fidelity import verify_fidelity
 from crp_integrations.dpe.stages.flow import analyse_flow
 from crp_integrations.dpe.stages.report import write_report
@@ -91,7 +95,9 @@ def examine(
     door = signals or Live()
     tools = StageTools(embedder, verifier, settings, policy, tuple(recognisers), door)
     index = cache(lambda: PassageContext([text for _, text in dossier.passages]))
-    state = State(dossier, tools, index, told=SessionSentences(dossier, embedder, door))
+    state = State(
+        dossier, tools, index, session_sentences=SessionSentences(dossier, embedder, door)
+    )
     first = READING if settings.decides == "claims" else ARITHMETIC
     for name, stage in (*first, *FURTHER):
         with steps.step(name):
@@ -102,17 +108,7 @@ def examine(
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What the engines of an examination were, without them.
-
-    Attributes:
-        embedder: identity; None where there was none.
-        embedder_thresholds, verifier_thresholds: from their cards.
-        dimensions: of the embedder's vectors.
-        verifier: identity; empty where there was none.
-        passage: longest passage that the verifier reads, in characters.
-        recognisers: identity, and what it looks for by kind.
-        policy: identity of the policy engine; empty where there was none.
-    """
+    """What the engines of an examination were, without them."""
 
     embedder: str | None
     embedder_thresholds: Mapping[str, float]

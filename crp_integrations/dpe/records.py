@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from crp_integrations.dpe.judge.records import JudgeRun, Quotation
 from crp_integrations.dpe.report_html import passages_of, report_html
-from crp_integrations.dpe.window_records import (
+from crp_integrations.dpe.report_parts import (
     Coherence,
     Completeness,
     CrossContradiction,
     Flow,
+    JudgeRun,
+    Quotation,
     Repetition,
 )
 from crp_integrations.markup import fragment, page
@@ -126,7 +127,6 @@ class Entity(Part):
 
     Attributes:
         kind: `name`, `number`, `date`, `quantity`, `citation` or `url`.
-        start, end: character offsets in the answer.
     """
 
     text: str
@@ -205,6 +205,11 @@ class Finding(Part):
     reason: str = ""
     other_claim_id: str | None = None
 
+    @property
+    def hides(self) -> bool:
+        """Whether it is on text that a reader does not see."""
+        return self.kind == HIDDEN_TEXT
+
 
 class Claim(Part):
     """An assertion that can be judged on its own, with what the stages found.
@@ -214,7 +219,6 @@ class Claim(Part):
     Attributes:
         claim_id: `c1`, `c2`, … in order of the answer.
         text: the answer's characters from `start` to `end`.
-        start, end: character offsets in the answer.
         reads_as: the claim as it is judged alone: the text, after the subject that it borrows
             from an earlier clause of its sentence where it has none of its own.
         specificity: [0, 1], how much it commits itself.
@@ -263,6 +267,11 @@ class Claim(Part):
     def flagged(self) -> bool:
         """Whether the evidence contradicts the claim or does not support it."""
         return self.status in (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
+
+    @property
+    def rejection(self) -> Finding | None:
+        """The finding that a sub-agent's report rejected what the claim repeats; None for none."""
+        return next((finding for finding in self.findings if finding.kind == REJECTED), None)
 
 
 class ClaimCounts(Part):

@@ -9,12 +9,12 @@ from typing import Final
 
 from crp_integrations.dpe.records import LONGEST, REJECTED, Claim, Finding, RejectedClaim, Report
 from crp_integrations.dpe.state import State
-from crp_integrations.dpe.verifier.slots import canonical
+from crp_integrations.dpe.verifier.opposition import canonical
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import content_stems
-from crp_integrations.vocabulary import Checked, ClaimStatus
+from crp_integrations.vocabulary import Checked, ClaimStatus, ErrorKind
 
 MOST: Final = 20
 # Share of the rejected claim's words that a repeat has, and share of its own words that it is.
@@ -100,17 +100,33 @@ def find_repeats(state: State) -> list[Finding]:
     return findings
 
 
-def with_repeats(claims: tuple[Claim, ...], found: Sequence[Finding]) -> tuple[Claim, ...]:
+def with_repeats(claims: tuple[Claim, ...], repeats: Sequence[Finding]) -> tuple[Claim, ...]:
     """The claims with such findings behind those of their own evidence."""
-    if not found:
+    if not repeats:
         return claims
     return tuple(
         claim.model_copy(
             update={
-                "findings": (*claim.findings, *(f for f in found if f.claim_id == claim.claim_id))
+                "findings": (*claim.findings, *(f for f in repeats if f.claim_id == claim.claim_id))
             }
         )
         for claim in claims
+    )
+
+
+def with_rejection(claim: Claim) -> Claim:
+    """A claim, flagged where it repeats a rejected one without support."""
+    finding = claim.rejection
+    if finding is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
+        return claim
+    return claim.model_copy(
+        update={
+            "status": ClaimStatus.UNSUPPORTED,
+            "error": ErrorKind.INVENTION,
+            "wrong": (finding.start, finding.end),
+            "quotations": (),
+            "reason": finding.reason,
+        }
     )
 
 
@@ -179,6 +195,6 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def unique_claims(*given: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:
+def unique_claims(*lists: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:
     """Rejected claims of several places, each text once."""
-    return tuple({claim.text: claim for some in given for claim in some}.values())
+    return tuple({claim.text: claim for some in lists for claim in some}.values())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crp_integrations.dpe.window_records import CrossContradiction, Repetition
+from crp_integrations.dpe.report_parts import CrossContradiction, Repetition
 from crp_integrations.language.text import split_sentences
 from crp_integrations.vocabulary import Strategy
 
@@ -35,7 +35,6 @@ class Redispatch:
     Spec: CRP-SPEC-005 §19.2
 
     Attributes:
-        instructions: added to the system prompt.
         seed: another one than the first call's.
     """
 
@@ -77,12 +76,12 @@ def against_repetition(summary: str) -> str:
     )
 
 
-def marked(answer: str, found: Repetition) -> str:
+def marked(answer: str, repetition: Repetition) -> str:
     """The answer that repeats, each repeated sentence on a line of its own and marked.
 
     Spec: CRP-SPEC-005 §9.3
     """
-    repeated = {start for start, _ in found.sentences}
+    repeated = {start for start, _ in repetition.sentences}
     lines = [
         f"{REPEATED if span.start in repeated else ''}{span.of(answer)}"
         for span in split_sentences(answer)
@@ -90,14 +89,14 @@ def marked(answer: str, found: Repetition) -> str:
     return "\n".join(lines)
 
 
-def against_contradiction(found: Sequence[CrossContradiction]) -> str:
+def against_contradiction(contradictions: Sequence[CrossContradiction]) -> str:
     """The text added to a prompt when an answer contradicts an earlier one.
 
     Spec: CRP-SPEC-005 §8.3, §18.1
     """
     lines = [
         f"- Earlier: {contradiction.prior_claim}\n  Now: {contradiction.claim}"
-        for contradiction in found
+        for contradiction in contradictions
     ]
     return (
         "IMPORTANT: The last response contradicts what was said before:\n"

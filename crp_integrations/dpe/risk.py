@@ -1,24 +1,38 @@
-"""Risk: the composite of four signals and its level; the quality score of an answer."""
+"""Risk: the composite of four signals, what amplifies it, and its level; an answer's quality score.
+
+Each amplifier counts once, however many places of the document name it: a contradiction across
+windows and severe repetition are amplifiers in §17 and penalties in §16.1 (decision D4).
+
+Spec: CRP-SPEC-005 §7, §16.1, §17
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings, QualitySettings
-from crp_integrations.dpe.window_records import Coherence, Completeness, Flow, Repetition
-from crp_integrations.vocabulary import GroundingMode, QualityTier, RiskLevel
+from crp_integrations.dpe.report_parts import Coherence, Completeness, Flow, Repetition
+from crp_integrations.dpe.settings import (
+    LEVEL_CUTS,
+    Amplifier,
+    AmplifierSettings,
+    DpeSettings,
+    QualitySettings,
+)
+from crp_integrations.vocabulary import (
+    AiActClass,
+    GroundingMode,
+    QualityTier,
+    RepetitionLevel,
+    RiskLevel,
+    Sector,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the signals are computed from.
-
-    Attributes:
-        factual: factual claims; grounded, parametric and unverifiable are among them.
-        fidelity: fidelity score, [0, 1].
-        entailment: entailment of the weakest claim, [0, 1].
-    """
+    """What the signals are computed from."""
 
     factual: int
     grounded: int
@@ -51,9 +65,6 @@ def grounding_pct(grounded: int, factual: int) -> float:
     """Grounded over factual claims, 1.0 when there are none.
 
     Spec: CRP-SPEC-005 §4.4 (decision D3)
-
-    >>> round(grounding_pct(31, 34), 3)
-    0.912
     """
     return grounded / factual if factual else 1.0
 
@@ -109,6 +120,53 @@ def assess(
     return values, composite(values, settings)
 
 
+# A class that the law forbids is no milder than one that it calls high-risk.
+_HIGH_RISK: Final = frozenset({AiActClass.HIGH, AiActClass.UNACCEPTABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the amplifiers look at."""
+
+    personal: bool = False
+    ai_act_class: AiActClass = AiActClass.UNKNOWN
+    sector: Sector | None = None
+    loop_depth: int = 0
+    contradictions: int = 0
+    repetition: RepetitionLevel = RepetitionLevel.NONE
+
+
+def applicable(about: Circumstances, settings: AmplifierSettings) -> tuple[Amplifier, ...]:
+    """The amplifiers that apply, strongest first, each once.
+
+    Spec: CRP-SPEC-005 §7.3, §17
+    """
+    applies = {
+        Amplifier.PERSONAL: about.personal,
+        Amplifier.HIGH_RISK: about.ai_act_class in _HIGH_RISK,
+        Amplifier.SECTOR: about.sector is not None,
+        Amplifier.LOOP_DEPTH: about.loop_depth > settings.deep_above,
+        Amplifier.CROSS_WINDOW: about.contradictions > 0,
+        Amplifier.REPETITION: about.repetition is RepetitionLevel.SEVERE,
+    }
+    return tuple(name for name in Amplifier if applies[name])
+
+
+def amplified(base: float, names: Sequence[Amplifier], settings: AmplifierSettings) -> float:
+    """The base score times the factor of every amplifier that applies, at most 1.
+
+    Spec: CRP-SPEC-005 §16.1
+
+    Args:
+        base: the composite of stage 5, [0, 1].
+    """
+    score = base
+    for name in names:
+        score *= settings.factors[name]
+    # Nine decimals as in the base score: float dust must not carry it over a cut.
+    return round(min(1.0, max(0.0, score)), 9)
+
+
 def quality_score(
     repetition: Repetition,
     completeness: Completeness,
@@ -143,9 +201,6 @@ def ceiling(score: float, settings: QualitySettings) -> tuple[QualityTier, float
 
     Returns:
         The tier, and the lower bound of the next better one; 0 for S, which has none.
-
-    >>> ceiling(0.62, QualitySettings())
-    (<QualityTier.B: 'B'>, 0.7)
     """
     bound = 0.0
     for tier, least in (

@@ -4,16 +4,92 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from crp_integrations.dpe.amplifiers import AmplifierSettings
 from crp_integrations.dpe.catalogue import evidence_of
 from crp_integrations.dpe.dossier import System
 from crp_integrations.errors import ConfigError
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import Domain, RiskLevel, Sector, Severity
+
+
+class Amplifier(StrEnum):
+    """What may raise a composite, strongest first.
+
+    Spec: CRP-SPEC-005 §17
+    """
+
+    PERSONAL = "gdpr-pii"
+    HIGH_RISK = "eu-ai-act-high-risk"
+    SECTOR = "regulated-sector"
+    LOOP_DEPTH = "agent-loop-depth"
+    CROSS_WINDOW = "cross-window-contradiction"
+    REPETITION = "severe-repetition"
+
+
+# Between neighbours of the list: whether the first must be larger, or at least as large.
+_ORDER: Final[tuple[str, ...]] = (">", ">", ">=", ">=", ">")
+
+
+class AmplifierSettings(Part):
+    """The factor of each amplifier, and the depths of agents within agents.
+
+    Spec: CRP-SPEC-005 §17 (decisions D4, D5)
+
+    Attributes:
+        personal: personal data in prompt or answer; substantial.
+        high_risk: a high-risk domain of the EU AI Act; significant.
+        sector: a financial or medical system; moderate, as the next two.
+        loop_depth: agents within agents deeper than `deep_above`.
+        cross_window: a contradiction with an earlier window, whatever their number.
+        repetition: SEVERE repetition; light.
+        deep_above: loop depth above which the amplifier applies, in agents (decision D5).
+        stop_above: loop depth above which a call is refused, in agents (decision D5).
+    """
+
+    personal: float = Field(default=1.40, ge=1.0, le=10.0)
+    high_risk: float = Field(default=1.30, ge=1.0, le=10.0)
+    sector: float = Field(default=1.20, ge=1.0, le=10.0)
+    loop_depth: float = Field(default=1.20, ge=1.0, le=10.0)
+    cross_window: float = Field(default=1.20, ge=1.0, le=10.0)
+    repetition: float = Field(default=1.10, ge=1.0, le=10.0)
+    deep_above: int = Field(default=2, ge=0)
+    stop_above: int = Field(default=5, ge=0)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> AmplifierSettings:
+        factors = list(self.factors.values())
+        for place, sign in enumerate(_ORDER):
+            first, second = factors[place], factors[place + 1]
+            if first < second or (sign == ">" and first == second):
+                raise ConfigError(
+                    f"the amplifiers are {', '.join(f'{factor:g}' for factor in factors)}, wanted "
+                    "personal > high_risk > sector >= loop_depth >= cross_window > repetition"
+                )
+        if factors[-1] <= 1.0:
+            raise ConfigError(f"the amplifier repetition is {factors[-1]:g}, wanted above 1")
+        if self.deep_above > self.stop_above:
+            raise ConfigError(
+                f"deep_above and stop_above are {self.deep_above} and {self.stop_above}, "
+                "wanted the first no larger"
+            )
+        return self
+
+    @property
+    def factors(self) -> dict[Amplifier, float]:
+        """The factor of each amplifier, in the order of their severity."""
+        return {
+            Amplifier.PERSONAL: self.personal,
+            Amplifier.HIGH_RISK: self.high_risk,
+            Amplifier.SECTOR: self.sector,
+            Amplifier.LOOP_DEPTH: self.loop_depth,
+            Amplifier.CROSS_WINDOW: self.cross_window,
+            Amplifier.REPETITION: self.repetition,
+        }
+
 
 # The document's threshold, for an embedder whose card names none (decision D14).
 COVERED_FACT: Final = 0.60
@@ -53,9 +129,6 @@ class OmissionSettings(Part):
         """The severity of leaving out a fact, None for one that is not looked for.
 
         Spec: CRP-SPEC-005 §12.2
-
-        >>> [str(OmissionSettings().severity(x)) for x in (0.69, 0.70, 0.80, 0.90)]
-        ['None', 'MEDIUM', 'HIGH', 'CRITICAL']
         """
         for bound, name in (
             (self.critical, Severity.CRITICAL),
@@ -406,9 +479,9 @@ class Registration(Part):
             )
         return tuple(sorted(set(value)))
 
-    def system(self, kept: Iterable[str] = ()) -> System:
+    def system(self, relay_evidence: Iterable[str] = ()) -> System:
         """The system as stages read it."""
-        own = evidence_of("relay").intersection(kept)
+        own = evidence_of("relay").intersection(relay_evidence)
         return System(
             domain=self.domain,
             sector=self.sector,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,11 +19,10 @@ from crp_integrations.dpe.records import (
     PersonalData,
     StageRun,
 )
+from crp_integrations.dpe.report_parts import Coherence, Completeness, Flow, Repetition
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.alignment import Alignment
 from crp_integrations.dpe.verifier.context import PassageContext
-from crp_integrations.dpe.verifier.values import read
-from crp_integrations.dpe.window_records import Coherence, Completeness, Flow, Repetition
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.language.claims import Segment, segment
 from crp_integrations.language.text import Span, split_sentences
@@ -33,23 +31,6 @@ from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Checked, ClaimType
 
-# Says that there is nothing to say, or that it will be said elsewhere.
-_EMPTY = re.compile(
-    r"""(?ix)
-    \b(?:no|not\s+any|not\s+enough|insufficient|little|without)\s+(?:\w+\s+){0,2}
-      (?:information|details?|data|mention|evidence|account|description|reference|answer)\b
-    |\b(?:says?|said|knows?|known|contains?|found|gives?|tells?|reveals?)\s+nothing\b
-    |\bnothing\s+(?:is|was|can\s+be)\s+(?:said|known|found|told)\b
-    |\b(?:is|are|was|were)\s+(?:not|n't|never)\s+(?:\w+ly\s+)?(?:mentioned|discussed|addressed
-      |described|specified|explained|stated)\b
-    |\b(?:context|documents?|sources?|texts?|passages?|information|facts|materials?)\s+
-      (?:do|does|did)\s*(?:not|n't)\s+(?:\w+ly\s+)?(?:mention|cover|discuss|address|describe
-      |specify|explain|provide|say|state|include|contain|tell|give)\b
-    |\b(?:will|shall|to)\s+(?:follow|be\s+(?:covered|discussed|addressed|described|explained
-      |continued))\b
-    |\b(?:i|we)\s+(?:will|shall|can)\s+(?:cover|discuss|address|describe|explain|turn\s+to)\b
-    """
-)
 # Rows that are multiplied at once.
 BLOCK = 512
 NONE = -1
@@ -62,7 +43,7 @@ class SessionText:
         self.text = text
 
     @cached_property
-    def every(self) -> list[Span]:
+    def every(self) -> tuple[Span, ...]:
         """Its sentences."""
         return split_sentences(self.text)
 
@@ -86,52 +67,17 @@ class SessionText:
         """Its claims."""
         return segment(self.text)
 
-    @cached_property
-    def tells(self) -> list[bool]:
-        """For each sentence whether it says anything of the matter.
-
-        Talk about the answer ("I found nothing on X") and questions only name what they are
-        about.
-        """
-        about = [s for s in self.segments if s.claim_type is not ClaimType.META]
-        starts = np.array([s.start for s in about], dtype=np.int64)
-        ends = np.array([s.end for s in about], dtype=np.int64)
-        # Claims stand in order and apart, so the first that ends behind a start decides.
-        first = np.searchsorted(ends, [span.start for span in self.spans], side="right")
-        return [
-            int(place) < len(starts)
-            and bool(starts[place] < span.end)
-            and not span.of(self.text).rstrip().endswith("?")
-            and not _is_empty(span.of(self.text))
-            for span, place in zip(self.spans, first, strict=True)
-        ]
-
-
-def _is_empty(sentence: str) -> bool:
-    """Whether a sentence only says that nothing is said; with a figure it says something."""
-    return _EMPTY.search(sentence) is not None and not read(sentence).of("quantity", "date")
-
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """For each sentence the nearest other one.
-
-    Attributes:
-        cosine: shape (n,), [-1, 1], rounded to six digits; -1 where there is none.
-        place: shape (n,), position among the others.
-    """
+    """For each sentence the nearest other one."""
 
     cosine: list[float]
     place: list[int]
 
 
 class SessionSentences:
-    """The answer and the windows before it.
-
-    Attributes:
-        answer: the current answer.
-        prior: the earlier ones, oldest first.
-    """
+    """The answer and the windows before it."""
 
     def __init__(
         self, dossier: Dossier, embedder: Embedder | None, signals: Signals | None = None
@@ -227,15 +173,7 @@ class SessionSentences:
 
 @dataclass(frozen=True, slots=True)
 class StageTools:
-    """What a pipeline runs with.
-
-    Attributes:
-        embedder: None for purely lexical work.
-        verifier: reads each claim; None where a comparison of words alone is made.
-        policy: evaluates the control catalogue; None leaves stage 12 out.
-        recognisers: look for personal data beside the package's own.
-        signals: the door through which all of these are asked.
-    """
+    """What a pipeline runs with."""
 
     embedder: Embedder | None
     verifier: Verifier | None
@@ -255,18 +193,11 @@ class State:
     """What is known after a stage; each stage answers with a new one.
 
     Attributes:
-        index: the passages, indexed when a stage first needs it.
-        claims: in order of the answer.
         sentences: for each claim the answer's sentence around it and the next one.
         alignments: for each claim, None for one that is not checked.
-        vectors: unit rows of claims embedded so far, by claim id.
         language: of the answer, where it surely is another one than the passages'; else empty.
         pairs_cut: claims that were not compared with every earlier one about the same thing.
-        weakest: entailment, contradiction and neutral of the weakest claim.
-        coherence, repetition, completeness, flow: words of stages 6 to 9.
-        omissions, personal, classification: words of stages 10 to 12.
-        stages: which stages ran.
-        told: sentences of the answer and of earlier windows; stages 6 to 9 need it.
+        session_sentences: those of the answer and of earlier windows; stages 6 to 9 need it.
     """
 
     dossier: Dossier
@@ -286,13 +217,13 @@ class State:
     personal: PersonalData = field(default_factory=PersonalData)
     classification: Classification = field(default_factory=Classification)
     stages: tuple[StageRun, ...] = field(default=())
-    told: SessionSentences | None = None
+    session_sentences: SessionSentences | None = None
 
     @property
     def session(self) -> SessionSentences:
         """What the session has said; the pipeline hands it in, so that it is read once."""
-        assert self.told is not None
-        return self.told
+        assert self.session_sentences is not None
+        return self.session_sentences
 
     @property
     def context(self) -> PassageContext:
@@ -330,11 +261,11 @@ def checked_share(state: State) -> float:
     return sizes[Checked.CHECKED] / checkable if checkable else 1.0
 
 
-def with_findings(claims: tuple[Claim, ...], found: list[Finding]) -> tuple[Claim, ...]:
+def with_findings(claims: tuple[Claim, ...], findings: list[Finding]) -> tuple[Claim, ...]:
     """The claims with findings added, in order of place; one defect is one finding."""
     taken = {(f.start, f.end) for claim in claims for f in claim.findings}
     added: dict[str, list[Finding]] = {}
-    for finding in found:
+    for finding in findings:
         if (finding.start, finding.end) in taken:
             continue
         taken.add((finding.start, finding.end))

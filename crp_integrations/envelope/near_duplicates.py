@@ -20,7 +20,7 @@ from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:
-    from crp_integrations.language.differences import ComparedStatement
+    from crp_integrations.language.negation import ComparedStatement
 
 WALK = "walk@1"
 
@@ -271,7 +271,7 @@ class NearDuplicates:
         statement = self._statements.get(text)
         if statement is None:
             # Most envelopes have no near-duplicates, and listed pairs need no language.
-            from crp_integrations.language.differences import read_statement
+            from crp_integrations.language.negation import read_statement
 
             statement = self._statements[text] = read_statement(text)
         return statement

@@ -134,8 +134,8 @@ def collections(asked: Sequence[RotQuestion], size: int, questions: int) -> Iter
             )
 
 
-def _alone(one: RotQuestion, group: Sequence[RotQuestion]) -> bool:
-    return not any(other is not one and one.right(other.passage) for other in group)
+def _alone(text: RotQuestion, group: Sequence[RotQuestion]) -> bool:
+    return not any(other is not text and text.right(other.passage) for other in group)
 
 
 def _list(value: object) -> list[object]:

@@ -49,34 +49,34 @@ class Tally:
     wrong_unknown: int = 0
     overlaps: list[float] = field(default_factory=list)
 
-    def add(self, one: ScoredAnswer) -> None:
+    def add(self, answer: ScoredAnswer) -> None:
         """Count a case."""
-        self.calls += one.calls
-        self.one_call += one.calls <= 1
-        high = one.report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
-        unknown = one.report.risk_level is RiskLevel.UNKNOWN
-        if one.case.marked or not one.case.wrong:
-            typed = [finding for finding in one.report.findings if finding.stage == TYPED]
+        self.calls += answer.calls
+        self.one_call += answer.calls <= 1
+        high = answer.report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
+        unknown = answer.report.risk_level is RiskLevel.UNKNOWN
+        if answer.case.marked or not answer.case.wrong:
+            typed = [finding for finding in answer.report.findings if finding.stage == TYPED]
             self.findings += len(typed)
             self.findings_met += sum(
                 any(
                     finding.start < mark.end and mark.start < finding.end
-                    for mark in one.case.marked
+                    for mark in answer.case.marked
                 )
                 for finding in typed
             )
-        if one.case.wrong:
+        if answer.case.wrong:
             self.wrong += 1
-            self.passed += not one.flagged
+            self.passed += not answer.flagged
             self.wrong_unknown += unknown
             self.high += high
-            self.marked += bool(one.case.marked)
-            self.met += one.met
-            if one.overlap is not None:
-                self.overlaps.append(one.overlap)
+            self.marked += bool(answer.case.marked)
+            self.met += answer.met
+            if answer.overlap is not None:
+                self.overlaps.append(answer.overlap)
         else:
             self.right += 1
-            self.flagged += one.flagged
+            self.flagged += answer.flagged
             self.unknown += unknown
             self.high_right += high
 
@@ -174,8 +174,8 @@ def doubt_curve(
     return curve
 
 
-def _quiet(one: ScoredAnswer) -> ScoredAnswer:
-    return ScoredAnswer(one.case, one.report, 0, flagged=False, met=False, overlap=None,
+def _quiet(answer: ScoredAnswer) -> ScoredAnswer:
+    return ScoredAnswer(answer.case, answer.report, 0, flagged=False, met=False, overlap=None,
                    settled=True)  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def auroc(verdicts: Sequence[ScoredAnswer]) -> float | None:
     return round(above / (len(wrong) * len(right)), 4)
 
 
-def _rank(one: ScoredAnswer) -> tuple[int, float]:
+def _rank(answer: ScoredAnswer) -> tuple[int, float]:
     """How risky an answer is beside others: its level, then the score within it."""
-    level = tuple(RiskLevel).index(one.report.risk_level)
-    return level, one.report.risk_score or 0.0
+    level = tuple(RiskLevel).index(answer.report.risk_level)
+    return level, answer.report.risk_score or 0.0

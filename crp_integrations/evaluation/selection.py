@@ -226,10 +226,10 @@ def _preset(name: str) -> SystemOpener:
 def _measure_set(
     whole: DataSet,
     plan: SelectionPlan,
-    kept: KeptVectors,
+    vectors: KeptVectors,
     counter: TokenCounter,
     makers: Mapping[str, SystemOpener],
-    found: SelectionValues,
+    values: SelectionValues,
     say: Say,
 ) -> None:
     units: dict[str, int] = {}
@@ -241,18 +241,18 @@ def _measure_set(
         for name in plan.systems:
             say(f"  {name}")
             try:
-                system = makers[name](collection, axis, kept, counter)
+                system = makers[name](collection, axis, vectors, counter)
             except ImportError as error:
-                found.missing[name] = f"{error.name or error} is not installed"
+                values.missing[name] = f"{error.name or error} is not installed"
                 continue
             with closing(system):
-                found.digests[name] = system.digest
+                values.digests[name] = system.digest
                 units[name] = units.get(name, 0) + system.size
                 for query, wanted in asked:
                     packs, ranked = system.contexts(query, plan.budgets)
-                    found.add(name, whole.name, _values(wanted, packs, ranked))
-                found.unplaced[name] = found.unplaced.get(name, 0) + len(system.unplaced)
-    found.sizes[whole.name] = {
+                    values.add(name, whole.name, _values(wanted, packs, ranked))
+                values.unplaced[name] = values.unplaced.get(name, 0) + len(system.unplaced)
+    values.sizes[whole.name] = {
         "documents": documents,
         "questions": whole.questions,
         "units": units,

@@ -16,8 +16,8 @@ from pydantic import Field, TypeAdapter
 
 from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.audit.records import Event
-from crp_integrations.dpe.judge.records import JudgeRun
 from crp_integrations.dpe.records import Claim, ClaimCounts, Report
+from crp_integrations.dpe.report_parts import JudgeRun
 from crp_integrations.envelope.records import Drop, Envelope
 from crp_integrations.errors import StepStopped
 from crp_integrations.governance.settings import StepMeasurement, StepSettings

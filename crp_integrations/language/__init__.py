@@ -4,7 +4,8 @@ In: text. Out: spans and small records that point into it by character offsets: 
 quantities, dates, names, negations, conditions, claims, measures of overlap, and keywords.
 
 Read `text` first, then `blocks`, `words`, `identifiers`, `dates`, `numerals`, `measures`,
-`quantities`, `names`, `negation`, then `claim_kinds` and `claims`, then `lexical_overlap` and
-`differences`, and last `questions`; `memo` is their cache. The room never judges whether a text is
-true, never changes a text, and holds no state beyond that cache. Its rules are for English.
+`quantities`, `names`, `negation`, then `claim_kinds` and `claims`, then `lexical_overlap`, and last
+`questions`; `memo` is their cache, and `words.json` and `units.json` hold their closed lists. The
+room never judges whether a text is true, never changes a text, and holds no state beyond that
+cache. Its rules are for English.
 """

@@ -33,7 +33,6 @@ class TextBlock:
     """A stretch of lines that no sentence crosses.
 
     Attributes:
-        start, end: character offsets, without outer white space.
         kind: what it is; a row is a table's row, a rule a line of punctuation.
     """
 
@@ -117,12 +116,12 @@ def blocks(text: str) -> list[TextBlock]:
     return text_blocks
 
 
-def _add(found: list[TextBlock], text: str, start: int, end: int, kind: BlockKind) -> None:
+def _add(text_blocks: list[TextBlock], text: str, start: int, end: int, kind: BlockKind) -> None:
     piece = text[start:end]
     body = piece.strip()
     if body:
         low = start + len(piece) - len(piece.lstrip())
-        found.append(TextBlock(low, low + len(body), kind))
+        text_blocks.append(TextBlock(low, low + len(body), kind))
 
 
 def _paragraphs(lines: list[_Line]) -> Iterator[list[_Line]]:
@@ -166,11 +165,6 @@ def counting_cells(text: str, blocks: Sequence[TextBlock]) -> dict[int, int]:
 
     Returns:
         Offset of each such row, and of what follows its first cell.
-
-    >>> from crp_integrations.language.blocks import blocks
-    >>> text = "| No. | Name |\n|---|---|\n| 1 | Ann |"
-    >>> [text[end:] for end in counting_cells(text, blocks(text)).values()]
-    ['| Ann |']
     """
     cell_ends: dict[int, int] = {}
     table: list[TextBlock] = []

@@ -101,22 +101,12 @@ _FILLER = re.compile(
 
 
 def is_silent(text: str) -> bool:
-    """Whether a claim says that its source does not say something.
-
-    >>> is_silent("The context does not contain an answer to this question.")
-    True
-    """
+    """Whether a claim says that its source does not say something."""
     return _SILENT.match(text.strip()) is not None
 
 
 def is_talk(text: str) -> bool:
-    """Whether a whole claim is a refusal or a courtesy, with no word of anything else.
-
-    >>> is_talk("I'm sorry"), is_talk("Let me know if you have any other questions!")
-    (True, True)
-    >>> is_talk("Let me know what Acme paid.")
-    False
-    """
+    """Whether a whole claim is a refusal or a courtesy, with no word of anything else."""
     body = _body(text)
     if _REFUSAL.match(body):
         return True
@@ -125,20 +115,12 @@ def is_talk(text: str) -> bool:
 
 
 def is_greeting(text: str) -> bool:
-    """Whether a whole claim is a greeting, or says that the one who answers is not sure.
-
-    >>> is_greeting("Hello!"), is_greeting("I'm not sure."), is_greeting("I'm sure.")
-    (True, True, False)
-    """
+    """Whether a whole claim is a greeting, or says that the one who answers is not sure."""
     return _GREETING.match(_body(text)) is not None
 
 
 def is_request(text: str) -> bool:
-    """Whether a claim asks the one who asked for something.
-
-    >>> is_request("Could you rephrase the question?"), is_request("Did you know?")
-    (True, False)
-    """
+    """Whether a claim asks the one who asked for something."""
     return _REQUEST.match(_body(text)) is not None
 
 
@@ -228,9 +210,6 @@ def asserts_nothing(text: str, *, heading: bool = False) -> bool:
     Args:
         text: one claim.
         heading: whether it stands as a heading.
-
-    >>> asserts_nothing("I don't know."), asserts_nothing("You should pay."), asserts_nothing("Hi!")
-    (True, False, True)
     """
     body = _body(text)
     if not body:
@@ -323,9 +302,6 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
         text: the claim.
         heading: whether it stands as a heading.
         numbered: whether it stands in a numbered list.
-
-    >>> kind_of("I think it is nice.").value, kind_of("I think Acme earned $4M in 2020.").value
-    ('OPINION', 'FACTUAL')
     """
     body = fold(text).text.strip().strip("*_# ").strip()
     rest = without_opener(body)
@@ -361,11 +337,7 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
 
 
 def without_opener(text: str) -> str:
-    """A text without "Yes," "Overall," and "Based on the context," before what it says.
-
-    >>> without_opener("Overall, based on the provided context, it is open.")
-    'it is open.'
-    """
+    """A text without "Yes," "Overall," and "Based on the context," before what it says."""
     for _ in range(_MOST_OPENERS):
         match = _OPENER.match(text)
         if match is None or match.end() == 0:

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from crp_integrations.language.blocks import TextBlock, blocks
 from crp_integrations.language.claim_kinds import kind_of
-from crp_integrations.language.coverage import non_claims, reasoning_spans, without_reasoning
+from crp_integrations.language.coverage import (
+    JsonLeaf,
+    json_leaves,
+    non_claims,
+    reasoning_spans,
+    without_reasoning,
+)
 from crp_integrations.language.dates import dates
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, quantities
-from crp_integrations.language.structured_answers import JsonLeaf, json_leaves
 from crp_integrations.language.text import Span, fold, split_sentences
 from crp_integrations.language.words import (
     AUXILIARIES,
@@ -57,7 +62,6 @@ class Clause:
     """A stretch of a sentence and the subject that it borrows.
 
     Attributes:
-        start, end: character offsets in the text given.
         subject: words of an earlier clause that this one leaves out, None when it has its own.
     """
 
@@ -70,10 +74,6 @@ def clauses(text: str) -> list[Clause]:
     """The clauses of one sentence in order; they do not overlap.
 
     Only conjunctions, separating marks and white space lie between them.
-
-    >>> text = "The policy is strict and the board approved it in 2024."
-    >>> [text[clause.start : clause.end] for clause in clauses(text)]
-    ['The policy is strict', 'the board approved it in 2024.']
     """
     folded = fold(text)
     body = folded.text
@@ -131,16 +131,16 @@ def _by_pieces(body: str) -> list[Clause]:
     return result
 
 
-def _cuts(body: str, found: list[TextWord]) -> list[tuple[int, int, str]]:
+def _cuts(body: str, tokens: Sequence[TextWord]) -> list[tuple[int, int, str]]:
     """Accepted joints: end of the clause before, start of the one after, kind."""
-    starts = [word.start for word in found]
+    starts = [word.start for word in tokens]
     joints = [match for match in _JOINT.finditer(body) if not _shielded(body, match)]
     cuts: list[tuple[int, int, str]] = []
     start = 0
     for number, match in enumerate(joints):
-        left = _inside(found, starts, start, match.start())
+        left = _inside(tokens, starts, start, match.start())
         stop = _next_strong(joints, number, len(body))
-        right = _inside(found, starts, match.end(), stop)
+        right = _inside(tokens, starts, match.end(), stop)
         if len(left) < _FEWEST or len(right) < _FEWEST:
             continue
         kind = _kind(match)
@@ -162,8 +162,8 @@ def _cuts(body: str, found: list[TextWord]) -> list[tuple[int, int, str]]:
     return cuts
 
 
-def _inside(found: list[TextWord], starts: list[int], low: int, high: int) -> list[TextWord]:
-    inside = found[bisect_left(starts, low) : bisect_left(starts, high)]
+def _inside(tokens: Sequence[TextWord], starts: list[int], low: int, high: int) -> list[TextWord]:
+    inside = list(tokens[bisect_left(starts, low) : bisect_left(starts, high)])
     if inside and inside[-1].end > high:
         inside.pop()
     return inside
@@ -187,7 +187,7 @@ def _next_strong(joints: list[re.Match[str]], number: int, end: int) -> int:
 
 
 def _joins_clauses(
-    body: str, match: re.Match[str], left: list[TextWord], right: list[TextWord], start: int
+    body: str, match: re.Match[str], left: Sequence[TextWord], right: Sequence[TextWord], start: int
 ) -> bool:
     before = body[start : match.start()]
     if _BETWEEN.search(before) and body[match.end() : match.end() + 1].isdigit():
@@ -216,7 +216,7 @@ def _joins_clauses(
     return True
 
 
-def _bare(following: list[TextWord]) -> bool:
+def _bare(following: Sequence[TextWord]) -> bool:
     """Whether a clause begins with its verb and so borrows a subject."""
     place = 0
     while place < min(2, len(following)) and (
@@ -226,14 +226,14 @@ def _bare(following: list[TextWord]) -> bool:
     return place < len(following) and is_finite(following, place)
 
 
-def _subject(inside: list[TextWord]) -> Span | None:
+def _subject(inside: Sequence[TextWord]) -> Span | None:
     verb = finite_verb(inside)
     if verb is None or verb == 0:
         return None
     return Span(inside[0].start, inside[verb - 1].end)
 
 
-def _antecedent(inside: list[TextWord]) -> Span | None:
+def _antecedent(inside: Sequence[TextWord]) -> Span | None:
     """The noun before a relative clause: what follows the last verb, preposition or article."""
     first = len(inside) - 1
     while first > 0 and len(inside) - first < 6:
@@ -305,8 +305,6 @@ class Segment:
     """A claim of an answer before anything is checked.
 
     Attributes:
-        start, end: character offsets in the answer.
-        sentence_index: number of its sentence, from 0.
         claim_type: FACTUAL unless it is clearly something else (decision D3).
         specificity: [0, 1], how much it commits itself.
         parts: what to read together to judge it alone: a borrowed subject from the same
@@ -414,11 +412,11 @@ def _is_prose(line: str) -> bool:
     return _PROSE.match(line) is not None and len(line.split()) > 3 and not _CODE_SIGN.search(line)
 
 
-def _flush(text: str, code: list[tuple[int, Span]], kept: list[Segment]) -> None:
+def _flush(text: str, code: list[tuple[int, Span]], claims: list[Segment]) -> None:
     for index, line in code:
         own = _trim(text, line.start, line.end)
         if own is not None:
-            kept.append(_make(own, index, ClaimType.PROCEDURAL, 0.0, None))
+            claims.append(_make(own, index, ClaimType.PROCEDURAL, 0.0, None))
     code.clear()
 
 

@@ -1,17 +1,23 @@
 """What of an answer lies in no claim: every character of it is of a named kind, or in a claim.
 
+The leaves of a structured answer are claims of their own; they are found here too.
+
 Spec: CRP-SPEC-005 §3
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+from pydantic import JsonValue
+
 from crp_integrations.language.blocks import blocks, counting_cells
 from crp_integrations.language.text import Span, fold
+from crp_integrations.language.word_lists import LISTS
 
 NonClaimKind = Literal[
     "white space",
@@ -136,26 +142,16 @@ def _tagged_spans(text: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def _opens_line(text: str, place: int, found: list[Span]) -> bool:
+def _opens_line(text: str, place: int, spans: list[Span]) -> bool:
     # A line's indent is short, so that many tags behind much white space cost no more.
-    before = text[max(0, place - 80, found[-1].end if found else 0) : place]
-    opened = place - len(before) == (found[-1].end if found else 0)
+    before = text[max(0, place - 80, spans[-1].end if spans else 0) : place]
+    opened = place - len(before) == (spans[-1].end if spans else 0)
     line = before.rpartition("\n")
     return not line[2].strip() and (bool(line[1]) or opened)
 
 
 # Names of languages that stand behind a fence; another word there may say something.
-_LANGUAGES: Final = frozenset(
-    """asm bash bat c c# c++ clojure cmake console cpp cs csharp css csv cuda cypher dart diff
-    docker dockerfile dotenv elixir elm env erlang f# fortran fsharp go golang gradle graphql
-    groovy haskell hcl hs html http ini ipython java javascript jinja jinja2 jq js json json5
-    jsonc jsonl jsx julia kotlin kt latex less lisp log lua make makefile markdown math matlab
-    md mdx mermaid nginx nix objc ocaml output pascal patch perl php plaintext plsql powershell
-    prisma promql properties proto protobuf ps1 py pycon python python3 r rb regex rs rst ruby
-    rust sass scala scheme scss sh shell shell-session solidity sql svelte svg swift tcl
-    terraform tex text tf toml ts tsv tsx txt typescript vb vim vue wasm xml yaml yml zig
-    zsh""".split()
-)
+_LANGUAGES: Final = frozenset(LISTS["code_languages"])
 _INFO = re.compile(r"\s*(?P<language>[\w#+.-]+)\s*\Z")
 _MARKER = re.compile(
     r"(?P<quote>(?:>\s?){0,4})(?:[-*+\u2022\u2023\u25aa\u25cf\u25e6\u2013]"
@@ -268,3 +264,83 @@ def _plain(text: str, start: int, end: int, *, joint: bool) -> Iterator[NonClaim
 
 def _is_conjunction(word: str) -> bool:
     return fold(word).text.lower().strip(",;") in _CONJUNCTIONS
+
+
+# Behind a fence that holds all of the answer stands the same object.
+_FENCED = re.compile(
+    r"\s*(?:`{3,}|~{3,})[ \t]*(?:json[5lc]?)?[ \t]*\n(.*?)\n[ \t]*(?:`{3,}|~{3,})\s*\Z", re.S | re.I
+)
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLeaf:
+    """One value of a structured answer that holds no other, and what it is called.
+
+    Attributes:
+        start, end: offsets in the answer, from its own key on; the first leaf of a container
+            begins with the container's key, so that every key lies in a leaf.
+        keys: where the keys of the objects around it stand, outermost first, its own last.
+        path: the same keys as texts, and places in arrays.
+        value: text, number, truth value or None; an empty container.
+        value_span: where the value stands, quotation marks included.
+    """
+
+    start: int
+    end: int
+    keys: tuple[Span, ...]
+    path: tuple[str | int, ...]
+    value: JsonValue
+    value_span: Span
+
+
+def json_leaves(text: str) -> tuple[JsonLeaf, ...] | None:
+    """The leaves of a text that is a JSON object or array, alone or in a fence; None for others.
+
+    >>> [(leaf.path, leaf.value) for leaf in json_leaves('{"a": {"b": [1, true]}}')]
+    [(('a', 'b', 0), 1), (('a', 'b', 1), True)]
+    """
+    fenced = _FENCED.match(text)
+    low, high = fenced.span(1) if fenced is not None else (0, len(text))
+    body = text[low:high].strip()
+    if body[:1] + body[-1:] not in ("{}", "[]"):
+        return None
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    tokens = list(_TOKEN.finditer(text, low, high))
+    leaves: list[JsonLeaf] = []
+    # For each open container its key and span, or the next place where it is an array.
+    keys: list[Span | None] = []
+    path: list[str | int] = []
+    pending: int | None = None  # where keys stand that no leaf holds yet
+    place = 0
+    while place < len(tokens):
+        token, sign = tokens[place], tokens[place].group()
+        span = Span(*token.span())
+        following = tokens[place + 1].group() if place + 1 < len(tokens) else ""
+        if path and isinstance(path[-1], str) and following == ":" and sign[0] == '"':
+            path[-1], keys[-1] = json.loads(sign, strict=False), span
+            pending = span.start if pending is None else pending
+            place += 2
+            continue
+        empty = sign + following in ("{}", "[]")
+        if sign in "{[" and not empty:
+            path.append("" if sign == "{" else 0)
+            keys.append(None)
+        elif sign in "}]":
+            path.pop()
+            keys.pop()
+        elif sign == ",":
+            if isinstance(path[-1], int):
+                path[-1] += 1
+        elif path:
+            end = tokens[place + 1].end() if empty else span.end
+            start = span.start if pending is None else pending
+            pending = None
+            around = tuple(key for key in keys if key is not None)
+            value = json.loads(text[span.start : end], strict=False)
+            leaves.append(JsonLeaf(start, end, around, tuple(path), value, Span(span.start, end)))
+        place += 2 if empty else 1
+    return tuple(leaves)

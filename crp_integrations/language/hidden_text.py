@@ -52,9 +52,6 @@ def hidden_text(text: str) -> tuple[HiddenText, ...]:
     Not reported are flags, joiners of emoji and of scripts that join letters, a variation
     selector behind a character that has variants, direction marks, and isolates around a script
     that runs from right to left.
-
-    >>> [one.decoded for one in hidden_text("Yes.\U000e0068\U000e0069")]
-    ['hi']
     """
     if text.isascii():
         return ()

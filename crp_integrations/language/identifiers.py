@@ -9,6 +9,7 @@ from typing import NamedTuple
 from crp_integrations.language.measures import unit_of
 from crp_integrations.language.memo import remembered, remembered_of_sentences
 from crp_integrations.language.text import Span, fold
+from crp_integrations.language.word_lists import LISTS
 
 _FIGURE = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 _LETTERS = re.compile(r"[a-z]+")
@@ -35,12 +36,7 @@ class Gist(NamedTuple):
 
 @remembered_of_sentences
 def gist(text: str) -> Gist:
-    """The first look at a text.
-
-    >>> look = gist("Paid in March 2024.")
-    >>> look.figures, look.lacks(frozenset({"march"})), look.lacks(frozenset({"may"}))
-    (True, False, True)
-    """
+    """The first look at a text."""
     known = None if _ODD.search(text) else frozenset(_LETTERS.findall(text.lower()))
     return Gist(_FIGURE.search(text) is not None, known)
 
@@ -98,18 +94,11 @@ _TRAIL = ".,;:!?'\")]}*_"
 # What stands in every address, name of code and reference, besides figures.
 _SIGNS = re.compile(r"://|@|_|--")
 _WEB = frozenset({"www"})
-_REFERS = frozenset(
-    """section sections sec sect article articles art arts chapter chapters chap clause clauses
-    paragraph paragraphs para annex annexes appendix appendices figure figures fig figs table
-    tables equation equations eq eqs step steps stage stages rule rules part parts title titles
-    schedule schedules recital recitals item items requirement requirements version versions ver
-    release releases phase phases tier tiers level levels class grade grades type types model
-    models page pages line lines room rooms gate gates building flight flights route routes
-    highway interstate no nos number""".split()
-)
+_REFERS = frozenset(LISTS["references"])
 
 
-def identifiers(text: str) -> list[Span]:
+@remembered
+def identifiers(text: str) -> tuple[Span, ...]:
     """The identifiers of a text in order; they do not overlap.
 
     They are web and mail addresses, references such as "Article 22(1)" and "\u00a77.4",
@@ -119,11 +108,6 @@ def identifiers(text: str) -> list[Span]:
     >>> [span.of(text) for span in identifiers(text)]
     ['GPT-4o', 'ISO 27001', 'v1.2.3', 'Section 7.4']
     """
-    return list(_identifiers(text))
-
-
-@remembered
-def _identifiers(text: str) -> tuple[Span, ...]:
     folded = fold(text)
     taken: list[Span] = []
     for start, end in _stretches(folded.text):

@@ -10,38 +10,14 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from crp_integrations.language.memo import remembered
+from crp_integrations.language.word_lists import LISTS
 
 # Closed classes: articles, pronouns, prepositions, conjunctions, auxiliaries, negations; with an
 # apostrophe those that lose their vowel before another one.
+_PREFIX: Final = "function_words_"
 _FUNCTION_WORDS: Final = {
-    "en": """a i in the of and to is was that with for are were this from have has been which
-        their they it by at would will not on as but its does did can should if or an be you""",
-    "de": """der die das und ist nicht ein eine einer eines einem einen den dem des mit auf für von
-        zu im wird werden wurde wurden sind war sich auch bei nach oder aus dass durch über zum zur
-        als kann können hat haben es sie er ich wir am vom""",
-    "fr": """le la les des du et est une un dans pour que qui pas ne sur avec par au aux ce cette
-        sont ont été il elle ils elles vous nous se plus ou mais être avoir son sa ses leur de en à
-        l' d' s' n' c' j' m' t' qu'""",
-    "es": """el la los las de del y es una un en que por con para no se su al lo como más pero sus
-        son fue está están ha han o este esta esto si cuando hay ser sin sobre""",
-    "it": """il lo la gli le di del della dei delle dell e è un una in che per con non si al alla
-        sono da dal dalla nel nella ma come più anche questo questa ha hanno stato essere o i a
-        l' un' d' c' dell' all' dall' nell' sull' quest'""",
-    "pt": """o a os as do da dos das e é um uma em no na nos nas que por com para não se ao à mais
-        mas são foi está ou como seu sua ser ter tem pelo pela também""",
-    "nl": """de het een en van is niet dat die in op te voor met zijn was werd worden wordt aan ook
-        door bij naar uit om als kan hebben heeft er maar of deze dit ze hij""",
-    "pl": """i w na z do nie że się jest to od po przez dla o jak są oraz przy być który która które
-        może za ale czy tylko jego jej ich ma tym co był była było""",
-    "sv": """och att det som en ett är på av för med den till inte om har de var kan från ska vid
-        men eller när efter sin blir också""",
-    "da": """og at det som en et er på af for med den til ikke om har de var kan fra skal ved men
-        eller når efter sin bliver også""",
-    "cs": """a se v na je že s z do o k i by ve pro jako který která které jsou není byl byla bylo
-        nebo ale od po při také až být""",
-    "tr": """ve bir bu için ile da de olarak olan daha çok en ne gibi var yok değil kadar sonra
-        göre her veya ise ancak tarafından mi""",
-}  # fmt: skip
+    name.removeprefix(_PREFIX): listed for name, listed in LISTS.items() if name.startswith(_PREFIX)
+}
 # Letters that a language writes and English does not.
 _OWN_LETTERS: Final = {
     "de": "äöüß", "fr": "àâæçéèêëîïôœùûüÿ", "es": "áéíñóúü", "it": "àèéìòù",
@@ -73,7 +49,7 @@ _AHEAD: Final = 1.5  # times as many as of the next language, since they share s
 def _hits() -> dict[str, tuple[str, ...]]:
     hits: dict[str, tuple[str, ...]] = {}
     for language, listed in _FUNCTION_WORDS.items():
-        for word in listed.split():
+        for word in listed:
             hits[word] = (*hits.get(word, ()), language)
     return hits
 

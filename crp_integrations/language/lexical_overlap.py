@@ -13,6 +13,7 @@ from typing import NamedTuple
 from crp_integrations.language.memo import Memory, remembered_within
 from crp_integrations.language.names import names
 from crp_integrations.language.text import Span, split_sentences
+from crp_integrations.language.word_lists import LISTS
 from crp_integrations.language.words import (
     AUXILIARIES,
     DETERMINERS,
@@ -125,7 +126,6 @@ class StemHits(NamedTuple):
     """Where a text holds a stem.
 
     Attributes:
-        often: how often in the whole text.
         parts: numbers of the stretches that hold it, ascending.
         counts: how often each of these does.
     """
@@ -141,7 +141,6 @@ class LexicalProfile:
 
     Attributes:
         words: how many stems it has, repeats counted.
-        stems: each stem with where it is found.
         starts, ends: of each stretch of about a sentence, in order.
         lengths: how many stems each stretch has.
     """
@@ -181,11 +180,7 @@ def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
 
 
 def question_stems(query: str) -> tuple[str, ...]:
-    """The stems that a question asks for, each once; its stop words only where nothing else is.
-
-    >>> question_stems("Who founded the company?")
-    ('found', 'compani')
-    """
+    """The stems that a question asks for, each once; its stop words only where nothing else is."""
     every = tuple(dict.fromkeys(stems_of(query)))
     return tuple(stem for stem in every if stem not in STOP_STEMS) or every
 
@@ -251,26 +246,9 @@ _NO_NOUNS = (
     STOP_WORDS | AUXILIARIES | DETERMINERS | PREPOSITIONS | PRONOUNS | HONORIFICS | IRREGULAR
 ) | frozenset(PAST_OF)
 # Verbs of the list that are nouns as often; the words of a label may well be among them.
-_ALSO_NOUNS = frozenset(
-    """act address benefit cause change charge claim contract control cost cover deal decline
-    decrease delay demand design drive export fall feature fight file fire focus force form
-    fund grant gain hire host impact import increase issue launch limit link list market
-    measure move name need note offer order pass pay permit place plan play process produce promise
-    purchase range rank record release rent report result review rise risk run sale score
-    seal search share shift show sign split stage stand start state stop store study supply
-    support surge survey target tax test trade train transfer travel treat trigger turn use
-    value view visit vote win work yield""".split()
-)
+_ALSO_NOUNS = frozenset(LISTS["also_nouns"])
 _NOT_PAST = frozenset("need indeed speed seed feed breed hundred reed weed steed shred".split())
-_VAGUE = frozenset(
-    """able available certain common different early entire especially example first former
-    general good great high important large last late later little long low main major many
-    much new next note number old one only other part particular people possible recent second
-    several similar single small third thing time two three four five six seven eight nine ten
-    use used using various way well year years day days month months often usually always never
-    even still yet however therefore thus also like kind sort type lot bit set shown see e.g i.e
-    etc""".split()
-)
+_VAGUE = frozenset(LISTS["vague_keywords"])
 
 
 class Phrases:
@@ -361,8 +339,8 @@ def _printed(form: str) -> str:
     return seen[:-2] if seen.endswith(("'s", "\u2019s")) else seen
 
 
-def _side_by_side(text: str, found: Sequence[TextWord], place: int) -> bool:
-    return text[found[place - 1].end : found[place].start] == " "
+def _side_by_side(text: str, phrases: Sequence[TextWord], place: int) -> bool:
+    return text[phrases[place - 1].end : phrases[place].start] == " "
 
 
 def _reads_as_noun(word: TextWord) -> bool:

@@ -7,6 +7,7 @@ neighbours or another place of the text says so.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crp_integrations.language.dates import dates
@@ -29,12 +30,7 @@ from crp_integrations.language.words import (
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name and where it stands.
-
-    Attributes:
-        start, end: character offsets in the text given.
-        text: as written, without honorific and possessive.
-    """
+    """A name and where it stands."""
 
     start: int
     end: int
@@ -52,17 +48,13 @@ _PARTICIPLES = frozenset("known located situated based founded established built
 _POSSESSIVE = re.compile(r"'s?\Z")
 
 
-def names(text: str) -> list[Name]:
+@remembered
+def names(text: str) -> tuple[Name, ...]:
     """The names of a text in order, identifiers among them.
 
     >>> [name.text for name in names("In London, Dr. Jane Smith of Acme Corp met NATO staff.")]
     ['London', 'Jane Smith of Acme Corp', 'NATO']
     """
-    return list(_names(text))
-
-
-@remembered
-def _names(text: str) -> tuple[Name, ...]:
     codes = identifiers(text)
     result = [Name(span.start, span.end, span.of(text)) for span in codes]
     taken = [*codes, *(Span(m.start, m.end) for m in dates(text) if m.month or len(m.text) > 4)]
@@ -79,7 +71,7 @@ def _names(text: str) -> tuple[Name, ...]:
     return tuple(sorted(result, key=lambda name: name.start))
 
 
-def _outside(every: list[TextWord], taken: list[Span]) -> list[TextWord]:
+def _outside(every: Sequence[TextWord], taken: list[Span]) -> list[TextWord]:
     outside, at = [], 0
     for word in every:
         while at < len(taken) and taken[at].end <= word.start:
@@ -89,19 +81,21 @@ def _outside(every: list[TextWord], taken: list[Span]) -> list[TextWord]:
     return outside
 
 
-def _in_sentence(text: str, found: list[TextWord], usual: set[str], sentence: Span) -> list[Name]:
-    lettered = [word for word in found if word.text[0].isalpha()]
+def _in_sentence(
+    text: str, sentence_words: Sequence[TextWord], usual: set[str], sentence: Span
+) -> list[Name]:
+    lettered = [word for word in sentence_words if word.text[0].isalpha()]
     big = [word for word in lettered if word.text[0].isupper()]
     shouted = len(lettered) > 3 and all(word.text.isupper() for word in lettered)
     titled = len(lettered) > 2 and len(big) * 10 >= len(lettered) * 8
     titled = titled and sentence.of(text)[-1:] not in ".!?"
     result: list[Name] = []
     run: list[TextWord] = []
-    for number, word in enumerate(found):
+    for number, word in enumerate(sentence_words):
         capital = not (shouted or word.text.islower()) and _is_capital(word)
         if capital:
             if number == 0 or _opens(text, word):
-                capital = not _is_plain(text, found, number, usual)
+                capital = not _is_plain(text, sentence_words, number, usual)
             elif _after_stop(text, word) and _opens_clause(text, word):
                 capital = False
         if capital and titled and (word.lower in ORDINARY or word.lower in STOP_WORDS):
@@ -110,7 +104,7 @@ def _in_sentence(text: str, found: list[TextWord], usual: set[str], sentence: Sp
             continue
         if run and not _linked(text, run[-1], word):
             _close(text, run, result)
-        if capital or (run and word.lower in _CONNECTORS and _leads(found, number)):
+        if capital or (run and word.lower in _CONNECTORS and _leads(sentence_words, number)):
             run.append(word)
         else:
             _close(text, run, result)
@@ -156,15 +150,15 @@ def _opens_clause(text: str, word: TextWord) -> bool:
     return coded is not None and (word.lower in _PARTICIPLES or word.lower.endswith("ing"))
 
 
-def _is_plain(text: str, found: list[TextWord], number: int, usual: set[str]) -> bool:
+def _is_plain(text: str, sentence_words: Sequence[TextWord], number: int, usual: set[str]) -> bool:
     """Whether a capital that opens a sentence hides an ordinary word."""
-    word = found[number]
+    word = sentence_words[number]
     lower = _POSSESSIVE.sub("", word.lower)
     if sum(character.isupper() for character in word.text) > 1:
         return False
     if lower in STOP_WORDS or lower in _NUMBERS or lower in usual or lower in AUXILIARIES:
         return True
-    after = found[number + 1] if number + 1 < len(found) else None
+    after = sentence_words[number + 1] if number + 1 < len(sentence_words) else None
     followed = after is not None and after.text[0].isupper() and after.start - word.end <= 1
     if lower in ORDINARY or lower in IMPERATIVES or _ADVERB.search(lower):
         return True
@@ -178,9 +172,9 @@ def _is_plain(text: str, found: list[TextWord], number: int, usual: set[str]) ->
         return True
     if text[word.end : word.end + 1] == "," or text[word.end : word.end + 2] == " (":
         return False
-    if after.lower in ("and", "or") and number + 2 < len(found):
-        return not found[number + 2].text[0].isupper()
-    return not (is_finite(found, number + 1) or after.lower in ("also", "then", "never"))
+    if after.lower in ("and", "or") and number + 2 < len(sentence_words):
+        return not sentence_words[number + 2].text[0].isupper()
+    return not (is_finite(sentence_words, number + 1) or after.lower in ("also", "then", "never"))
 
 
 def _linked(text: str, before: TextWord, word: TextWord) -> bool:
@@ -192,14 +186,16 @@ def _linked(text: str, before: TextWord, word: TextWord) -> bool:
     return _LINK.match(between) is not None
 
 
-def _leads(found: list[TextWord], number: int) -> bool:
-    after = found[number + 1 : number + 3]
+def _leads(sentence_words: Sequence[TextWord], number: int) -> bool:
+    after = sentence_words[number + 1 : number + 3]
     if not after:
         return False
     if after[0].text[0].isupper():
         return True
     return after[0].lower in ("the", "la", "der", "den") and (
-        len(after) > 1 and after[1].text[0].isupper() and found[number].lower in ("of", "de", "van")
+        len(after) > 1
+        and after[1].text[0].isupper()
+        and sentence_words[number].lower in ("of", "de", "van")
     )
 
 

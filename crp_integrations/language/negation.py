@@ -2,23 +2,31 @@
 
 A word is denied when an odd number of cues and negative forms bear on it: "not", "without",
 "fails to", a prefix as in "unlawful", or its opposite as in "fell" for "rose". Two sentences
-differ when the words they share, matched by their neighbours, are denied in one of them only.
+differ when the words they share, matched by their neighbours, are denied in one of them only;
+`differ` compares their figures, dates and names as well.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from decimal import Decimal
+from functools import cached_property, lru_cache
 
+from crp_integrations.language.dates import DateMention, compatible, dates
+from crp_integrations.language.measures import to_base
 from crp_integrations.language.memo import (
     LONGEST,
     forgotten_with,
     remembered,
     remembered_of_sentences,
 )
-from crp_integrations.language.text import Span, fold
+from crp_integrations.language.names import names
+from crp_integrations.language.quantities import quantities
+from crp_integrations.language.text import Span, fold, plain
+from crp_integrations.language.word_lists import LISTS
 from crp_integrations.language.words import PAST_OF, STOP_WORDS, stem
 
 _CUE = re.compile(
@@ -42,22 +50,7 @@ _STOPS = frozenset(",;:.!?()\u2013") | frozenset(
 _SCOPE = 4
 _MOST_PLACES = 64
 # Opposites: the second word of a pair is the first one denied.
-_PAIRS = """increase/decrease increase/decline rise/fall grow/shrink increase/drop increase/reduce
-    increase/fall grow/fall raise/lower gain/lose accept/reject approve/reject allow/prohibit
-    permit/forbid
-    allow/ban include/exclude include/omit success/failure succeed/fail pass/fail win/lose
-    open/close true/false profit/loss maximum/minimum mandatory/optional required/optional
-    safe/dangerous positive/negative enable/disable support/oppose agree/disagree
-    confirm/deny admit/deny best/worst better/worse strong/weak early/late active/inactive
-    guilty/innocent upper/lower higher/lower high/low more/less more/fewer most/least
-    before/after above/below with/without always/never legal/illegal up/down start/stop
-    begin/end import/export inside/outside internal/external public/private buy/sell
-    create/destroy present/absent presence/absence same/different majority/minority
-    sufficient/insufficient everyone/nobody surplus/deficit encourage/discourage
-    appear/disappear add/remove raise/cut advance/retreat connect/disconnect
-    employed/unemployed expand/contract accelerate/slow
-    strengthen/weaken improve/worsen benefit/harm approve/deny grant/deny permit/prohibit
-    allow/forbid cause/prevent attach/detach ascend/descend arrive/depart"""
+_PAIRS = LISTS["opposites"]
 _CLASSES: dict[str, tuple[str, bool]] = {}
 
 
@@ -71,30 +64,18 @@ def _learn() -> None:
             sign ^= flip
         return word, sign
 
-    for pair in _PAIRS.split():
+    for pair in _PAIRS:
         good, bad = (stem(word) for word in pair.split("/"))
         (top, first), (low, second) = root(good), root(bad)
         if top != low:
             parent[low] = (top, not first ^ second)
-    for word in {stem(part) for pair in _PAIRS.split() for part in pair.split("/")}:
+    for word in {stem(part) for pair in _PAIRS for part in pair.split("/")}:
         _CLASSES[word] = root(word)
 
 
 _learn()
 _PREFIX = re.compile(r"(?:non-?|un|dis|il(?=l)|im(?=[mp])|in|ir(?=r))(?=[a-z]{4})")
-_NO_PREFIX = frozenset(
-    """under until union unit united unique universe universal university unless unlike inform
-    income input inside intent interest interior internal international internet into
-    introduce invest increase include indeed index india indian individual industry
-    industrial influence inner innovation inquiry instance instead institute institution
-    instruct instrument insurance insure integrate intellect intelligence intend interpret
-    interview invent invite involve inspect install inspire impact imply import important
-    impose impress improve disc discuss discover discovery discount disease display dispute
-    distance distinct distribute district disaster discipline dispose distinguish image
-    imagine implement understand uniform unanimous uncle illness illustrate incident
-    incentive inch infant inflation infection inherit initial initiative injury insight
-    inventory incorporate indicate induce infer inferior""".split()
-)
+_NO_PREFIX = frozenset(LISTS["without_prefix"])
 # Function words that carry a sign of their own.
 _SIGNED = frozenset(
     "before after above below with up down more less fewer most least same lower over under".split()
@@ -114,28 +95,15 @@ class _Mark:
         return self.negative ^ (len(self.cues) % 2 == 1)
 
 
-def negations(text: str) -> list[Span]:
-    """The negation cues of a text in order.
-
-    >>> text = "It does not apply, and no longer works without a key."
-    >>> [span.of(text) for span in negations(text)]
-    ['not', 'no longer', 'without']
-    """
-    return list(_negations(text))
-
-
 @remembered_of_sentences
-def _negations(text: str) -> tuple[Span, ...]:
+def negations(text: str) -> tuple[Span, ...]:
+    """The negation cues of a text in order."""
     folded = fold(text)
     return tuple(folded.span(match.start(), match.end()) for match in _CUE.finditer(folded.text))
 
 
 def denies(text: str) -> bool:
-    """Whether a text denies anything; two texts that do not never differ in polarity.
-
-    >>> denies("It no longer applies"), denies("It applies")
-    (True, False)
-    """
+    """Whether a text denies anything; two texts that do not never differ in polarity."""
     return _stripped(text)[1] > 0 or any(mark.negative or mark.cues for mark in _marks(text))
 
 
@@ -263,11 +231,7 @@ def _marks(text: str) -> tuple[_Mark, ...]:
 
 
 def sense_of(word: str) -> tuple[str, bool]:
-    """What a word is about, and whether it is the denied one of two opposites.
-
-    >>> sense_of("lawful") == ("law", False), sense_of("unlawful")[1]
-    (True, True)
-    """
+    """What a word is about, and whether it is the denied one of two opposites."""
     return _canon(word.lower())
 
 
@@ -361,3 +325,64 @@ def _asks(body: str, match: re.Match[str]) -> bool:
         body[max(0, match.start() - 4) : match.start()]
     )
     return bool(opens) and _ASKED.match(body, match.start(), match.start() + _LONGEST) is not None
+
+
+class ComparedStatement:
+    """A text and what in it decides whether it says something else; read once, when asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def plain(self) -> str:
+        """The folded text in lower case."""
+        return plain(self.text)
+
+    @cached_property
+    def values(self) -> frozenset[tuple[Decimal, str, Decimal, str]]:
+        """Its quantities in base units."""
+        amounts = quantities(self.text)
+        return frozenset((*to_base(q.low, q.unit), *to_base(q.high, q.unit)) for q in amounts)
+
+    @cached_property
+    def dates(self) -> tuple[DateMention, ...]:
+        """Its dates."""
+        return tuple(dates(self.text))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Its names as plain text."""
+        return frozenset(plain(name.text) for name in names(self.text))
+
+    @cached_property
+    def denies(self) -> bool:
+        """Whether anything in it is denied."""
+        return denies(self.text)
+
+    def differs(self, other: ComparedStatement) -> bool:
+        """Whether numbers, dates, names or negation differ (decision E11)."""
+        if self.plain == other.plain:
+            return False
+        return (
+            self.values != other.values
+            or len(self.dates) != len(other.dates)
+            or not _found(self.dates, other.dates)
+            or not _found(other.dates, self.dates)
+            or self.names != other.names
+            or ((self.denies or other.denies) and polarity_differs(self.text, other.text))
+        )
+
+
+@remembered
+def read_statement(text: str) -> ComparedStatement:
+    """The statement of a text; what was read of it last is remembered."""
+    return ComparedStatement(text)
+
+
+def differ(left: str, right: str) -> bool:
+    """Whether numbers, dates, names or negation of two texts differ (decision E11)."""
+    return read_statement(left).differs(read_statement(right))
+
+
+def _found(wanted: Sequence[DateMention], mentions: Sequence[DateMention]) -> bool:
+    return all(any(compatible(mention, other) for other in mentions) for mention in wanted)

@@ -6,77 +6,23 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-ONES = {
-    word: number
-    for number, word in enumerate(
-        """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
-        fifteen sixteen seventeen eighteen nineteen""".split()
-    )
-}
-TENS = {
-    word: number * 10
-    for number, word in enumerate(
-        "twenty thirty forty fifty sixty seventy eighty ninety".split(), 2
-    )
-}
-SCALES = {
-    "hundred": Decimal(100),
-    "dozen": Decimal(12),
-    "thousand": Decimal(10**3),
-    "lakh": Decimal(10**5),
-    "million": Decimal(10**6),
-    "crore": Decimal(10**7),
-    "billion": Decimal(10**9),
-    "trillion": Decimal(10**12),
-    "mn": Decimal(10**6),
-    "mln": Decimal(10**6),
-    "bn": Decimal(10**9),
-    "bln": Decimal(10**9),
-    "tn": Decimal(10**12),
-}
+from crp_integrations.language.word_lists import LISTS
+
+
+def _rows(name: str) -> list[list[str]]:
+    return [row.split(":") for row in LISTS[name]]
+
+
+ONES = {word: number for number, word in enumerate(LISTS["ones"])}
+TENS = {word: number * 10 for number, word in enumerate(LISTS["tens"], 2)}
+SCALES = {"dozen": Decimal(12)} | {word: Decimal(10 ** int(n)) for word, n in _rows("scales")}
 TIMES = {"once": 1, "twice": 2, "thrice": 3}
-ORDINALS = {
-    word: number
-    for number, word in enumerate(
-        """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth
-        thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth
-        twentieth""".split(),
-        1,
-    )
-} | {
-    word: number * 10
-    for number, word in enumerate(
-        "thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth hundredth".split(), 3
-    )
+ORDINALS = {word: number for number, word in enumerate(LISTS["ordinals"], 1)} | {
+    word: number * 10 for number, word in enumerate(LISTS["tenth_ordinals"], 3)
 }
-_PARTS = {
-    "half": Decimal("0.5"),
-    "halves": Decimal("0.5"),
-    "third": Decimal(1) / 3,
-    "quarter": Decimal("0.25"),
-    "fourth": Decimal("0.25"),
-    "fifth": Decimal("0.2"),
-    "sixth": Decimal(1) / 6,
-    "eighth": Decimal("0.125"),
-    "tenth": Decimal("0.1"),
-}
+_PARTS = {word: 1 / Decimal(whole) for word, whole in _rows("parts")}
 _SPANS = frozenset({"decade", "century", "fortnight"})
-_GLYPHS = {
-    "\u00bd": Decimal("0.5"),
-    "\u2153": Decimal(1) / 3,
-    "\u2154": Decimal(2) / 3,
-    "\u00bc": Decimal("0.25"),
-    "\u00be": Decimal("0.75"),
-    "\u2155": Decimal("0.2"),
-    "\u2156": Decimal("0.4"),
-    "\u2157": Decimal("0.6"),
-    "\u2158": Decimal("0.8"),
-    "\u2159": Decimal(1) / 6,
-    "\u215b": Decimal("0.125"),
-    "\u215c": Decimal("0.375"),
-    "\u215d": Decimal("0.625"),
-    "\u215e": Decimal("0.875"),
-}
+_GLYPHS = {glyph: int(part) / Decimal(whole) for glyph, part, whole in _rows("glyphs")}
 _RAISED = str.maketrans(
     "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b\u207a", "0123456789-+"
 )
@@ -133,8 +79,6 @@ class Numeral:
     """A numeral of a folded text.
 
     Attributes:
-        end: place after it.
-        value: with scales applied.
         scaled: whether a scale word such as "million" stands in it.
         worded: whether it is written in letters.
         share: whether it is a fraction in words, such as "two thirds".

@@ -27,14 +27,10 @@ class Quantity:
     """A number as the text means it.
 
     Attributes:
-        start, end: character offsets in the text given.
-        text: as written.
         value: with scales applied, in `unit`; the middle of an interval.
         low, high: the ends of an interval, both equal to `value` for a point.
-        kind: what it is.
         unit: canonical unit, currency code, "%" or "pp" (percentage points), or "".
         hedged: whether the text leaves room, as in "about 5" or "at least 5".
-        bound: how it does so.
     """
 
     start: int
@@ -120,17 +116,13 @@ _MARKER = re.compile(
 _CONNECTIVE = re.compile(r"\s*(?:,|:|of all\b|and foremost\b|name\b|person\b|hand\b|place,)", _I)
 
 
-def quantities(text: str) -> list[Quantity]:
+@remembered
+def quantities(text: str) -> tuple[Quantity, ...]:
     """The quantities of a text in order; dates and identifiers are left out.
 
     >>> [(str(q.value), q.kind, q.unit) for q in quantities("$4.2M, up 15% in 3 hours")]
     [('4200000.0', 'money', 'USD'), ('15', 'percent', '%'), ('3', 'measure', 'h')]
     """
-    return list(_quantities(text))
-
-
-@remembered
-def _quantities(text: str) -> tuple[Quantity, ...]:
     with localcontext(CONTEXT):
         return _all(text)
 
@@ -314,11 +306,6 @@ def agree(claim: Quantity, source: Quantity, *, tolerance: Decimal = Decimal("0.
         claim: as the answer has it.
         source: as the context has it.
         tolerance: relative difference that conversion or a hedge allows, at least 0.
-
-    >>> agree(quantities("4.2 million")[0], quantities("4,200,000")[0])
-    True
-    >>> agree(quantities("4.2 million")[0], quantities("4.8 million")[0])
-    False
     """
     if not same_kind(claim, source):
         return False

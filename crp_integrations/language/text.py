@@ -5,7 +5,7 @@ dash, all spaces are blanks, digits of any script are ASCII digits, letters are 
 accents, Cyrillic and Greek look-alikes within Latin words are Latin, and invisible characters
 are gone. Superscript digits stay, since 10² is not 102. Folding twice changes nothing. Values are
 read in a text whose typesetting is undone, too (`fold_case_and_space`). Words are looked for in
-another form, `folding.Folded`, which leaves out lines, case and quotation marks.
+another form, `folded_text.Folded`, which leaves out lines, case and quotation marks.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ from functools import lru_cache
 from typing import Final
 
 from crp_integrations.language.blocks import blocks
+from crp_integrations.language.folded_text import HYPHENATION, undo_typesetting
 from crp_integrations.language.memo import LONGEST, remembered, remembered_within
-from crp_integrations.language.typeset_text import HYPHENATION, undo_typesetting
+from crp_integrations.language.word_lists import LISTS
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open stretch [start, end) of character offsets in some text.
-
-    >>> Span(0, 2).of("abc")
-    'ab'
-    """
+    """A half-open stretch [start, end) of character offsets in some text."""
 
     start: int
     end: int
@@ -104,7 +101,6 @@ class FoldedText:
     """A folded text and where its characters come from.
 
     Attributes:
-        text: the folded text.
         offsets: for each folded character its offset in the original, and one more for the
             end; None when the two run in step.
         ends: for each folded character the offset just after it; None when each stands for one.
@@ -160,11 +156,7 @@ def fold(text: str) -> FoldedText:
 
 
 def fold_case_and_space(text: str) -> FoldedText:
-    """The folded text without typesetting, and one blank for a run of them within a line.
-
-    >>> fold_case_and_space("about  7  inches").text
-    'about 7 inches'
-    """
+    """The folded text without typesetting, and one blank for a run of them within a line."""
     unset = undo_typesetting(text)
     folded = fold(text if unset is None else unset.text)
     places: Sequence[int] = range(len(folded.text))
@@ -210,11 +202,7 @@ def _in_latin(match: re.Match[str]) -> str:
 
 
 def plain(text: str) -> str:
-    r"""The folded text in lower case with runs of white space as one blank, for comparing.
-
-    >>> plain("The  \u201cFoo\u201d")
-    'the "foo"'
-    """
+    r"""The folded text in lower case with runs of white space as one blank, for comparing."""
     return " ".join(fold(text).text.casefold().split())
 
 
@@ -230,36 +218,17 @@ _CITED = re.compile(r"(?:[ \t]*\[\d{1,4}(?:\s?[,;\u2013-]\s?\d{1,4}){0,9}\])+(?=
 _LOOK_BACK = 24
 
 # A point after these never ends a sentence: a name or number follows.
-_BEFORE_NAME = frozenset(
-    """mr mrs ms messrs mme dr drs prof rev fr sr hon gen col maj capt cmdr lt sgt cpl adm gov
-    sen rep pres amb supt insp st mt ft ste""".split()
-)
+_BEFORE_NAME = frozenset(LISTS["before_name"])
 # After these a number or a lower-case word follows.
-_BEFORE_NUMBER = frozenset(
-    """no nos fig figs eq eqs art arts sec secs para paras ch chap vol vols pp p ed eds ref refs
-    tab app al cf ca approx sect nr ver v incl excl""".split()
-)
+_BEFORE_NUMBER = frozenset(LISTS["before_number"])
 # These may end a sentence; a word that starts sentences must follow.
-_EITHER = frozenset(
-    """inc ltd co corp bros dept univ assn gmbh plc llc etc vs jr esq phd md ba ma bsc msc mba
-    a.m p.m am pm u.s u.k u.n e.u u.s.a d.c jan feb mar apr jun jul aug sep sept oct nov dec
-    mon tue tues wed thu thur thurs fri sat sun ave blvd rd hwy min max avg est dist misc tel
-    ext incl excl max temp wt oz lb ft yd mi hr hrs bldg calif fla mass mich minn tex va wash
-    ph.d m.d b.a m.a b.sc m.sc e.g i.e viz""".split()
-)
+_EITHER = frozenset(LISTS["abbreviations"])
 _NEVER = frozenset({"e.g", "i.e", "eg", "ie", "viz", "cf", "vs"})
-_STARTERS = frozenset(
-    """the a an this that these those there here it its he his she her they their we our i my you
-    your in on at for from with by as if when while after before although though since because
-    but and or so yet however moreover furthermore therefore thus then also what who why how
-    where which all some many most few each every both no not one two another other such more
-    please is are was were do does did has have had can could will would should may might must
-    let nor once until unless during under over according despite finally first second third
-    next later today now only still even just don't i'm it's that's there's""".split()
-)
+_STARTERS = frozenset(LISTS["starters"])
 
 
-def split_sentences(text: str) -> list[Span]:
+@remembered_within(_KEPT, longest=LONGEST)
+def split_sentences(text: str) -> tuple[Span, ...]:
     """The sentences of a text as spans, in order, holding every character that is no space.
 
     Table rows, list items, headings and lines of code are units of their own.
@@ -274,12 +243,6 @@ def split_sentences(text: str) -> list[Span]:
     >>> [span.of(text) for span in split_sentences(text)]
     ['Dr. Smith paid $3.50.', 'He left.']
     """
-    return list(_sentences(text))
-
-
-@remembered_within(_KEPT, longest=LONGEST)
-def _sentences(text: str) -> tuple[Span, ...]:
-    """As `split_sentences`, remembered: claims, names and the context ask for the same texts."""
     spans: list[Span] = []
     for block in blocks(text):
         if block.kind in ("paragraph", "item", "heading"):
@@ -295,7 +258,7 @@ _GERMAN_MONTHS: Final = frozenset(
 )
 
 
-def _split(text: str, start: int, end: int, found: list[Span]) -> None:
+def _split(text: str, start: int, end: int, spans: list[Span]) -> None:
     first = start
     for match in _MARK.finditer(text, start, end):
         place = match.end()
@@ -303,18 +266,18 @@ def _split(text: str, start: int, end: int, found: list[Span]) -> None:
             continue
         if _ends(text, first, match, end):
             cited = _CITED.match(text, place, end)
-            first = _cut(text, first, cited.end() if cited else place, found)
-    _cut(text, first, end, found)
+            first = _cut(text, first, cited.end() if cited else place, spans)
+    _cut(text, first, end, spans)
 
 
-def _cut(text: str, start: int, end: int, found: list[Span]) -> int:
+def _cut(text: str, start: int, end: int, spans: list[Span]) -> int:
     while start < end and text[start].isspace():
         start += 1
     stop = end
     while stop > start and text[stop - 1].isspace():
         stop -= 1
     if stop > start:
-        found.append(Span(start, stop))
+        spans.append(Span(start, stop))
     return end
 
 

@@ -16,7 +16,7 @@ import pypdf
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Block, Document
-from crp_integrations.language.typeset_text import HYPHENATION, undo_typesetting
+from crp_integrations.language.folded_text import HYPHENATION, undo_typesetting
 from crp_integrations.seals import sha256
 
 _LIGATURES = str.maketrans(

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import SignalEntry
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, UnreadPassage
 from crp_integrations.dpe.pipeline import Engines, Examination
 from crp_integrations.dpe.records import RejectedClaim
+from crp_integrations.dpe.report_parts import JudgeExchange, JudgeRun, UnreadPassage
 from crp_integrations.envelope.candidates import (
     Candidate,
     Candidates,

@@ -15,11 +15,11 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.engine_signals import Compared, SignalsMissing
 from crp_integrations.dpe.judge import messages as words
 from crp_integrations.dpe.judge.messages import JudgePrompt
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
 from crp_integrations.dpe.judge.reply import read_reply
 from crp_integrations.dpe.judge.verdict import concluded, of_judge
 from crp_integrations.dpe.pipeline import Examination, again, examine, stand_ins
 from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.report_parts import JudgeExchange, JudgeRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
 from crp_integrations.dpe.stages.report import finish

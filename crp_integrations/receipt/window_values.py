@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.report_parts import JudgeExchange, JudgeRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.prompt import BETWEEN

@@ -27,8 +27,8 @@ from pydantic import ValidationError
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.messages import JudgePrompt
-from crp_integrations.dpe.judge.records import FALLBACK, NO_DOUBT
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.report_parts import FALLBACK, NO_DOUBT
 from crp_integrations.errors import ConfigError, ModelError, RequestError
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model

@@ -14,11 +14,11 @@ from datetime import datetime
 from typing import Final
 
 from crp_integrations.audit.drafts import EventDraft
-from crp_integrations.dpe.judge.records import QUESTION_ID, SYSTEM_ID
 from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.report_parts import QUESTION_ID, SYSTEM_ID
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.errors import (
     AccessDenied,

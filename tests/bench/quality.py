@@ -25,7 +25,7 @@ from crp_integrations.dpe.stages.completeness import by_cosine, by_words
 from crp_integrations.dpe.state import SessionSentences, SessionText
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.evaluation.data_sets import rows_of
-from crp_integrations.language.differences import differ
+from crp_integrations.language.negation import differ
 from crp_integrations.vectors import FloatRows
 from tests.bench.embedder import GRID, Report, separation
 

@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crp_integrations.cli.app import app
-from crp_integrations.dpe.amplifiers import AmplifierSettings
-from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.settings import AmplifierSettings, DpeSettings
 from tests.requirements.rows import ROOT
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms
-from crp_integrations.dpe.judge.records import JudgeRun
 from crp_integrations.dpe.judge.verdict import judged
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.report_parts import JudgeRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.messages import ModelCall
 from crp_integrations.vocabulary import ClaimStatus, GroundingMode

@@ -11,21 +11,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crp_integrations.dpe import derivation
-from crp_integrations.dpe.amplifiers import (
-    Amplifier,
-    AmplifierSettings,
-    Circumstances,
-    amplified,
-    applicable,
-)
 from crp_integrations.dpe.dossier import Dossier, System
 from crp_integrations.dpe.records import Classification, PersonalData, PersonalDatum, Report
-from crp_integrations.dpe.risk import level
-from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.report_parts import Coherence, CrossContradiction, Repetition
+from crp_integrations.dpe.risk import Circumstances, amplified, applicable, level
+from crp_integrations.dpe.settings import Amplifier, AmplifierSettings, DpeSettings
 from crp_integrations.dpe.stages.report import write_report
 from crp_integrations.dpe.state import StageTools, State
 from crp_integrations.dpe.verifier.context import PassageContext
-from crp_integrations.dpe.window_records import Coherence, CrossContradiction, Repetition
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import (
     AiActClass,

@@ -13,11 +13,11 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.report_parts import CrossContradiction
 from crp_integrations.dpe.settings import QualitySettings
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.dpe.verifier.opposition import compare
 from crp_integrations.dpe.verifier.values import read
-from crp_integrations.dpe.window_records import CrossContradiction
 from crp_integrations.vocabulary import ClaimType, Severity
 from tests.doubles import HashEmbedder
 from tests.dpe import windows

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.dpe.judge.belief import QuotedWords, belief_of, matter_of
-from crp_integrations.dpe.judge.statuses import EXACT_ERRORS
-from crp_integrations.dpe.judge.verdict import CONFLICT, judged
+from crp_integrations.dpe.judge.verdict import CONFLICT, EXACT_ERRORS, judged
 from crp_integrations.dpe.records import Evidence, Finding, Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crp_integrations.dpe.report_parts import Coherence, Completeness, Flow, Repetition
 from crp_integrations.dpe.risk import ceiling, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
-from crp_integrations.dpe.window_records import Coherence, Completeness, Flow, Repetition
 from crp_integrations.errors import ConfigError
 from crp_integrations.relay.conditional_requests import cap_tier, uncapped
 from crp_integrations.vocabulary import QualityTier

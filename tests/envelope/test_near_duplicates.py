@@ -20,8 +20,8 @@ from crp_integrations.envelope.near_duplicates import (
     split_near_duplicates,
 )
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.language import differences
-from crp_integrations.language.differences import differ
+from crp_integrations.language import negation
+from crp_integrations.language.negation import differ
 from crp_integrations.vectors import FloatRows, unit_rows
 from tests.envelope.builders import SETTINGS, candidates, fact, made, near_pairs
 
@@ -150,7 +150,7 @@ def test_a_thousand_copies_cost_one_comparison(monkeypatch: pytest.MonkeyPatch) 
         lambda self, block: compared.append(len(block)) or above(self, block),
     )
     read: list[str] = []
-    monkeypatch.setattr(differences, "read_statement", lambda text: read.append(text))
+    monkeypatch.setattr(negation, "read_statement", lambda text: read.append(text))
     duplicates, conflicts = split_near_duplicates(texts, rows, 0.95)
     facts = [fact(f"f{n:04d}", 0.5, content=text, tokens=5) for n, text in enumerate(texts)]
     envelope = made(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crp_integrations.dpe.records import Quality, StageRun
-from crp_integrations.dpe.window_records import Completeness
+from crp_integrations.dpe.report_parts import Completeness
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.headers.response_headers import render_headers

@@ -17,7 +17,7 @@ import typer
 from typer.main import get_command
 
 from crp_integrations.cli.app import app
-from crp_integrations.dpe.judge.statuses import EXACT_ERRORS
+from crp_integrations.dpe.judge.verdict import EXACT_ERRORS
 from crp_integrations.dpe.records import HIDDEN_TEXT, REJECTED, Claim, Report
 from crp_integrations.dpe.stages.fidelity import CONTRADICTION_KIND, FABRICATION_KIND
 from crp_integrations.vocabulary import ClaimStatus, DistortionType, ErrorKind, RiskLevel

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.language.claim_kinds import asserts_nothing
 from crp_integrations.language.claims import segment
-from crp_integrations.language.coverage import non_claims, reasoning_spans
-from crp_integrations.language.structured_answers import json_leaves
+from crp_integrations.language.coverage import json_leaves, non_claims, reasoning_spans
 from crp_integrations.language.text import split_sentences
 
 PIECES = st.lists(

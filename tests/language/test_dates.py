@@ -90,7 +90,7 @@ def test_a_source_gives_no_more_than_it_says():
     ],
 )
 def test_what_is_no_date(text):
-    assert dates(text) == []
+    assert dates(text) == ()
 
 
 def test_a_month_without_its_middle_letter_is_none():

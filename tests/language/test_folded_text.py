@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.language.folded_text import Folded, locate
+from crp_integrations.language.folded_text import Folded, locate, undo_typesetting
 from crp_integrations.language.quantities import quantities
 from crp_integrations.language.text import fold_case_and_space
-from crp_integrations.language.typeset_text import undo_typesetting
 
 WORD = st.from_regex(r"[a-zäöü]{2,8}", fullmatch=True).filter(
     lambda word: word not in ("and", "or", "nor", "to", "und", "oder", "bis", "noch", "et", "ou")

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.language.differences import differ
 from crp_integrations.language.lexical_overlap import (
     OverlapIndex,
     coverage,
@@ -20,6 +19,7 @@ from crp_integrations.language.lexical_overlap import (
     question_stems,
     sentence_spans,
 )
+from crp_integrations.language.negation import differ
 from crp_integrations.language.words import content_stems, stem, stems_of, words
 
 

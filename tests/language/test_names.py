@@ -68,7 +68,7 @@ def test_identifiers():
     "text", ["15-year", "mid-2024", "10k", "5kg", "3rd", "1.234.567", "12.03.2024", "2x"]
 )
 def test_what_is_no_identifier(text):
-    assert identifiers(text) == []
+    assert identifiers(text) == ()
 
 
 @given(

@@ -131,7 +131,7 @@ def test_hedges(text, bound):
     ],
 )
 def test_what_is_no_quantity(text):
-    assert quantities(text) == []
+    assert quantities(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ def test_conversion_to_base():
 
 
 def test_a_pointer_to_a_passage_counts_nothing():
-    assert quantities("It says so (see passage 2 and [3, 4]).") == []
+    assert quantities("It says so (see passage 2 and [3, 4]).") == ()
 
 
 def test_a_pointer_to_several_passages_counts_nothing():
-    assert quantities("passages 1 and 2, Passages 1, 2, and 3 and sources 2-4") == []
+    assert quantities("passages 1 and 2, Passages 1, 2, and 3 and sources 2-4") == ()
 
 
 def test_a_point_that_ends_the_sentence_is_no_part_of_a_time():

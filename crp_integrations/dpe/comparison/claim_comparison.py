@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import (
@@ -36,14 +36,10 @@ from crp_integrations.dpe.comparison.references import (
     missing_quotations,
 )
 from crp_integrations.dpe.comparison.structures import FieldChange, FieldVerdict, compare_structures
-from crp_integrations.dpe.comparison.value_changes import (
-    change_kind,
-    is_explained,
-    stands_anywhere,
-)
-from crp_integrations.dpe.judge.records import Quotation
 from crp_integrations.dpe.records import Claim, Finding
 from crp_integrations.dpe.records import Evidence as Place
+from crp_integrations.dpe.report_parts import Quotation
+from crp_integrations.dpe.verifier.values import change_kind
 from crp_integrations.language.claim_kinds import asserts_nothing
 from crp_integrations.language.coverage import reasoning_spans, without_reasoning
 from crp_integrations.language.text import Span, split_sentences
@@ -67,6 +63,7 @@ class Match:
         denied: the one says with a negation what the other says without.
     """
 
+    passage: int
     sentence: Sentence
     clause: EvidenceClause
     own: Token | None = None
@@ -99,19 +96,19 @@ def compare_claims(
     """
     # A model's thoughts must not qualify the sentence behind them; offsets stay the same.
     answer = without_reasoning(answer, reasoning_spans(answer))
-    evidence = EvidenceIndex(passages)
-    structured = compare_structures(answer, evidence, question)
-    comparison = _Comparison(answer, evidence, question)
+    evidence = EvidenceIndex(passages, question)
+    structured = compare_structures(answer, evidence)
+    comparison = _Comparison(answer, evidence)
     compared = [
         _by_structure(claim, structured, evidence) or comparison.compared(claim) for claim in claims
     ]
-    wrong = [(span, QUOTE_NOT_FOUND) for span in missing_quotations(answer, evidence, question)]
+    wrong = [(span, QUOTE_NOT_FOUND) for span in missing_quotations(answer, evidence)]
     if numbered:
-        wrong += [(span, CITATION_WRONG) for span in missing_citations(answer, evidence, question)]
+        wrong += [(span, CITATION_WRONG) for span in missing_citations(answer, evidence)]
     if wrong:
         compared = [_with_references(claim, wrong) for claim in compared]
     return tuple(
-        claim.model_copy(update={"hints": hints_of(claim, evidence, question)})
+        claim.model_copy(update={"hints": hints_of(claim, evidence)})
         if claim.status is ClaimStatus.NOT_CHECKED
         else claim
         for claim in compared
@@ -121,8 +118,8 @@ def compare_claims(
 class _Comparison:
     """One answer beside the evidence."""
 
-    def __init__(self, answer: str, evidence: EvidenceIndex, question: str) -> None:
-        self.answer, self.evidence, self.question = answer, evidence, question
+    def __init__(self, answer: str, evidence: EvidenceIndex) -> None:
+        self.answer, self.evidence = answer, evidence
         self._sentences = split_sentences(answer)
         self._leads = leads_of(answer)
 
@@ -169,11 +166,11 @@ class _Comparison:
         if not wanted:
             return []
         matches: list[Match] = []
-        for sentence in self.evidence.near(wanted):
+        for passage, sentence in self.evidence.near(wanted):
             if not sentence.is_prose:
                 continue
             for clause in sentence.clauses:
-                match = _beside(tokens, sentence, clause)
+                match = _beside(tokens, Match(passage, sentence, clause))
                 if match is not None:
                     matches.append(match)
         return matches
@@ -212,14 +209,12 @@ class _Comparison:
 
     def _quoted(self, match: Match, place: int | None = None) -> tuple[Quotation, ...]:
         """The parts of the clause; first the one with a place, since reasons quote the first."""
-        id_, text = self.evidence.passages[match.sentence.passage]
+        id_, text = self.evidence.passages[match.passage]
         parts = match.clause.parts
         if place is not None:
             parts = tuple(sorted(parts, key=lambda part: not part[0] <= place < part[1]))
         return tuple(
-            Quotation(
-                fact_id=id_, passage=match.sentence.passage + 1, start=a, end=b, text=text[a:b]
-            )
+            Quotation(fact_id=id_, passage=match.passage + 1, start=a, end=b, text=text[a:b])
             for a, b in parts
         )
 
@@ -253,11 +248,11 @@ class _Comparison:
             assert other is not None
             assert other.value is not None
             changed = change_kind(own.value, other.value)
-            if changed is None or is_explained(own.value, content, self.evidence, self.question):
+            if changed is None or self.evidence.explains(own.value, content):
                 return claim
             at = tokens.index(own) + 1
             after = tokens[at].key if at < len(tokens) else ""
-            if is_vague(claim.reads_as) and stands_anywhere(own, after, self.evidence):
+            if is_vague(claim.reads_as) and self.evidence.gives(own, after):
                 # "The deposit" may be another passage's.
                 return claim
             kind, error = changed
@@ -267,7 +262,7 @@ class _Comparison:
         if start < claim.start:
             # It stands in the subject that the claim borrows.
             return claim
-        id_, _ = self.evidence.passages[first.sentence.passage]
+        id_, _ = self.evidence.passages[first.passage]
         there = Place(fact_id=id_, start=place[0], end=place[1], score=1.0, engine=ENGINE)
         change = FieldChange(kind, error, expected)
         return _wrong(claim, (start, end), change, there, self._quoted(first, place[0]))
@@ -277,9 +272,9 @@ def _equal(own: Sequence[Token], other: Sequence[Token]) -> bool:
     return len(own) == len(other) and all(map(same_token, own, other))
 
 
-def _beside(tokens: Sequence[Token], sentence: Sentence, clause: EvidenceClause) -> Match | None:
+def _beside(tokens: Sequence[Token], same: Match) -> Match | None:
     """How a claim stands to a clause: the same, one value apart, or one denied; None for others."""
-    other = clause.tokens
+    other = same.clause.tokens
     if len(tokens) == len(other):
         apart = [
             place
@@ -287,10 +282,10 @@ def _beside(tokens: Sequence[Token], sentence: Sentence, clause: EvidenceClause)
             if not same_token(*pair)
         ]
         if not apart:
-            return Match(sentence, clause)
+            return same
         own, theirs = tokens[apart[0]], other[apart[0]]
         if len(apart) == 1 and own.value is not None and theirs.value is not None:
-            return Match(sentence, clause, own, theirs)
+            return replace(same, own=own, other=theirs)
         return None
     if abs(len(tokens) - len(other)) > 2:
         return None
@@ -298,7 +293,7 @@ def _beside(tokens: Sequence[Token], sentence: Sentence, clause: EvidenceClause)
     if abs(len(denials) - len(others)) != 1 or mine != their or _bounds([*tokens, *other]):
         return None
     ours, others = ([t for t in side if t.value is not None] for side in (tokens, other))
-    return Match(sentence, clause, denied=True) if all(map(same_token, ours, others)) else None
+    return replace(same, denied=True) if all(map(same_token, ours, others)) else None
 
 
 # "Not more than" bounds a figure, and "not only" denies nothing.

@@ -14,10 +14,9 @@ from typing import Final
 from crp_integrations.dpe.verifier.values import MARKER, Value, read, same_value
 from crp_integrations.language.claim_kinds import SOURCE
 from crp_integrations.language.dates import DateMention
-from crp_integrations.language.folded_text import Folded
+from crp_integrations.language.folded_text import HYPHENATION, Folded
 from crp_integrations.language.negation import find_conditions, negations
 from crp_integrations.language.quantities import Quantity
-from crp_integrations.language.typeset_text import HYPHENATION
 from crp_integrations.language.words import (
     AUXILIARIES,
     DETERMINERS,
@@ -71,8 +70,6 @@ class Token:
     """A word where it stands.
 
     Attributes:
-        key: as it is compared.
-        start, end: character offsets in the text that was cut.
         value: the figure or date that it is; None for other words.
     """
 
@@ -151,11 +148,7 @@ def same_token(claim: Token, source: Token) -> bool:
 
 
 def readings_of(key: str) -> frozenset[str]:
-    """A word as it may be read: the hyphen that a line's end cuts it by may be its own.
-
-    >>> sorted(readings_of("well\u2027known"))
-    ['well-known', 'wellknown']
-    """
+    """A word as it may be read: the hyphen that a line's end cuts it by may be its own."""
     if HYPHENATION not in key:
         return frozenset({key})
     return frozenset({key.replace(HYPHENATION, ""), key.replace(HYPHENATION, "-")})

@@ -1,26 +1,38 @@
-"""The sentences of the passages, found by their words; each is read when a claim comes near."""
+"""The sentences of the passages, found by their words, and the values that they explain.
+
+Each sentence is read when a claim comes near.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import (
     Token,
+    figures,
     folded_keys,
     qualified,
     readings_of,
     tokens_of,
 )
+from crp_integrations.dpe.verifier.values import Value, same_value
 from crp_integrations.language.blocks import TextBlock, blocks
 from crp_integrations.language.claims import clauses
 from crp_integrations.language.dates import DateMention, dates
 from crp_integrations.language.folded_text import Folded
-from crp_integrations.language.text import split_sentences
+from crp_integrations.language.measures import to_base
+from crp_integrations.language.memo import LONGEST as LONGEST_KEPT
+from crp_integrations.language.memo import remembered_within
+from crp_integrations.language.numerals import WORDED
+from crp_integrations.language.quantities import Quantity, quantities
+from crp_integrations.language.text import plain, split_sentences
 from crp_integrations.language.words import PREPOSITIONS, stem
 
 # What parts two clauses of which each holds without the other.
@@ -29,6 +41,18 @@ _RELATIVE: Final = re.compile(r"(?i)(?:which|who|whose|where|because|since|so|as
 _DATA: Final = re.compile(r"\s*[\[{|]|\"\s*:\s|^[^|]*\|[^|]*\|", re.M)
 # Longer sentences are data without stops, which no clause is cut from.
 LONGEST: Final = 1_000
+WORD: Final = re.compile(r"\w+")
+_NUMBER: Final = re.compile(r"\d+(?:[.,'\u2009\u00a0\u202f]\d+)*")
+
+
+# Days, weeks and months of common periods, by which prices and durations are multiplied.
+_PERIODS: Final = tuple(map(Decimal, (2, 4, 7, 12, 24, 30, 52, 60, 365)))
+# A result may be rounded by so much.
+_ROUNDED: Final = Decimal("0.005")
+# With more figures about a matter, almost any number follows from two of them.
+_MOST: Final = 60
+# "24 years" is no multiple of "24 months".
+_TIME: Final = to_base(Decimal(1), "h")[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +60,7 @@ class EvidenceClause:
     """A clause of a passage with the subject that it borrows, or a whole sentence.
 
     Attributes:
-        tokens: its words.
         parts: first and last offset in the passage of subject and clause, or of the sentence.
-        whole: it is a whole sentence.
         free: nothing else in its sentence bears on it.
     """
 
@@ -53,14 +75,12 @@ class Sentence:
     """A sentence, row or line of a passage.
 
     Attributes:
-        passage: its number, from 0.
-        text: as it stands there, from `start` to `end`.
+        text: as it stands in its passage, from `start` to `end`.
         keys: its words with their offsets in the passage.
         lead: the line above its list, or its heading.
         first: no sentence of its passage stands before it.
     """
 
-    passage: int
     start: int
     end: int
     text: str
@@ -145,81 +165,178 @@ class Sentence:
                 yield [(opening[2].start, parts[0][1]), parts[1]]
 
 
-class EvidenceIndex:
-    """The passages as claims are compared with them.
+class PassageReading:
+    """A passage, or the question, read once for all claims and remembered for the next answer."""
 
-    Attributes:
-        passages: id and text of each.
-    """
-
-    def __init__(self, passages: Sequence[tuple[str, str]]) -> None:
-        """Read nothing yet."""
-        self.passages = passages
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     @cached_property
-    def folded(self) -> list[Folded]:
-        """Each passage in the form in which quotations are compared."""
-        return [Folded(text) for _, text in self.passages]
+    def folded(self) -> Folded:
+        """The form in which quotations are compared."""
+        return Folded(self.text)
 
     @cached_property
     def sentences(self) -> list[Sentence]:
-        """The sentences of all passages in order."""
-        sentences: list[Sentence] = []
-        for number, (_, text) in enumerate(self.passages):
-            keys = folded_keys(text, self.folded[number])
-            starts = [start for _, start, _ in keys]
-            parts = blocks(text)
-            leads = leads_of(text, parts)
-            code = {block.start for block in parts if block.kind == "code"}
-            before: Sentence | None = None
-            for span in split_sentences(text):
-                low, high = bisect_left(starts, span.start), bisect_left(starts, span.end)
-                own = keys[low:high]
-                sentence = Sentence(
-                    number, span.start, span.end, text[span.start : span.end], own,
-                    lead_at(leads, span.start), before is None, before,
-                    frozenset(word for key, _, _ in own for word in readings_of(key)),
-                    span.start in code,
-                )  # fmt: skip
-                sentences.append(sentence)
-                before = sentence
+        """Its sentences in order."""
+        text, sentences = self.text, list[Sentence]()
+        keys = folded_keys(text, self.folded)
+        starts = [start for _, start, _ in keys]
+        parts = blocks(text)
+        leads = leads_of(text, parts)
+        code = {block.start for block in parts if block.kind == "code"}
+        before: Sentence | None = None
+        for span in split_sentences(text):
+            own = keys[bisect_left(starts, span.start) : bisect_left(starts, span.end)]
+            before = Sentence(
+                span.start, span.end, span.of(text), own,
+                lead_at(leads, span.start), before is None, before,
+                frozenset(word for key, _, _ in own for word in readings_of(key)),
+                span.start in code,
+            )  # fmt: skip
+            sentences.append(before)
         return sentences
 
     @cached_property
-    def dates(self) -> list[DateMention]:
-        """The dates of all passages."""
-        with_figures = (
-            sentence.text for sentence in self.sentences if any(map(str.isdigit, sentence.text))
-        )
-        return [date for text in with_figures for date in dates(text)]
+    def words(self) -> frozenset[str]:
+        """Its words, those within codes and paths apart."""
+        return frozenset(WORD.findall(plain(self.text)))
 
     @cached_property
-    def _places(self) -> dict[str, list[int]]:
+    def digits(self) -> frozenset[str]:
+        """The digits of its numbers, see `digits_of`."""
+        digits = {
+            re.sub(r"\D", "", number).strip("0") or "0" for number in _NUMBER.findall(self.text)
+        }
+        for word in set(WORD.findall(self.text.casefold())) & WORDED:
+            digits |= {digits_of(quantity.value) for quantity in quantities(word)}
+        return frozenset(digits)
+
+    @cached_property
+    def dates(self) -> tuple[DateMention, ...]:
+        """Its dates, sentence by sentence."""
+        texts = (s.text for s in self.sentences if any(map(str.isdigit, s.text)))
+        return tuple(date for text in texts for date in dates(text))
+
+
+# What was read of a passage takes some hundred times its characters.
+_read_passage = remembered_within(1 << 15, longest=LONGEST_KEPT)(PassageReading)
+
+
+def digits_of(number: Decimal) -> str:
+    """The digits of a number, whatever its scale: "4.2 million" and "4,200,000" share them."""
+    return "".join(map(str, abs(number).as_tuple().digits)).strip("0") or "0"
+
+
+class EvidenceIndex:
+    """The passages and the question as claims are compared with them."""
+
+    def __init__(self, passages: Sequence[tuple[str, str]], question: str) -> None:
+        self.passages, self.question = passages, question
+        self.readings = [_read_passage(text) for _, text in passages]
+
+    @cached_property
+    def sentences(self) -> list[tuple[int, Sentence]]:
+        """The sentences of all passages in order, each with its passage's number from 0."""
+        return [(n, sentence) for n, own in enumerate(self.readings) for sentence in own.sentences]
+
+    @cached_property
+    def known_words(self) -> frozenset[str]:
+        """The words of the passages and of the question."""
+        own = PassageReading(self.question).words
+        return own.union(*(reading.words for reading in self.readings))
+
+    @cached_property
+    def known_digits(self) -> frozenset[str]:
+        """The digits of all numbers of the passages and of the question."""
+        own = PassageReading(self.question).digits
+        return own.union(*(reading.digits for reading in self.readings))
+
+    @cached_property
+    def known_dates(self) -> tuple[DateMention, ...]:
+        """The dates of the passages and of the question."""
+        own = (date for reading in self.readings for date in reading.dates)
+        return (*own, *dates(self.question))
+
+    @cached_property
+    def vocabulary(self) -> dict[str, list[int]]:
+        """Each word of the passages with the places of the sentences that have it."""
         places: dict[str, list[int]] = {}
-        for number, sentence in enumerate(self.sentences):
+        for number, (_, sentence) in enumerate(self.sentences):
             for word in sentence.words:
                 places.setdefault(word, []).append(number)
         return places
 
-    @property
-    def vocabulary(self) -> dict[str, list[int]]:
-        """Each word of the passages with the numbers of the sentences that have it."""
-        return self._places
-
-    def near(self, wanted: frozenset[str]) -> list[Sentence]:
-        """The sentences that lack at most one of some words."""
-        places = self._places
+    def near(self, wanted: frozenset[str]) -> list[tuple[int, Sentence]]:
+        """The sentences that lack at most one of some words, with their passages' numbers."""
+        places = self.vocabulary
         # What lacks one of them has one of the two rarest.
         rarest = sorted(wanted, key=lambda word: (len(places.get(word, ())), word))[:2]
         numbers = sorted({n for word in rarest for n in places.get(word, ())})
-        return [self.sentences[n] for n in numbers if len(wanted - self.sentences[n].words) <= 1]
+        return [self.sentences[n] for n in numbers if len(wanted - self.sentences[n][1].words) <= 1]
 
     def about(self, wanted: Sequence[str]) -> list[Sentence]:
         """The sentences, rows and lines that share a word with some, in any form of it."""
         stems = {stem(word) for word in wanted}
-        words = [word for word in self._places if word in wanted or stem(word) in stems]
-        numbers = sorted({n for word in words for n in self._places[word]})
-        return [self.sentences[n] for n in numbers]
+        places = self.vocabulary
+        words = [word for word in places if word in wanted or stem(word) in stems]
+        return [self.sentences[n][1] for n in sorted({n for word in words for n in places[word]})]
+
+    def explains(self, value: Value, content: Sequence[str]) -> bool:
+        """Whether the question, a sentence with a content word of a claim, or arithmetic over them
+        gives the claim's value.
+        """
+        asked = figures(self.question)
+        near = [v for sentence in self.about(content) for v in figures(sentence.text)]
+        if any(
+            same_value(value, other) or value.text.casefold() == other.text.casefold()
+            for other in (*asked, *near)
+        ):
+            return True
+        if not isinstance(value.of, Quantity):
+            return False
+        return follows(value.of, [v.of for v in (*asked, *near) if isinstance(v.of, Quantity)])
+
+    def gives(self, token: Token, following: str) -> bool:
+        """Whether any sentence has the same value, with its unit or of the same things.
+
+        Args:
+            following: the word behind a number without a unit.
+        """
+        value = token.value
+        assert value is not None
+        for _, sentence in self.sentences:
+            if not any(c.isdigit() for c in sentence.text) and not sentence.words & WORDED:
+                continue
+            for place, other in enumerate(sentence.tokens):
+                if other.value is None or not same_value(value, other.value):
+                    continue
+                after = sentence.tokens[place + 1].key if place + 1 < len(sentence.tokens) else ""
+                unit = value.of.unit if isinstance(value.of, Quantity) else ""
+                if unit or isinstance(value.of, DateMention) or after == following:
+                    return True
+        return False
+
+
+def follows(own: Quantity, others: Iterable[Quantity]) -> bool:
+    """Whether a quantity is the sum, difference, product or share of two others, or a multiple."""
+    size, dimension = to_base(own.value, own.unit)
+    known = {to_base(q.value, q.unit) for q in others if q.unit != "clock"}
+    if own.unit == "clock" or not size:
+        return own.unit == "clock"
+    alike = sorted({number for number, kind in known if kind == dimension and number})[:_MOST]
+    bare = sorted({number for number, kind in known if not kind and number})[:_MOST]
+    made: set[Decimal] = set()
+    for a, b in itertools.combinations(alike, 2):
+        made |= {a + b, abs(a - b)}
+    for a in alike:
+        for b in (*bare, *(() if dimension == _TIME else _PERIODS)):
+            made |= {a * b, a / b}
+    made.add(sum(alike, Decimal(0)))
+    if own.kind == "percent":
+        for a, b in itertools.permutations({number for number, _ in known if number}, 2):
+            made |= {100 * a / b, abs(100 * a / b - 100)}
+    return any(abs(number - size) <= _ROUNDED * abs(size) for number in made)
 
 
 def leads_of(text: str, parts: Sequence[TextBlock] | None = None) -> list[tuple[int, str]]:

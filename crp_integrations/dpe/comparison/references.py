@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from decimal import Decimal
-from functools import lru_cache
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import claim_tokens
-from crp_integrations.dpe.comparison.evidence_index import EvidenceIndex
+from crp_integrations.dpe.comparison.evidence_index import WORD, EvidenceIndex, digits_of
 from crp_integrations.dpe.records import Claim, Entity
-from crp_integrations.dpe.verifier.values import Value, read
-from crp_integrations.language.dates import DateMention, dates, gives
+from crp_integrations.dpe.verifier.values import PERIOD, Value, read
+from crp_integrations.language.dates import DateMention, gives
 from crp_integrations.language.folded_text import locate
-from crp_integrations.language.memo import forgotten_with
-from crp_integrations.language.numerals import WORDED
-from crp_integrations.language.quantities import Quantity, quantities
+from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import plain
 
 FEWEST_WORDS: Final = 4
@@ -30,7 +26,6 @@ _QUOTED: Final = re.compile(
 )
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$\$.*?\$\$", re.S)
 _LEFT_OUT: Final = re.compile(r"\s?(?:\[?\u2026\]?|\[?\.\.\.\]?|\[[^\]]*\])\s?")
-_WORD: Final = re.compile(r"\w+")
 _MARKUP: Final = re.compile(r"<[^<>\n]{1,80}>|\]\([^()\s]{1,300}\)|\\[nrt\"/]")
 _CITATION: Final = re.compile(
     r"(?<=[\w.,;:!?)\"'\u201d*`\]])\s?\[(?:(?:source|passage|context|document|doc|fact|ref)s?[\s-]?)?"
@@ -39,12 +34,9 @@ _CITATION: Final = re.compile(
     re.I,
 )
 _INDEXED: Final = re.compile(r"[\w)`](?:\[[^\[\]\n]{0,20}\])*\Z")
-_DIGITS: Final = re.compile(r"\d+(?:[.,'\u2009\u00a0\u202f]\d+)*")
 
 
-def missing_quotations(
-    answer: str, evidence: EvidenceIndex, question: str
-) -> Iterator[tuple[int, int]]:
+def missing_quotations(answer: str, evidence: EvidenceIndex) -> Iterator[tuple[int, int]]:
     """Quotations of several words that neither a passage nor the question has, as offsets."""
     if not evidence.passages or answer.lstrip()[:1] in ("{", "["):
         # The strings of structured output are nobody's words.
@@ -57,7 +49,7 @@ def missing_quotations(
             continue
         if any(low < match.end() and match.start() < high for low, high in code):
             continue
-        if _stands(match[kind], evidence, question) or not _known(match[kind], evidence):
+        if _stands(match[kind], evidence) or not _known(match[kind], evidence):
             continue
         yield match.span(kind)
 
@@ -70,14 +62,14 @@ def _is_inch(answer: str, match: re.Match[str], kind: str) -> bool:
     return inner[0].isspace() or inner[-1].isspace() or before.isalnum() or '"' in (before, after)
 
 
-def _stands(quotation: str, evidence: EvidenceIndex, question: str) -> bool:
-    if any(locate(quotation, folded) is not None for folded in evidence.folded):
+def _stands(quotation: str, evidence: EvidenceIndex) -> bool:
+    if any(locate(quotation, reading.folded) is not None for reading in evidence.readings):
         return True
     # Word for word without punctuation, tags, links and escapes.
     pieces = [_row(piece) for piece in _LEFT_OUT.split(quotation)]
     whole = " ".join(
         f" {_row(form)} "
-        for _, text in (*evidence.passages, ("", question))
+        for _, text in (*evidence.passages, ("", evidence.question))
         for form in (text, _MARKUP.sub(" ", text))
     )
     return all(f" {piece} " in whole for piece in pieces if piece)
@@ -89,12 +81,10 @@ def _known(quotation: str, evidence: EvidenceIndex) -> bool:
 
 
 def _row(text: str) -> str:
-    return " ".join(word.strip("_") for word in _WORD.findall(plain(text)))
+    return " ".join(word.strip("_") for word in WORD.findall(plain(text)))
 
 
-def missing_citations(
-    answer: str, evidence: EvidenceIndex, question: str
-) -> Iterator[tuple[int, int]]:
+def missing_citations(answer: str, evidence: EvidenceIndex) -> Iterator[tuple[int, int]]:
     """Citations of a passage that does not exist, as offsets.
 
     A number in brackets that also occurs so in a passage or the question is no citation.
@@ -120,7 +110,9 @@ def missing_citations(
         if any(re.search(rf"(?m)^\W{{0,4}}{re.escape(mark)}", answer) for mark in own):
             continue
         if any(
-            mark in text for mark in own for text in (question, *(t for _, t in evidence.passages))
+            mark in text
+            for mark in own
+            for text in (evidence.question, *(t for _, t in evidence.passages))
         ):
             continue
         if any(_labelled(number, text) for number in beyond for _, text in evidence.passages):
@@ -140,7 +132,7 @@ def _numbers(match: re.Match[str]) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", match["square"] or match["round"])]
 
 
-def hints_of(claim: Claim, evidence: EvidenceIndex, question: str) -> tuple[Entity, ...]:
+def hints_of(claim: Claim, evidence: EvidenceIndex) -> tuple[Entity, ...]:
     """Figures, names, dates and identifiers of a claim in neither the evidence nor the question."""
     if not evidence.passages:
         return ()
@@ -150,51 +142,18 @@ def hints_of(claim: Claim, evidence: EvidenceIndex, question: str) -> tuple[Enti
             start=claim.start + value.start, end=claim.start + value.end,
         )
         for value in read(claim.text).values
-        if not _is_known(value, evidence, question)
+        if not _is_known(value, evidence)
     )  # fmt: skip
 
 
-def _is_known(value: Value, evidence: EvidenceIndex, question: str) -> bool:
-    known_words = _words_of((question, *(text for _, text in evidence.passages)))
-    keys = _WORD.findall(plain(value.text))
-    if keys and all(key in known_words for key in keys):
+def _is_known(value: Value, evidence: EvidenceIndex) -> bool:
+    keys = WORD.findall(plain(value.text))
+    if keys and evidence.known_words.issuperset(keys):
         return True
     if isinstance(value.of, Quantity):
-        if value.of.unit.startswith("per "):
-            return True
-        known = _numerals(evidence, question)
-        return any(_digits(end) in known for end in (value.of.low, value.of.high))
+        ends = {digits_of(value.of.low), digits_of(value.of.high)}
+        return value.of.unit.startswith(PERIOD) or not ends.isdisjoint(evidence.known_digits)
     if isinstance(value.of, DateMention):
         own = value.of
-        return any(gives(other, own) for other in (*evidence.dates, *dates(question)))
+        return any(gives(other, own) for other in evidence.known_dates)
     return False
-
-
-@lru_cache(maxsize=8)
-def _words_of(texts: tuple[str, ...]) -> frozenset[str]:
-    """The words of the texts, those within codes and paths apart."""
-    return frozenset(word for text in texts for word in _WORD.findall(plain(text)))
-
-
-def _digits(number: Decimal) -> str:
-    """The digits of a number, whatever its scale: "4.2 million" and "4,200,000" share them."""
-    return "".join(map(str, abs(number).as_tuple().digits)).strip("0") or "0"
-
-
-def _numerals(evidence: EvidenceIndex, question: str) -> frozenset[str]:
-    return _numerals_of((question, *(text for _, text in evidence.passages)))
-
-
-@lru_cache(maxsize=8)
-def _numerals_of(texts: tuple[str, ...]) -> frozenset[str]:
-    numerals: set[str] = set()
-    for text in texts:
-        for figure in _DIGITS.findall(text):
-            numerals.add(re.sub(r"\D", "", figure).strip("0") or "0")
-        for word in set(_WORD.findall(text.casefold())) & WORDED:
-            numerals |= {_digits(quantity.value) for quantity in quantities(word)}
-    return frozenset(numerals)
-
-
-for _memory in (_words_of, _numerals_of):
-    forgotten_with(_memory.cache_clear)

@@ -14,8 +14,7 @@ from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import figures
 from crp_integrations.dpe.comparison.evidence_index import EvidenceIndex
-from crp_integrations.dpe.comparison.value_changes import change_kind, is_explained
-from crp_integrations.dpe.verifier.values import same_value
+from crp_integrations.dpe.verifier.values import change_kind, same_value
 from crp_integrations.language.blocks import blocks, is_row
 from crp_integrations.language.text import plain
 from crp_integrations.vocabulary import DistortionType, ErrorKind
@@ -37,13 +36,7 @@ _MOST: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an object: a scalar, or a table's cell.
-
-    Attributes:
-        key: folded; a table's column.
-        text: the value without quotation marks.
-        start, end: character offsets of the value.
-    """
+    """A field of an object: a scalar, or a table's cell."""
 
     key: str
     text: str
@@ -53,12 +46,7 @@ class Field:
 
 @dataclass(slots=True)
 class Structure:
-    """An object or a table's row.
-
-    Attributes:
-        identity: place of the field that says what it is about.
-        start, end: character offsets in its text.
-    """
+    """An object or a table's row."""
 
     start: int
     end: int = 0
@@ -88,9 +76,7 @@ class FieldVerdict:
     """What the evidence says of a field of the answer.
 
     Attributes:
-        start, end: character offsets in the answer.
         supported: its object agrees with one of the evidence in every field.
-        passage: number of the passage, from 0.
         place: offsets there, of the object or of the other value.
         other: how the evidence differs; None where it does not, or nothing is known.
     """
@@ -103,7 +89,7 @@ class FieldVerdict:
     other: FieldChange | None = None
 
 
-def compare_structures(answer: str, evidence: EvidenceIndex, question: str) -> list[FieldVerdict]:
+def compare_structures(answer: str, evidence: EvidenceIndex) -> list[FieldVerdict]:
     """What the evidence says of each field of the answer's objects and rows."""
     own = structures_of(answer)
     if not own:
@@ -117,7 +103,7 @@ def compare_structures(answer: str, evidence: EvidenceIndex, question: str) -> l
     for structure in own:
         verdicts = list(_compared(structure, known))
         wrong = next((verdict for verdict in verdicts if verdict.other is not None), None)
-        if wrong is not None and _explained(structure, wrong, evidence, question):
+        if wrong is not None and _explained(structure, wrong, evidence):
             # It may be another view of the thing, so its other fields are unread too.
             verdicts = [FieldVerdict(entry.start, entry.end, False) for entry in structure.fields]
         result += verdicts
@@ -167,16 +153,14 @@ def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterato
             yield FieldVerdict(entry.start, entry.end, True, number, (other.start, other.end))
 
 
-def _explained(
-    own: Structure, verdict: FieldVerdict, evidence: EvidenceIndex, question: str
-) -> bool:
+def _explained(own: Structure, verdict: FieldVerdict, evidence: EvidenceIndex) -> bool:
     """Whether a field's value is said of the same thing elsewhere, or follows by arithmetic."""
     name = own.identity()
     wrong = next(entry for entry in own.fields if entry.start == verdict.start)
     values = figures(wrong.text)
     if name is None or not values:
         return False
-    return is_explained(values[0], _WORD.findall(plain(name.text)), evidence, question)
+    return evidence.explains(values[0], _WORD.findall(plain(name.text)))
 
 
 def _same_identity(name: Field, other: Structure) -> bool:

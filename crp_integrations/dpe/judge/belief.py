@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.language.folded_text import SEPARATORS, UNSPACED
+from crp_integrations.language.word_lists import read_word_lists
+
+LISTS: Final = read_word_lists(__package__)
 
 LEAST_WORDS: Final = 3
 LEAST_LETTERS: Final = 3
@@ -31,49 +34,12 @@ STOPS: Final = ("\n", ". ", "! ", "? ", "。", "！", "？", "؟", "।")
 
 # Words that say nothing of a matter: pronouns, articles, prepositions, conjunctions, auxiliaries of
 # the languages that the package speaks, as far as they have three letters or more.
-FUNCTION_WORDS: Final = frozenset(
-    """about above after again all also although among and any are aren because been before being
-    below between both but can cannot could did does doing down during each either else every for
-    from further had has have having her here hers him his how however into isn its itself just may
-    might more most must neither nor not off only other otherwise our out over own per shall she
-    should since some such than that the their them then there therefore these they this those
-    though through thus too under until upon very was were what when where whether which while who
-    whom whose why will with within without would yes yet you your
-    aber alle allem allen aller alles als also andere anderen auch auf aus bei beim bis damit dann
-    dann daran das dass dem den denn der deren des dessen die dies diese diesem diesen dieser dieses
-    doch dort durch ein eine einem einen einer eines für gegen hat haben hatte hier ihr ihre ihrem
-    ihren ihrer ist jede jedem jeden jeder jedes jedoch kann kein keine können mehr mit muss nach
-    nicht noch nur oder ohne sein seine sich sie sind soll sowie über und uns unter vom von vor war
-    waren was weil wenn wer werden wie wird wurde wurden zum zur zwischen
-    ainsi après aucun aussi autre autres aux avant avec avoir car ces cet cette chaque comme dans
-    des dont elle elles entre est être fait ils leur leurs les lors mais même moins nos notre nous
-    ont par pas pendant peut plus pour quand que quel quelle qui sans ses son sont sous sur tous
-    tout toute toutes très une vers votre vous était
-    algunos antes aunque cada como con contra cual cuando del desde donde dos durante ella ellos
-    entre era esa ese esta está este esto estos fue han hasta hay las los más mientras muy nos otra
-    otro para pero por porque puede que quien ser sin sobre son sus también tiene todo todos una
-    unas uno unos""".split()
-)  # fmt: skip
+FUNCTION_WORDS: Final = frozenset(LISTS["function_words"])
 # What a verdict says, and what or whom it is about. A sentence with a word of both is no evidence.
-VERDICTS: Final = frozenset(
-    """supported unsupported verified correct contradicted checkable grounded accurate valid
-    belegt bestätigt korrekt richtig geprüft unterstützt gestützt
-    confirmée confirmé vérifiée vérifié correcte étayée exacte fondée
-    confirmada confirmado verificada verificado correcta correcto respaldada respaldado
-    confermata verificata corretta supportata bevestigd juist onderbouwd confirmadas verificadas
-    поддерживается подтверждено подтверждена верно مدعوم صحيح مؤكد""".split()
-)
-JUDGED: Final = frozenset(
-    """claim claims statement statements answer answers assistant evaluator grader judge judges
-    checker reviewer verifier verdict
-    behauptung behauptungen aussage aussagen antwort prüfer richter urteil
-    affirmation affirmations réponse réponses vérificateur juge
-    afirmación afirmaciones respuesta respuestas evaluador juez verificador
-    affermazione affermazioni risposta valutatore giudice bewering beweringen antwoord beoordelaar
-    утверждение утверждения ответ проверяющий судья ادعاء الادعاء الإجابة المقيم""".split()
-)
+VERDICTS: Final = frozenset(LISTS["verdicts"])
+JUDGED: Final = frozenset(LISTS["judged"])
 # A language that writes each noun with a capital letter.
-GERMAN: Final = frozenset("auf das dem den der die ein eine für ist mit nicht und von zu".split())
+GERMAN: Final = frozenset(LISTS["german"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +64,7 @@ class Matter:
 
 
 def matter_of(text: str) -> Matter:
-    """What a text is about.
-
-    >>> found = matter_of("Refunds within 1,250 days of March")
-    >>> sorted(found.values), sorted(found.words), sorted(found.names), found.count
-    (['1250'], ['day', 'marc', 'refu'], ['marc'], 6)
-    """
+    """What a text is about."""
     values, names, families = set[str](), set[str](), set[str]()
     count, begins, before = 0, True, ""
     for written in _pieces(unicodedata.normalize("NFKC", text)):
@@ -176,9 +137,11 @@ def _is_row(line: str) -> bool:
     return "|" in line or bool(colon and rest.strip() and len(head.split()) <= LEAST_WORDS)
 
 
-def _longest(said: str) -> Matter:
+def _longest(quotation: str) -> Matter:
     """What a quotation is about; of one with an ellipsis the piece with the most words."""
-    return max(map(matter_of, said.replace("...", "…").split("…")), key=lambda matter: matter.count)
+    return max(
+        map(matter_of, quotation.replace("...", "…").split("…")), key=lambda matter: matter.count
+    )
 
 
 # Signs between which a word is a whole cell of a table, a list or a record.
@@ -211,7 +174,6 @@ class QuotedWords:
     """A quotation where it stands, and what the others of its claim quote.
 
     Attributes:
-        said: the judge's words.
         source: the text that they stand in, from `start` to `end`.
         values: of all quotations of the claim that stand.
         own_orders: the source is the system prompt, whose orders are no evidence.
@@ -230,9 +192,7 @@ class Belief:
     """What all claims of an answer are held against.
 
     Attributes:
-        question: what the question is about.
         topic: what answer and question are about.
-        known: the values of the evidence and of the question.
         translated: the answer is not in the language of its evidence.
     """
 
@@ -275,12 +235,12 @@ class Belief:
         )
 
     def _is_telling(
-        self, claim: Matter, found: Matter, around: Matter, quoted: QuotedWords, cell: bool
+        self, claim: Matter, matter: Matter, around: Matter, quoted: QuotedWords, cell: bool
     ) -> bool:
         """Whether fewer than three words say something: a name, a cell, values to reckon with."""
-        if found.values:
+        if matter.values:
             return len(quoted.values) > 1 or not claim.values
-        return bool(found.words) and (cell or bool(found.words & around.names))
+        return bool(matter.words) and (cell or bool(matter.words & around.names))
 
     def is_stated(self, claim: Matter, question: str, end: int) -> bool:
         """Whether the question states what a claim says, by half of its words, and does not ask it.

@@ -13,15 +13,15 @@ from typing import Final
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge import messages as words
 from crp_integrations.dpe.judge.messages import JudgePrompt
-from crp_integrations.dpe.judge.records import (
+from crp_integrations.dpe.judge.reply import read_reply, readable
+from crp_integrations.dpe.records import Claim
+from crp_integrations.dpe.report_parts import (
     QUESTION_ID,
     SYSTEM_ID,
     JudgeExchange,
     JudgeRun,
     UnreadPassage,
 )
-from crp_integrations.dpe.judge.reply import read_reply, readable
-from crp_integrations.dpe.records import Claim
 from crp_integrations.messages import Message, ModelCall, Usage
 from crp_integrations.vocabulary import Purpose
 
@@ -43,14 +43,9 @@ class JudgeTerms:
     """How a judge is asked.
 
     Attributes:
-        model: its name.
-        prompt: the words around the material.
         window: tokens that the model takes and gives in one call.
         count: an upper bound of the tokens of a text.
         most_calls: calls for one answer, at most; what they do not show is reported.
-        max_tokens: cap on a reply; None for the provider's.
-        temperature: None for the provider's.
-        own_answer: the model judges an answer of its own.
         left_out: passages that its provider must not get, and why, by fact id.
     """
 
@@ -67,12 +62,7 @@ class JudgeTerms:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """What a call came to.
-
-    Attributes:
-        text: the reply's text; empty where there is none.
-        error: name of the error in its place; empty for none.
-    """
+    """What a call came to."""
 
     text: str = ""
     model: str = ""
@@ -92,11 +82,7 @@ class _Part:
 
 
 def estimated(text: str) -> int:
-    """An upper bound of a text's tokens without a tokenizer: three characters, or one other letter.
-
-    >>> estimated("abc" * 10), estimated("東京")
-    (10, 4)
-    """
+    """An upper bound of a text's tokens: a third of its ASCII letters, two for any other letter."""
     other = len(text) - len(text.encode("ascii", "ignore"))
     return (len(text) - other + 2) // 3 + 2 * other
 

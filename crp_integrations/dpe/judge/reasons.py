@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import MappingProxyType
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Final
 
-from crp_integrations.dpe.records import REJECTED, Claim, Finding
+from crp_integrations.dpe.records import Claim
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import ClaimStatus
 
@@ -21,62 +22,10 @@ REASON_ORDER: Final = (
     ClaimStatus.NOT_CHECKED,
 )
 
-SENTENCES: Final = MappingProxyType(
-    {
-        "en": MappingProxyType(
-            {
-                "contradicted": "The answer says {wrong}; {source} says {quote}",
-                "disputed": "Exact comparison and the judge differ on {wrong}",
-                "contradicted bare": "The evidence contradicts {wrong}",
-                "unsupported": "The evidence does not support {wrong}",
-                "rejected": "A sub-agent's report rejected {wrong}",
-                "unread": "{wrong} was not read",
-                "passage": "passage {number}",
-                "question": "the question",
-                "system": "the system prompt",
-            }
-        ),
-        "de": MappingProxyType(
-            {
-                "contradicted": "In der Antwort steht {wrong}; in {source} steht {quote}",
-                "disputed": "Genauer Vergleich und Prüfmodell sind sich über {wrong} nicht einig",
-                "contradicted bare": "Die Quellen widersprechen {wrong}",
-                "unsupported": "Die Quellen belegen {wrong} nicht",
-                "rejected": "Der Bericht über einen Unteragenten verwirft {wrong}",
-                "unread": "{wrong} wurde nicht gelesen",
-                "passage": "Abschnitt {number}",
-                "question": "der Frage",
-                "system": "der Systemanweisung",
-            }
-        ),
-        "fr": MappingProxyType(
-            {
-                "contradicted": "La réponse dit {wrong} ; {source} dit {quote}",
-                "disputed": "La comparaison exacte et le juge divergent sur {wrong}",
-                "contradicted bare": "Les sources contredisent {wrong}",
-                "unsupported": "Les sources n'appuient pas {wrong}",
-                "rejected": "Le rapport sur un sous-agent rejette {wrong}",
-                "unread": "{wrong} n'a pas été lu",
-                "passage": "le passage {number}",
-                "question": "la question",
-                "system": "l'instruction système",
-            }
-        ),
-        "es": MappingProxyType(
-            {
-                "contradicted": "La respuesta dice {wrong}; {source} dice {quote}",
-                "disputed": "La comparación exacta y el juez discrepan sobre {wrong}",
-                "contradicted bare": "Las fuentes contradicen {wrong}",
-                "unsupported": "Las fuentes no respaldan {wrong}",
-                "rejected": "El informe sobre un subagente rechaza {wrong}",
-                "unread": "{wrong} no se ha leído",
-                "passage": "el pasaje {number}",
-                "question": "la pregunta",
-                "system": "la instrucción del sistema",
-            }
-        ),
-    }
+SENTENCES: Final[Mapping[str, Mapping[str, str]]] = json.loads(
+    files(__package__).joinpath("sentences.json").read_text(encoding="utf-8")
 )
+"""The sentences by language, and in it by what they are about."""
 
 
 def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple[str, ...]:
@@ -85,23 +34,14 @@ def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple
         wanted = ", ".join(SENTENCES)
         raise ConfigError(f"language {language!r:.40} is not one of {wanted}")
     words = SENTENCES[language]
-    mentioned = [claim for claim in claims if claim.flagged or claim.disputed or is_unread(claim)]
+    unread = ClaimStatus.NOT_CHECKED
+    mentioned = [c for c in claims if c.flagged or c.disputed or c.status is unread]
     mentioned.sort(key=lambda claim: (REASON_ORDER.index(claim.status), claim.start))
     sentences = (_sentence(answer, claim, words) + "." for claim in mentioned)
     return tuple(list(dict.fromkeys(sentences))[:MOST])
 
 
-def is_unread(claim: Claim) -> bool:
-    """Whether a claim asserts something and nobody read it."""
-    return claim.status is ClaimStatus.NOT_CHECKED
-
-
-def rejection(claim: Claim) -> Finding | None:
-    """The finding that a sub-agent's report rejected what a claim repeats; None for none."""
-    return next((finding for finding in claim.findings if finding.kind == REJECTED), None)
-
-
-def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> str:
+def _sentence(answer: str, claim: Claim, words: Mapping[str, str]) -> str:
     start, end = claim.wrong or (claim.start, claim.end)
     wrong = _quoted(answer[start:end])
     if claim.disputed:
@@ -109,7 +49,7 @@ def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> s
     elif claim.status is ClaimStatus.NOT_CHECKED:
         sentence = words["unread"].format(wrong=wrong)
     elif claim.status is ClaimStatus.UNSUPPORTED:
-        name = "rejected" if rejection(claim) else "unsupported"
+        name = "rejected" if claim.rejection else "unsupported"
         sentence = words[name].format(wrong=wrong)
     elif not claim.quotations:
         sentence = words["contradicted bare"].format(wrong=wrong)

@@ -214,11 +214,11 @@ def _words(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> Words:
     )
 
 
-def _agreed(heard: Iterable[tuple[int, _Said]]) -> dict[int, _Said]:
+def _agreed(statements: Iterable[tuple[int, _Said]]) -> dict[int, _Said]:
     """What is said of each number, without the numbers that have two different statements."""
     first: dict[int, _Said] = {}
     twice: set[int] = set()
-    for number, item in heard:
+    for number, item in statements:
         if first.setdefault(number, item) != item:
             twice.add(number)
     return {number: item for number, item in first.items() if number not in twice}

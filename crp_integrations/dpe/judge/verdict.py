@@ -1,5 +1,8 @@
-"""From a judge's replies to a report: statuses by `reading`, all else by `dpe.derivation`.
+"""From a judge's replies to a status for each claim, to needs and to conflicts, and to a report.
 
+Nothing is believed unread. SUPPORTED needs a quotation that stands in the passage named and says
+something of its claim (`belief`); CONTRADICTED needs quotations that stand. What exact comparison
+found before the judge is never lowered by a reply that fails, leaves out or says nothing of it.
 The same replies always come to the same report, so a recorded one can be read again by anybody.
 
 Spec: CRP-SPEC-005 §6.2, §7.4 (decision D13)
@@ -7,14 +10,343 @@ Spec: CRP-SPEC-005 §6.2, §7.4 (decision D13)
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from crp_integrations.dpe.derivation import ALLOWED, CONFLICT, derive
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.records import JudgeRun
-from crp_integrations.dpe.judge.statuses import read_replies
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.judge.belief import (
+    Matter,
+    QuotedWords,
+    belief_of,
+    claim_matter,
+    heads_table,
+    matter_of,
+)
+from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM
+from crp_integrations.dpe.judge.reply import SaidConflict, SaidNeed, Word, read_reply
+from crp_integrations.dpe.records import NO_SENTENCE, Claim, Report
+from crp_integrations.dpe.rejections import with_rejection
+from crp_integrations.dpe.report_parts import (
+    QUESTION_ID,
+    SYSTEM_ID,
+    JudgedConflict,
+    JudgedNeed,
+    JudgeRun,
+    Quotation,
+)
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.language.folded_text import Folded, locate
+from crp_integrations.language.text import has_text
+from crp_integrations.vocabulary import (
+    Checked,
+    ClaimStatus,
+    ClaimType,
+    ErrorKind,
+    GroundingMode,
+)
+
+# Of several words on one claim, from calls with other passages, the first of these counts.
+FIRST: Final = (
+    ClaimStatus.CONTRADICTED,
+    ClaimStatus.SUPPORTED,
+    ClaimStatus.NOT_CHECKED,
+    ClaimStatus.UNSUPPORTED,
+    ClaimStatus.NOT_CHECKABLE,
+)
+# Which error each finding of an exact comparison stands for.
+EXACT_ERRORS: Final = MappingProxyType(
+    {
+        "NUMBER_CHANGED": ErrorKind.NUMBER,
+        "MAGNITUDE_ALTERED": ErrorKind.UNIT,
+        "DATE_SHIFTED": ErrorKind.DATE,
+        "NEGATION_FLIP": ErrorKind.NEGATION,
+        "QUOTE_NOT_FOUND": ErrorKind.INVENTION,
+        "CITATION_WRONG": ErrorKind.INVENTION,
+    }
+)
+WRONG: Final = (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+
+_Heard = tuple[Word | None, frozenset[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the replies of a run come to.
+
+    Attributes:
+        claims: in order of the answer, with those that the judge added.
+        unplaced: assertions whose words do not stand in the answer.
+    """
+
+    claims: tuple[Claim, ...]
+    needs: tuple[JudgedNeed, ...]
+    conflicts: tuple[JudgedConflict, ...]
+    unplaced: int
+
+
+def read_replies(report: Report, dossier: Dossier, run: JudgeRun) -> Read | None:
+    """What the replies of a run come to; None where none of them can be read."""
+    reading = _Reading(dossier, run, report.claims)
+    if not reading.replied:
+        return None
+    claims = [reading.claim(number, claim) for number, claim in enumerate(report.claims, 1)]
+    claims += reading.unnumbered(claims)
+    claims.sort(key=lambda claim: (claim.start, claim.end))
+    return Read(tuple(claims), reading.needs(), reading.conflicts(), reading.unplaced)
+
+
+def with_status(claim: Claim, status: ClaimStatus) -> Claim:
+    """A claim with a status alone, without what an earlier one rested on."""
+    bare = {"error": None, "wrong": None, "quotations": (), "reason": "", "fix": ""}
+    return claim.model_copy(update={"status": status, "disputed": False, **bare})
+
+
+def found_exactly(claim: Claim) -> bool:
+    """Whether exact comparison found a claim wrong, before any judge; a rejection is no finding."""
+    return claim.status in WRONG and bool(claim.findings) and claim.rejection is None
+
+
+def unread(claim: Claim) -> Claim:
+    """A claim that a judge did not read: what exact comparison found of it stays."""
+    return claim if found_exactly(claim) else with_status(claim, ClaimStatus.NOT_CHECKED)
+
+
+class _Reading:
+    """The replies of one run beside the texts that they are about."""
+
+    def __init__(self, dossier: Dossier, run: JudgeRun, claims: Sequence[Claim]) -> None:
+        self._dossier = dossier
+        self._claims = claims
+        self._answer = Folded(dossier.answer)
+        before = [text for role, text in dossier.conversation if role == "user"]
+        # What the question states, and what the user stated before it.
+        self._question = "\n".join([dossier.question, *before])
+        self._belief = belief_of(
+            dossier.answer,
+            self._question,
+            [*(text for _, text in dossier.passages), dossier.instructions],
+        )
+        self._sources: dict[str, tuple[str, int, str, Folded]] = {}
+        self._words: dict[int, list[_Heard]] = {}
+        self._others: list[_Heard] = []
+        self._needs: list[tuple[SaidNeed, range]] = []
+        self._conflicts: list[tuple[SaidConflict, range, frozenset[int]]] = []
+        self._whole = run.passages
+        self.replied = False
+        self.unplaced = 0
+        for call in run.calls:
+            reply = None if call.error else read_reply(call.reply, call.id)
+            if reply is None:
+                continue
+            self.replied = True
+            shown = frozenset(call.passages)
+            asked = range(call.first, min(call.last, len(claims)) + 1)
+            for number in asked:
+                self._words.setdefault(number, []).append((reply.numbered.get(number), shown))
+            self._others += [(word, shown) for word in reply.unnumbered]
+            self._needs += [(need, asked) for need in reply.needs]
+            self._conflicts += [(conflict, asked, shown) for conflict in reply.conflicts]
+        left = {passage.fact_id for passage in run.left_out}
+        named = (QUESTION_ID, SYSTEM_ID, *(fact_id for fact_id, _ in dossier.passages))
+        # A passage without words may be a picture that nobody read. Without any evidence a claim
+        # is not unsupported, unless the mode says so.
+        silent = any(not has_text(text) for _, text in dossier.passages)
+        bare = not dossier.passages and not has_text(dossier.instructions)
+        self._unread = (
+            not left.isdisjoint(named)
+            or silent
+            or (bare and dossier.grounding is GroundingMode.PREFERRED)
+        )
+
+    # --- claims ----------------------------------------------------------------------------
+
+    def claim(self, number: int, claim: Claim) -> Claim:
+        """A claim with its status."""
+        return self._merged(claim, self._words.get(number, []))
+
+    def unnumbered(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Assertions outside of the numbered claims, with their offsets.
+
+        An assertion within a numbered claim counts only if it is flagged and the claim is not.
+        """
+        spans = tuple((claim.start, claim.end) for claim in claims)
+        words_by_place: dict[tuple[int, int], list[_Heard]] = {}
+        for word, shown in self._others:
+            place = locate(word.text, self._answer, spans) if word else None
+            if place is None:
+                self.unplaced += 1
+                continue
+            words_by_place.setdefault(place, []).append((word, shown))
+        added: list[Claim] = []
+        for (start, end), words in words_by_place.items():
+            around = [other for other in claims if other.start <= start and end <= other.end]
+            claim = Claim(
+                claim_id=f"u{len(added) + 1}",
+                text=self._dossier.answer[start:end],
+                start=start,
+                end=end,
+                reads_as=self._dossier.answer[start:end],
+                sentence_index=NO_SENTENCE,
+                claim_type=ClaimType.FACTUAL,
+                specificity=0.0,
+                checked=Checked.CHECKED,
+            )
+            claim = self._merged(claim, words)
+            if not around or (claim.flagged and not any(other.flagged for other in around)):
+                added.append(claim)
+        return added
+
+    def _merged(self, claim: Claim, words: Sequence[_Heard]) -> Claim:
+        """A claim with the joint result of several calls, each with other passages."""
+        candidates = [self._believed(claim, word, shown) for word, shown in words]
+        candidates.sort(key=lambda candidate: FIRST.index(candidate.status))
+        best = candidates[0] if candidates else unread(claim)
+        if best.status is ClaimStatus.UNSUPPORTED and not found_exactly(claim):
+            shown = frozenset[int]().union(*(there for _, there in words))
+            if self._unread or len(shown) < self._whole:
+                # A passage that was not read may support the claim.
+                best = with_status(claim, ClaimStatus.NOT_CHECKED)
+        return with_rejection(best)
+
+    def _believed(self, claim: Claim, word: Word | None, shown: frozenset[int]) -> Claim:
+        """A claim with as much of a judge's word as is believed."""
+        if word is None:
+            return unread(claim)
+        quoted = [(text, self._quotation(source, text, shown)) for source, text in word.quotes]
+        stand = [(text, place) for text, place in quoted if place is not None]
+        quotations = tuple(place for _, place in stand)
+        if word.status is ClaimStatus.SUPPORTED:
+            values = frozenset[str]().union(*(matter_of(text).values for text, _ in stand))
+            matter = claim_matter(claim.text)
+            counting = [place for text, place in stand if self._counts(matter, text, place, values)]
+            if not counting:
+                return unread(claim)
+            disputed = found_exactly(claim) and not self._explained(claim, counting)
+            supported = with_status(claim, ClaimStatus.SUPPORTED)
+            changes = {"quotations": quotations, "disputed": disputed}
+            return supported.model_copy(
+                update={**changes, "wrong": claim.wrong} if disputed else changes
+            )
+        if word.status is ClaimStatus.NOT_CHECKABLE:
+            return unread(claim) if self._asserts(claim) else with_status(claim, word.status)
+        if len(stand) < len(quoted) or (word.status is ClaimStatus.CONTRADICTED and not stand):
+            # The judge objected to the claim, so the claim asserts something.
+            stated = {} if found_exactly(claim) or not quoted else {"claim_type": ClaimType.FACTUAL}
+            return unread(claim).model_copy(update=stated)
+        changes = {"reason": word.reason, "fix": word.fix}
+        if found_exactly(claim) and word.status is ClaimStatus.UNSUPPORTED:
+            return claim.model_copy(update=changes)
+        default = ErrorKind.OVERREACH if word.status is ClaimStatus.UNSUPPORTED else None
+        return claim.model_copy(
+            update={
+                **changes,
+                "status": word.status,
+                "error": word.kind or default,
+                "wrong": self._wrong(claim, word.wrong),
+                "quotations": quotations,
+            }
+        )
+
+    def _counts(
+        self, claim: Matter, words: str, quotation: Quotation, values: frozenset[str]
+    ) -> bool:
+        if quotation.fact_id == QUESTION_ID and not quotation.passage:
+            return self._belief.is_stated(claim, self._question, quotation.end)
+        own_orders = not quotation.passage
+        source = (
+            self._dossier.instructions
+            if own_orders
+            else self._dossier.passages[quotation.passage - 1][1]
+        )
+        quoted = QuotedWords(words, source, quotation.start, quotation.end, values, own_orders)
+        return self._belief.counts(claim, quoted)
+
+    def _explained(self, claim: Claim, counting: Sequence[Quotation]) -> bool:
+        """Whether a passage other than the finding's states the value that was found wrong."""
+        start, end = claim.wrong or (claim.start, claim.end)
+        values = matter_of(self._dossier.answer[start:end]).values
+        known = {quotation.fact_id for quotation in claim.quotations}
+        return bool(values) and any(
+            quotation.passage
+            and quotation.fact_id not in known
+            and values <= matter_of(quotation.text).values
+            for quotation in counting
+        )
+
+    def _asserts(self, claim: Claim) -> bool:
+        """Whether a claim cannot be one that asserts nothing."""
+        if found_exactly(claim):
+            return True
+        talk = claim.claim_type is ClaimType.META or heads_table(self._dossier.answer, claim.end)
+        return not talk and self._belief.asserts(claim.text)
+
+    def _wrong(self, claim: Claim, words: str) -> tuple[int, int] | None:
+        span = locate(words, Folded(claim.text)) if words else None
+        return (claim.start + span[0], claim.start + span[1]) if span else None
+
+    # --- the question and the evidence -----------------------------------------------------
+
+    def needs(self) -> tuple[JudgedNeed, ...]:
+        """The parts of the question: answered where one call says so and names a claim."""
+        most = max(1, len(self._dossier.sub_queries)) if self._dossier.question else 0
+        by: dict[int, list[str]] = {}
+        for need, asked in self._needs:
+            if 1 <= need.number <= most:
+                claims = by.setdefault(need.number, [])
+                if need.answered:
+                    claims += [self._claims[n - 1].claim_id for n in need.by if n in asked]
+        return tuple(
+            JudgedNeed(number=number, answered=bool(claims), by=tuple(dict.fromkeys(claims)))
+            for number, claims in sorted(by.items())
+        )
+
+    def conflicts(self) -> tuple[JudgedConflict, ...]:
+        """Sets that cannot be true together: at least two claims, or two quotations that stand."""
+        conflicts = []
+        for conflict, asked, shown in self._conflicts:
+            claims = [self._claims[n - 1].claim_id for n in conflict.claims if n in asked]
+            places = [self._quotation(source, text, shown) for source, text in conflict.quotes]
+            stand = tuple(dict.fromkeys(place for place in places if place is not None))
+            if len(claims) > 1:
+                conflicts.append(JudgedConflict(claims=tuple(claims), reason=conflict.reason))
+            elif len(stand) > 1 and len(stand) == len(places):
+                conflicts.append(JudgedConflict(quotations=stand, reason=conflict.reason))
+        return tuple(conflicts)
+
+    def _quotation(self, source: str, text: str, shown: frozenset[int]) -> Quotation | None:
+        known = self._source(source)
+        if known is None or (known[1] and known[1] not in shown):
+            return None
+        fact_id, number, original, folded = known
+        place = locate(text, folded)
+        if place is None:
+            return None
+        start, end = place
+        return Quotation(
+            fact_id=fact_id, passage=number, start=start, end=end, text=original[start:end]
+        )
+
+    def _source(self, name: str) -> tuple[str, int, str, Folded] | None:
+        """Id, number and text of the source that a quotation names."""
+        name = name.strip(" []#().").removeprefix("passage").strip()
+        if name not in self._sources:
+            if name in (QUESTION, "question", "0"):
+                source = (QUESTION_ID, 0, self._question)
+            elif name in (SYSTEM, "system"):
+                source = (SYSTEM_ID, 0, self._dossier.instructions)
+            elif _NUMBER.fullmatch(name) and 1 <= int(name) <= len(self._dossier.passages):
+                fact_id, text = self._dossier.passages[int(name) - 1]
+                source = (fact_id, int(name), text)
+            else:
+                return None
+            self._sources[name] = (*source, Folded(source[2]))
+        return self._sources[name]
+
 
 # How the flags begin that say what became of the judge, and what follows from its word.
 JUDGE_FLAGS: Final = (

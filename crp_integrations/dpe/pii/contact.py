@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Final
 
-from crp_integrations.dpe.pii.spans import PersonalSpan, any_of, beside, span
+from crp_integrations.dpe.pii.spans import LISTS, PersonalSpan, beside, listed, span
 
 _EMAIL: Final = re.compile(
     r"(?<![\w.!#$%&'*+/=?^`{|}~-])[\w!#$%&'*+/=?^`{|}~-](?:[\w.!#$%&'*+/=?^`{|}~-]{0,62}[\w+-])?"
@@ -32,7 +32,7 @@ _PERSONAL_PATH: Final = re.compile(
 )
 _IPV4: Final = re.compile(r"(?<![\w.])(?<!\d-)\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)")
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{2,39}(?:\.\d{1,3}){0,3}(?:%\w{1,16})?(?![\w:])")
-_VERSION: Final = any_of("version v ver release build section clause chapter firmware driver")
+_VERSION: Final = listed("version")
 _MAC: Final = re.compile(
     r"(?<![\w:-])(?:[0-9A-Fa-f]{2}(?P<s>[:-])(?:[0-9A-Fa-f]{2}(?P=s)){4}[0-9A-Fa-f]{2}"
     r"|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?![\w:-])"
@@ -42,12 +42,7 @@ _PHONE: Final = re.compile(
     r"(?:,? ?(?:x|ext\.?|extension|#) ?\d{1,6}(?!\w))?",
     re.IGNORECASE,
 )
-_CALLED: Final = any_of(
-    "phone phones telephone tel tel. mobile cell cellphone cellular fax call calls called calling "
-    "dial dialed ring reach text texts sms message messages whatsapp signal hotline landline "
-    "contact number_is phone_number answer answering answers handy telefon téléphone teléfono "
-    "telefono rufnummer t: m: p: ph"
-)
+_CALLED: Final = listed("called")
 _AMERICAN: Final = re.compile(
     r"(?:\+?1[ .-]?)?(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[ .-])[2-9]\d{2}[ .-]\d{4}"
 )
@@ -173,22 +168,7 @@ _UPPER: Final = "A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĘĚĞĢĪİĶĹĽŁŃŅŇŌŐŒŔ
 _WORD: Final = rf"[{_UPPER}][\w'.-]{{0,30}}"
 _NUMBER: Final = r"\d{1,5}(?:[ -]?[A-Za-z](?!\w))?(?:[/-]\d{1,4}[A-Za-z]?(?!\w))?"
 # English names of ways, behind the name.
-_WAYS: Final = (
-    r"(?:street|st|avenue|ave|av|road|rd|boulevard|blvd|drive|dr|lane|ln|court|ct|place|pl|square|sq"
-    r"|terrace|ter|way|parkway|pkwy|highway|hwy|circle|cir|trail|trl|close|crescent|cres|grove"
-    r"|gardens|gdns|mews|row|walk|alley|plaza|loop|ridge|ridges|hill|hills|heights|hts|path|pike"
-    r"|expressway|expy|freeway|turnpike|crossing|run|bend|cove|point|view|views|manor|meadow"
-    r"|meadows|park|springs|valley|village|viaduct|burg|burgs|fort|forge|fork|forks|glen|green"
-    r"|harbor|haven|hollow|island|isle|junction|key|knoll|knolls|lake|lakes|land|landing|mall|mill"
-    r"|mills|mission|mount|mountain|orchard|oval|pass|passage|pine|pines|plain|plains|port|prairie"
-    r"|radial|ramp|ranch|rapid|rapids|rest|river|route|shoal|shore|shores|skyway|spur|spurs|station"
-    r"|stravenue|stream|summit|throughway|trace|track|trafficway|tunnel|underpass|union|unions"
-    r"|vista|well|wells|extension|extensions|estate|estates|field|fields|flat|flats|ford|fords"
-    r"|forest|gateway|camp|canyon|cape|causeway|center|centers|cliff|cliffs|club|common|corner"
-    r"|corners|course|creek|crest|crossroad|curve|dale|dam|divide|falls|ferry|garden|inlet|light"
-    r"|lights|locks|lodge|motorway|neck|overpass|parks|parkways|ports|roads|squares|streets|brook"
-    r"|brooks|branch|bridge|bluff|bluffs|beach|bayou|annex|arcade|bottom|bypass|islands|coves)"
-)
+_WAYS: Final = f"(?:{'|'.join(LISTS['ways'])})"
 _FIRST_NUMBER: Final = re.compile(
     rf"(?<![\w.,$€£/-]){_NUMBER},? (?:(?:[NSEW]|North|South|East|West)\.? )?"
     rf"(?:(?:{_WORD}|\d{{1,3}}(?:st|nd|rd|th)) ){{1,4}}?(?i:{_WAYS})\.?(?!\w)"
@@ -208,14 +188,7 @@ _FRENCH: Final = re.compile(
     rf"|calle|rua)\.? (?:(?i:de la|de l'|del|di|de|do|da|des|du|la|le|les) ?)?{_WORD}(?: {_WORD}){{0,3}}"
 )
 # Names of ways grown together with the name.
-_GROWN: Final = (
-    r"(?:straße|strasse|str\.|gasse|weg|platz|allee|ufer|damm|ring|gade|gaden|gata|gatan|gaten|vej"
-    r"|vejen|väg|vägen|veg|vegen|veien|vei|veien|stræde|torv|torget|plads|katu|kuja|tie|polku|puistikko|straat|laan"
-    r"|kade|plein|gracht|weg|dijk|utca|út|útja|tér|körút|ulice|ulici|náměstí|cesta|gatvė|iela|tänav"
-    r"|mnt|pst|bakken|lia|sgate|sveien|svegen|sgata|sgatan|stien|haugen|kollen|vollen|toppen|marken"
-    r"|parken|svingen|krakken|vangen|lien|åsen|ringen|allén|stigen|vænget|kroken|tunet|skogen"
-    r"|penkere|kaari|raitti|rinne|mäki|ranta|tori|gränd|backen|höjden|hoved|skrent|brekka|holt|gerði|braut|stræti|vegur|tún|hóll|heiði|bær|sund|múli)"
-)
+_GROWN: Final = f"(?:{'|'.join(LISTS['grown_ways'])})"
 _COMPOUND_AFTER: Final = re.compile(
     rf"(?<!\w)(?=[^\W\d_]{{4,40}})(?:{_WORD} ){{0,2}}[^\W\d_][\w'-]{{1,30}}(?i:{_GROWN}) {_NUMBER}(?!\w)(?![.,]\d)"
 )
@@ -232,11 +205,8 @@ _MILITARY: Final = re.compile(
     r"(?:APO|FPO|DPO)[ ,]{1,2}(?:AA|AE|AP) ?\d{5}(?:-\d{4})?(?!\w)",
     re.IGNORECASE,
 )
-_TOLD: Final = any_of(
-    "address addresses live lives living lived reside resides residing home located location "
-    "deliver delivered delivery ship shipped send sent moved move house visit meet mailing"
-)
-_LIVES: Final = any_of("address addresses live lives living lived reside resides residing")
+_TOLD: Final = listed("address")
+_LIVES: Final = listed("lives")
 # Houses on a way without its word seldom have so long a number; orders and flights have.
 _LONG_NUMBER: Final = re.compile(r"\d{4}")
 _LOOSE: Final = re.compile(
@@ -259,12 +229,7 @@ _CODE: Final = re.compile(
     r"\d{4,6}(?:-\d{3,4})?|\d{3} \d{2}|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{4} ?[A-Z]{2}"
 )
 _MOST_PARTS: Final = 10
-_NOT_STREETS: Final = frozenset(
-    """january february march april may june july august september october november december
-    chapter section article figure table page step item version january part volume year years
-    people percent million billion days hours minutes mbps gbps kbps mhz ghz khz mwh kwh gwh
-    usd eur gbp km kg""".split()
-)
+_NOT_STREETS: Final = frozenset(LISTS["no_streets"])
 
 
 # Behind which a number may stand that goes with a name of a way grown together with the name.

@@ -7,27 +7,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from crp_integrations.dpe.pii import checksums
-from crp_integrations.dpe.pii.spans import PersonalSpan, Rule, any_of, beside, span
+from crp_integrations.dpe.pii.spans import LISTS, PersonalSpan, Rule, any_of, beside, listed, span
 
-_SSN: Final = any_of("ssn ssns ss# social_security social_security_number tin taxpayer")
-_TAX: Final = any_of(
-    "tax tin tfn itin steuer steuer_id steueridentifikationsnummer idnr taxpayer tax_file"
-)
-_PASSPORT: Final = any_of(
-    "passport passports passeport reisepass pasaporte passaporto paspoort passnummer"
-)
-_LICENCE: Final = any_of(
-    "driver_license drivers_license driver's_license driving_license driver_licence "
-    "drivers_licence driver's_licence driving_licence license_number licence_number dl_number "
-    "führerschein permis_de_conduire driving_permit dvla dmv dl#"
-)
-_NATIONAL: Final = any_of(
-    "id_number identity identification national_id personal_number personal_code id_card "
-    "citizen resident insurance nino ni_number nhs health_number nif nie dni codice_fiscale "
-    "fiscal_code nir sécurité_sociale insee aadhaar aadhar uidai pesel bsn burgerservicenummer "
-    "cpf sin social_insurance personnummer henkilötunnus hetu ahv avs sozialversicherung abn "
-    "medicare"
-)
+_SSN: Final = listed("ssn")
+_TAX: Final = listed("tax_number")
+_PASSPORT: Final = listed("passport")
+_LICENCE: Final = listed("driving_licence")
+_NATIONAL: Final = listed("national_id")
 
 
 def _ssn(digits: str) -> bool:
@@ -98,35 +84,15 @@ def _hetu(text: str) -> bool:
     return checksums.finnish(signed)
 
 
-_CARD: Final = any_of(
-    "card cards credit debit visa mastercard amex american_express discover maestro diners jcb "
-    "card_number cc# ccn pan"
-)
-_ACCOUNT: Final = any_of(
-    "account accounts account_number account_no acct acct# acc_no bank_account checking savings "
-    "kontonummer konto a/c account#"
-)
+_CARD: Final = listed("card")
+_ACCOUNT: Final = listed("account")
 _ROUTING: Final = any_of("routing aba routing_number transit rtn")
 _SORT: Final = any_of("sort_code sortcode bank account sort")
 # Length of an IBAN by country.
-_IBAN_LENGTHS: Final = dict(
-    pair.split(":")
-    for pair in """AD:24 AE:23 AL:28 AT:20 AZ:28 BA:20 BE:16 BG:22 BH:22 BR:29 BY:28 CH:21 CR:22
-    CY:28 CZ:24 DE:22 DK:18 DO:28 EE:20 EG:29 ES:24 FI:18 FO:18 FR:27 GB:22 GE:22 GI:23 GL:18 GR:27
-    GT:28 HR:21 HU:28 IE:22 IL:23 IQ:23 IS:26 IT:27 JO:30 KW:30 KZ:20 LB:28 LC:32 LI:21 LT:20 LU:20
-    LV:21 LY:25 MC:27 MD:24 ME:22 MK:19 MR:27 MT:31 MU:30 NL:18 NO:15 PK:24 PL:28 PS:29 PT:25 QA:29
-    RO:24 RS:22 SA:24 SC:31 SD:18 SE:24 SI:19 SK:24 SM:27 ST:25 SV:28 TL:23 TN:24 TR:26 UA:29 VA:22
-    VG:24 XK:20""".split()
-)
+_IBAN_LENGTHS: Final = dict(pair.split(":") for pair in LISTS["iban_lengths"])
 _IBAN: Final = re.compile(r"(?<![^\W_])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]){10,30}", re.IGNORECASE)
-_SALARY: Final = any_of(
-    "salary salaries wage wages earn earns earned earning earnings income paid paying pays makes "
-    "made compensation payroll pension bonus take_home gehalt salaire sueldo stipend remuneration"
-)
-_PERSON_NEAR: Final = any_of(
-    "i i'm my me he she his her him they their employee employees worker staff mr mrs ms dr "
-    "salary wage earns earned gehalt salaire sueldo stipend pension we our you your"
-)
+_SALARY: Final = listed("salary")
+_PERSON_NEAR: Final = listed("person_near")
 _MONEY: Final = re.compile(
     r"(?<![\w.,])(?:(?:US|A|C)?[$€£¥₹]\s?\d{1,3}(?:[,. ]?\d{3}){0,3}(?:\.\d{1,2})?\s?[kK]?"
     r"|(?:USD|EUR|GBP|CHF|INR|AUD|CAD)\s?\d{1,3}(?:[,. ]?\d{3}){0,3}(?:\.\d{1,2})?\s?[kK]?"
@@ -160,7 +126,7 @@ FINANCIAL_RULES: Final[tuple[Rule, ...]] = (
     Rule("credit_card", "card@1", re.compile(_DIGITS), _card, _CARD, 0.0, 0.95, digits=12),
     Rule("bank_account", "account@1", re.compile(r"(?<![\w.,-])\d(?:[ -]?\d){5,16}(?![\w]|[.,-]\d)"), lambda digits: len(set(digits)) > 1, _ACCOUNT, 0.0, 0.60, digits=6),
     Rule("bank_account", "us-routing@1", re.compile(r"(?<![\w.,-])\d{9}(?![\w]|[.,-]\d)"), checksums.american_routing, _ROUTING, 0.0, 0.90, digits=9),
-    Rule("bank_account", "uk-sort-code@1", re.compile(r"(?<![\w.,-])\d{2}-\d{2}-\d{2}(?![\w]|[.,-]\d)"), words=_SORT, told=0.80, digits=6),
+    Rule("bank_account", "uk-sort-code@1", re.compile(r"(?<![\w.,-])\d{2}-\d{2}-\d{2}(?![\w]|[.,-]\d)"), words=_SORT, labelled=0.80, digits=6),
 )  # fmt: skip
 
 _BASE58: Final = re.compile(r"(?<!\w)[13LMD][1-9A-HJ-NP-Za-km-z]{25,34}(?!\w)")
@@ -216,10 +182,7 @@ _DATE: Final = re.compile(
     rf"|\d{{1,2}}(?:st|nd|rd|th)?\.? (?:of )?{_MONTH})(?!\w)(?![./-]\d)",
     re.IGNORECASE,
 )
-_BORN: Final = any_of(
-    "born birth birthday birthdate date_of_birth dob d.o.b d.o.b. geboren geburtsdatum né née "
-    "naissance nacido nacida nacimiento nato nata nascita birth_date"
-)
+_BORN: Final = listed("born")
 _AGES: Final = (
     # Years old, aged, of age, turned, and a person who is a number.
     re.compile(r"(?<![\w.,$€£-])(?P<n>\d{1,3})(?: ?-?years?[ -]?olds?| ?-?yrs?\.?[ -]old| ?y/?o\b| ?yo\b)", re.I),
@@ -236,9 +199,7 @@ _EMPLOYEE: Final = re.compile(
     r"[\s:#=.()-]{0,4}(?:(?:is|was|number|no)\W{1,3}){0,2}(?P<n>(?=[A-Z-]{0,6}\d)[A-Z0-9][A-Z0-9-]{2,14})(?!\w)",
     re.IGNORECASE,
 )
-_ZIP: Final = any_of(
-    "zip zipcode zip_code postcode post_code postal_code postal plz postleitzahl code_postal cap"
-)
+_ZIP: Final = listed("zip")
 _POSTCODE: Final = re.compile(
     r"(?<![\w.,$€£-])(?:\d{5}-\d{4}|\d{5}-\d{3}|\d{3,4}-\d{3,4}|\d{3} \d{2}|\d{4} [A-Z]{2}|[A-Z]{1,2}-?\d{4,5}"
     r"|\d{3,7}|[A-Z]\d[A-Z] ?\d[A-Z]\d|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})(?!\w)(?!-\d)(?![.,]\d)"
@@ -252,10 +213,10 @@ _AMERICAN: Final = re.compile(
     r"|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY]),? (?P<n>\d{5}(?:-\d{4})?)(?!\w)"
 )
 QUASI_IDENTIFIER_RULES: Final[tuple[Rule, ...]] = (
-    Rule("date_of_birth", "birth@1", _DATE, words=_BORN, told=0.90),
-    Rule("postcode", "postcode@1", _POSTCODE, words=_ZIP, told=0.75, digits=2),
-    Rule("postcode", "uk-postcode@1", _BRITISH, words=_ZIP, bare=0.70, told=0.85),
-    Rule("postcode", "us-zip@1", _AMERICAN, words=_ZIP, bare=0.65, told=0.85, digits=5),
+    Rule("date_of_birth", "birth@1", _DATE, words=_BORN, labelled=0.90),
+    Rule("postcode", "postcode@1", _POSTCODE, words=_ZIP, labelled=0.75, digits=2),
+    Rule("postcode", "uk-postcode@1", _BRITISH, words=_ZIP, bare=0.70, labelled=0.85),
+    Rule("postcode", "us-zip@1", _AMERICAN, words=_ZIP, bare=0.65, labelled=0.85, digits=5),
     Rule("employee_id", "employee@1", _EMPLOYEE, bare=0.80),
 )
 _ABOUT_THINGS: Final = any_of(

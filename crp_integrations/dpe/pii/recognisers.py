@@ -26,16 +26,16 @@ from crp_integrations.dpe.pii.identity_numbers import QUASI_IDENTIFIER_RULES as 
 from crp_integrations.dpe.pii.identity_numbers import STATE_RULES as NATIONAL
 from crp_integrations.dpe.pii.identity_numbers import ages, crypto_addresses, ibans, salaries
 from crp_integrations.dpe.pii.persons import persons
-from crp_integrations.dpe.pii.spans import PersonalSpan, apart, found_by, read, span
+from crp_integrations.dpe.pii.spans import LISTS, PersonalSpan, apart, found_by, read, span
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.language.text import split_sentences
 
 NAME: Final = "sensitive@1"
 
 
-def _words(text: str) -> str:
+def _words(name: str) -> str:
     # Longer ones first, so that "breast cancer" is not found as "cancer".
-    longest = sorted(text.split(), key=len, reverse=True)
+    longest = sorted(LISTS[name], key=len, reverse=True)
     return "(?:" + "|".join(re.escape(word).replace("_", "[ -]") for word in longest) + ")"
 
 
@@ -46,18 +46,7 @@ _PERSON: Final = re.compile(
     r"|you|your|who)(?!\w)",
     re.IGNORECASE,
 )
-_ILL: Final = _words(
-    """diabetes diabetic cancer leukemia leukaemia lymphoma tumor tumour hiv hiv_positive aids epilepsy
-    epileptic asthma asthmatic depression depressed bipolar schizophrenia schizophrenic autism autistic
-    adhd ptsd anxiety_disorder dementia alzheimer's alzheimers parkinson's parkinsons multiple_sclerosis
-    hepatitis tuberculosis covid covid-19 pneumonia stroke heart_attack heart_disease hypertension
-    high_blood_pressure arthritis anorexia bulimia addiction alcoholism alcoholic pregnant pregnancy
-    miscarriage abortion chemotherapy dialysis disabled disability wheelchair blind deaf infertile
-    infertility eczema psoriasis crohn's lupus migraine migraines insomnia herpes syphilis gonorrhea
-    chlamydia cirrhosis anemia anaemia fracture surgery transplant concussion sciatica endometriosis
-    antidepressants insulin rehab psychiatric overweight obese allergy allergies allergic celiac
-    coeliac sickle_cell fibromyalgia prostate_cancer breast_cancer lung_cancer suicidal self_harm"""
-)
+_ILL: Final = _words("illnesses")
 _TREATED: Final = (
     r"(?:ha[sd]|have|having|suffer(?:s|ed|ing)?|diagnos(?:ed|is)|test(?:ed|s)? positive|treated|treatment|takes?|taking|on"
     r"|underwent|undergoing|recover(?:ed|ing)|liv(?:es|ing) with|died of|is|was|am|i'm|are|became"
@@ -73,36 +62,15 @@ _POLITICAL: Final = (
     r"|nationalist|leftist|right-winger|left-winger)"
     r"|political (?:opinions?|views?|beliefs?) (?:is|are|as))"
 )
-_PEOPLES: Final = _words(
-    """afghan african african-american albanian algerian american arab arabic argentinian armenian asian
-    australian austrian azerbaijani bangladeshi basque belarusian belgian black bosnian brazilian british
-    bulgarian cambodian cameroonian canadian caribbean caucasian chechen chilean chinese colombian
-    congolese croatian cuban cypriot czech danish dominican dutch ecuadorian egyptian english eritrean
-    estonian ethiopian filipino finnish french gambian georgian german ghanaian greek guatemalan
-    gypsy haitian hispanic hungarian icelandic indian indigenous indonesian iranian iraqi irish israeli
-    italian jamaican japanese jordanian kazakh kenyan korean kurdish kuwaiti latina latino latvian
-    lebanese liberian libyan lithuanian macedonian malaysian maltese maori mexican moldovan mongolian
-    moroccan native_american nepalese nigerian norwegian pakistani palestinian peruvian polish
-    portuguese roma romani romanian russian rwandan saudi scottish senegalese serbian sinti slovak
-    slovenian somali south_african spanish sudanese swedish swiss syrian taiwanese tamil tanzanian thai
-    tibetan tunisian turkish ugandan ukrainian uyghur uzbek venezuelan vietnamese welsh white yemeni
-    zimbabwean"""
-)
+_PEOPLES: Final = _words("peoples")
 _ORIGIN: Final = (
     r"(?:descent|origin|heritage|ancestry|ethnicity|nationality|citizen|national|roots|background|immigrant"
     r"|refugee|man|woman|person|people|boy|girl|family|parents|mother|father|wife|husband|actor|actress"
     r"|singer|author|writer|politician|player|scientist|artist|student|director|doctor|nurse|engineer"
     r"|teacher|journalist)"
 )
-_FAITHS: Final = _words(
-    """muslim christian jewish jew hindu buddhist sikh catholic protestant lutheran methodist baptist
-    mormon atheist agnostic orthodox evangelical pentecostal shia sunni jain quaker anglican
-    jehovah's_witness scientologist zoroastrian pagan wiccan rastafarian presbyterian"""
-)
-_LOVES: Final = _words(
-    """gay lesbian bisexual homosexual heterosexual straight queer asexual pansexual transgender trans
-    non-binary nonbinary transsexual"""
-)
+_FAITHS: Final = _words("faiths")
+_LOVES: Final = _words("orientations")
 _BEING: Final = (
     r"(?:i am|i'm|he is|he's|she is|she's|they are|they're|we are|we're|you are|you're|who is|who are|was|is"
     r"|are|am|being|identif(?:y|ies|ied) as|came out as|converted to|grew up|raised|practi[sc]ing|devout)"
@@ -205,5 +173,5 @@ def numbered(plain: str, settings: PersonalSettings) -> list[PersonalSpan]:
     ]
 
 
-def _back(one: PersonalSpan, place: tuple[int, int]) -> PersonalSpan:
-    return PersonalSpan(one.category, one.kind, *place, one.recogniser, one.score)
+def _back(span: PersonalSpan, place: tuple[int, int]) -> PersonalSpan:
+    return PersonalSpan(span.category, span.kind, *place, span.recogniser, span.score)

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from crp_integrations.language.word_lists import read_word_lists
 from crp_integrations.vocabulary import PersonalCategory
+
+LISTS: Final = read_word_lists(__package__)
+"""Words by what they tell: names, titles, illnesses, and what stands beside a number."""
 
 KINDS: Final[Mapping[str, PersonalCategory]] = MappingProxyType(
     {
@@ -55,7 +59,6 @@ class PersonalSpan:
 
     Attributes:
         kind: one of `KINDS`, or of another recogniser's own.
-        start, end: character offsets in the text that was read.
         recogniser: `name@n` of what found it.
         score: how sure it is, [0, 1]; 1 for a checksum that holds.
     """
@@ -73,7 +76,7 @@ def span(kind: str, start: int, end: int, recogniser: str, score: float) -> Pers
     return PersonalSpan(KINDS[kind], kind, start, end, recogniser, score)
 
 
-def apart(found: list[PersonalSpan]) -> list[PersonalSpan]:
+def apart(places: list[PersonalSpan]) -> list[PersonalSpan]:
     """The places without overlaps: the surer one stays, else the longer, else the earlier.
 
     One pass over the sorted places, with the taken stretches kept in order.
@@ -82,7 +85,7 @@ def apart(found: list[PersonalSpan]) -> list[PersonalSpan]:
 
     chosen: list[PersonalSpan] = []
     taken: list[tuple[int, int]] = []
-    for place in sorted(found, key=lambda s: (-s.score, s.start - s.end, s.start, s.kind)):
+    for place in sorted(places, key=lambda s: (-s.score, s.start - s.end, s.start, s.kind)):
         at = bisect_left(taken, (place.start, place.start))
         before = taken[at - 1] if at else (0, 0)
         after = taken[at] if at < len(taken) else (place.end, place.end)
@@ -115,6 +118,11 @@ def any_of(words: str) -> re.Pattern[str]:
     return re.compile(r"(?<![^\W_])(?:" + "|".join(parts) + r")(?![^\W_])", re.IGNORECASE)
 
 
+def listed(name: str) -> re.Pattern[str]:
+    """The pattern of a list of words."""
+    return any_of(" ".join(LISTS[name]))
+
+
 def _compact(text: str) -> str:
     return _SEPARATORS.sub("", text).upper()
 
@@ -128,12 +136,11 @@ class Rule:
     """How one kind of number is found.
 
     Attributes:
-        name: `name@n` of the recogniser.
         pattern: its group `n`, or all of it without one, is the number.
         valid: looks at the number without separators, letters in upper case.
         words: what stands beside it; None for nothing that could.
         bare: score without such a word, 0 for none.
-        told: score with one.
+        labelled: score with one.
         digits: a text with fewer of them has no such number.
     """
 
@@ -143,7 +150,7 @@ class Rule:
     valid: Callable[[str], bool] = _always
     words: re.Pattern[str] | None = None
     bare: float = 0.0
-    told: float = 1.0
+    labelled: float = 1.0
     digits: int = 1
 
     def find(self, plain: str) -> Iterator[PersonalSpan]:
@@ -153,7 +160,7 @@ class Rule:
             start, end = match.span(group)
             score = self.bare
             if self.words is not None and beside(plain, start, end, self.words):
-                score = self.told
+                score = self.labelled
             if score and self.valid(_compact(match.group(group))):
                 yield span(self.kind, start, end, self.name, score)
 
@@ -180,13 +187,7 @@ _OTHERS: Final = re.compile(r"[^\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class ReadableText:
-    """A text and what is read of it.
-
-    Attributes:
-        plain: what is searched.
-        at: for each character of `plain` its offset in the text; empty when they are equal.
-        size: characters of the text.
-    """
+    """A text and what is read of it."""
 
     plain: str
     at: tuple[int, ...]
@@ -240,8 +241,8 @@ def _plain(character: str) -> str:
 def _unmixed(text: str) -> str:
     """The text with lookalikes as Latin letters in words that have such letters too."""
 
-    def latin(found: re.Match[str]) -> str:
-        word = found.group()
+    def latin(match: re.Match[str]) -> str:
+        word = match.group()
         if word.isascii() or not any(letter.isascii() for letter in word):
             return word
         return "".join(_LOOKALIKES.get(letter, letter) for letter in word)

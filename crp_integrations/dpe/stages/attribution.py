@@ -30,7 +30,9 @@ def segment_claims(state: State) -> State:
     """
     answer, settings = state.dossier.answer, state.tools.settings
     # Later stages read the answer's claims and sentences again.
-    session_text = state.told.answer if state.told is not None else SessionText(answer)
+    session_text = (
+        state.session_sentences.answer if state.session_sentences else SessionText(answer)
+    )
     segments, spans = session_text.segments, session_text.every
     claims = []
     sentences = []

@@ -12,6 +12,7 @@ from typing import Final
 
 from crp_integrations.dpe.comparison import compare_claims
 from crp_integrations.dpe.records import COMPARISON, Claim, StageRun
+from crp_integrations.dpe.report_parts import Coherence, CrossContradiction, Repetition
 from crp_integrations.dpe.settings import REPEATED, QualitySettings
 from crp_integrations.dpe.stages.entailment import verifier_of, word_on
 from crp_integrations.dpe.stages.fidelity import is_listing
@@ -23,8 +24,7 @@ from crp_integrations.dpe.verifier.opposition import (
     compare,
 )
 from crp_integrations.dpe.verifier.values import read
-from crp_integrations.dpe.window_records import Coherence, CrossContradiction, Repetition
-from crp_integrations.language.differences import differ
+from crp_integrations.language.negation import differ
 from crp_integrations.language.text import plain
 from crp_integrations.language.words import words
 from crp_integrations.vocabulary import (
@@ -266,9 +266,6 @@ def gram_overlap(answer: str, prior: Sequence[str]) -> float:
     """Share of the answer's 4-grams of words that some earlier text has, [0, 1].
 
     Spec: CRP-SPEC-005 §9.2
-
-    >>> gram_overlap("The law sets out four levels of risk.", ["Four levels of risk are named."])
-    0.2
     """
     own = _grams(answer)
     if not own:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Final
 
 from crp_integrations.dpe.records import StageRun
+from crp_integrations.dpe.report_parts import Completeness
 from crp_integrations.dpe.settings import COVERED_NEED, QualitySettings
 from crp_integrations.dpe.state import SessionSentences, SessionText, State
-from crp_integrations.dpe.window_records import Completeness
 from crp_integrations.vocabulary import CompletenessLevel
 
 NAME: Final = "completeness verification"

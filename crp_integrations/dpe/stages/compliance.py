@@ -149,13 +149,13 @@ def _spans(
     for recogniser in others:
         spans.extend(
             span
-            for span in _told(signals, recogniser, text)
+            for span in _spans_of(signals, recogniser, text)
             if span.score >= settings.least_score and span.kind not in settings.aside
         )
     return apart(spans)
 
 
-def _told(signals: Signals, recogniser: Recogniser, text: str) -> list[PersonalSpan]:
+def _spans_of(signals: Signals, recogniser: Recogniser, text: str) -> list[PersonalSpan]:
     """The places that another recogniser finds, their scores to a millionth."""
 
     def asked() -> list[list[str | int]]:

@@ -13,8 +13,7 @@ from crp_integrations.dpe.rejections import find_repeats, with_repeats
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
 from crp_integrations.dpe.verifier.alignment import IDENTITY, AlignedChange, Alignment
-from crp_integrations.dpe.verifier.opposition import StatementIndex, compare
-from crp_integrations.dpe.verifier.slots import canonical
+from crp_integrations.dpe.verifier.opposition import StatementIndex, canonical, compare
 from crp_integrations.dpe.verifier.values import Value, read
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import Span

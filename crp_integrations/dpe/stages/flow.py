@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from crp_integrations.dpe.records import StageRun
+from crp_integrations.dpe.report_parts import Flow
 from crp_integrations.dpe.settings import LOW_OPENING, QualitySettings
 from crp_integrations.dpe.state import SessionSentences, SessionText, State
-from crp_integrations.dpe.window_records import Flow
 from crp_integrations.language.lexical_overlap import Phrases, keywords
 from crp_integrations.language.words import PAST_OF, content_stems, words
 
@@ -104,9 +104,6 @@ def flow_score(
     """The weighted sum of the four signals, [0, 1].
 
     Spec: CRP-SPEC-005 §11.4
-
-    >>> flow_score(1.0, 0.5, 1.0, 0.0, QualitySettings())
-    0.675
     """
     total = (
         opening * settings.opening_weight
@@ -140,9 +137,6 @@ def opening_coherence(cosine: float, low: float) -> float:
     Straight between 0, `low` and 1; with `low` = .40, as in `literal`, it is the cosine itself.
 
     Spec: CRP-SPEC-005 §11.3 (decision D14)
-
-    >>> opening_coherence(0.4, 0.4), opening_coherence(0.22, 0.22), opening_coherence(-0.1, 0.4)
-    (0.4, 0.4, 0.0)
     """
     value = min(1.0, max(0.0, cosine))
     if value <= low:
@@ -150,9 +144,9 @@ def opening_coherence(cosine: float, low: float) -> float:
     return round(LOW_OPENING + (value - low) / (1.0 - low) * (1.0 - LOW_OPENING), 6)
 
 
-def shared(one: str, other: str) -> float:
+def shared(text: str, other: str) -> float:
     """Share of the content words that two texts have in common, for want of an embedder."""
-    left, right = set(content_stems(one)), set(content_stems(other))
+    left, right = set(content_stems(text)), set(content_stems(other))
     return round(2 * len(left & right) / (len(left) + len(right)), 6) if left | right else 0.0
 
 
@@ -202,14 +196,16 @@ def register_consistency(
     return sum(signals) / len(signals)
 
 
-def _close(one: float, other: float, band: float) -> bool:
-    largest = max(one, other)
-    return largest == 0.0 or round(abs(one - other) / largest, 9) <= band
+def _close(number: float, other: float, band: float) -> bool:
+    largest = max(number, other)
+    return largest == 0.0 or round(abs(number - other) / largest, 9) <= band
 
 
-def mean_length(said: SessionText) -> float:
+def mean_length(session_text: SessionText) -> float:
     """Words of a sentence in the mean."""
-    return sum(len(words(sentence)) for sentence in said.sentences) / len(said.sentences)
+    return sum(len(words(sentence)) for sentence in session_text.sentences) / len(
+        session_text.sentences
+    )
 
 
 def complexity(text: str, count: int) -> float:
@@ -218,9 +214,9 @@ def complexity(text: str, count: int) -> float:
     return len(set(first)) / len(first) if first else 0.0
 
 
-def passive_ratio(said: SessionText) -> float:
+def passive_ratio(session_text: SessionText) -> float:
     """Share of sentences with a passive, [0, 1]."""
-    return sum(map(_is_passive, said.sentences)) / len(said.sentences)
+    return sum(map(_is_passive, session_text.sentences)) / len(session_text.sentences)
 
 
 def _is_passive(sentence: str) -> bool:
@@ -243,9 +239,6 @@ def has_transition(sentences: Sequence[str]) -> bool:
     """Whether one of the first three sentences starts with a transitional phrase.
 
     Spec: CRP-SPEC-005 §11.3
-
-    >>> has_transition(["Building on this, the Act sets duties."])
-    True
     """
     opening = [_OPENING_MARKS.sub("", sentence) for sentence in sentences[:OPENING]]
     linked = bool(opening) and _LINK.match(opening[0]) is not None

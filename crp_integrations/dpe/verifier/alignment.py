@@ -14,7 +14,7 @@ from typing import Final
 
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.verifier.context import PassageContext, Unit
-from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
+from crp_integrations.dpe.verifier.opposition import Slot, Slots, pair, slots_of
 from crp_integrations.dpe.verifier.values import Value, ValueReading, read, same_name, same_value
 from crp_integrations.language.negation import find_conditions, negations, polarity_differs
 from crp_integrations.language.text import Span
@@ -80,8 +80,6 @@ class Alignment:
         lexical: share of the claim's weighted words and values that the best sentences have,
             [0, 1]; a changed value counts as had, since its sentence is the source.
         units: the sentences it rests on, best first; empty when nothing is shared.
-        changes: values that differ from the source's in the same place.
-        untraced: values and names that no passage has.
         flip: a negation on one side only, with offsets in the first unit.
         condition: where the first unit has a condition that the answer leaves out.
     """
@@ -227,7 +225,7 @@ def _is_change(
     value: Value,
     power: float,
     best: _Compared,
-    found: Sequence[_Compared],
+    compared: Sequence[_Compared],
     context: PassageContext,
     asked: Sequence[Value],
 ) -> bool:
@@ -245,29 +243,31 @@ def _is_change(
         and other.frame >= best.frame - 0.02
         and any(value is matched for matched in other.slots.matched)
         and all(rival.strength < limits["firm_slot"] for rival in other.slots.rivals)
-        for other in found
+        for other in compared
     )
 
 
-def _lexical(best: _Compared, found: Sequence[_Compared], weights: Mapping[str, float]) -> float:
+def _lexical(best: _Compared, compared: Sequence[_Compared], weights: Mapping[str, float]) -> float:
     total = sum(weights.values())
     if not total:
         return best.support
     both = [
         sum(w for s, w in weights.items() if s in best.source.stems or s in other.source.stems)
-        for other in found
+        for other in compared
         if other.unit != best.unit
     ]
     return max(best.support, UNION * max(both, default=0.0) / total)
 
 
-def _rests_on(best: _Compared, found: Sequence[_Compared], claim: ValueReading) -> tuple[Unit, ...]:
+def _rests_on(
+    best: _Compared, compared: Sequence[_Compared], claim: ValueReading
+) -> tuple[Unit, ...]:
     """The best sentence, and the one that adds most to it."""
     missing = {word.stem for word in claim.words} - best.source.stems
     unit = best.unit
     apart = [
         other
-        for other in found
+        for other in compared
         if other.unit.passage != unit.passage
         or other.unit.start >= unit.end
         or unit.start >= other.unit.end

@@ -40,12 +40,7 @@ _GAP_BUT_SIGNS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A sentence, or a stretch of one without an end.
-
-    Attributes:
-        passage: position of the passage.
-        start, end: character offsets in the passage.
-    """
+    """A sentence, or a stretch of one without an end."""
 
     passage: int
     start: int
@@ -96,13 +91,13 @@ class PassageContext:
     """Passages, their sentences, and where their words and values stand.
 
     Attributes:
-        told: the passages, each text once: what stands there twice is no surer and no rarer.
+        unique: the passages, each text once: what stands there twice is no surer and no rarer.
     """
 
     def __init__(self, passages: Sequence[str]) -> None:
         self.passages = tuple(passages)
-        self.told = tuple(_once(self.passages))
-        self.units = [u for n, text in enumerate(self.told) for u in units_of(n, text)]
+        self.unique = tuple(_once(self.passages))
+        self.units = [u for n, text in enumerate(self.unique) for u in units_of(n, text)]
         self._index = OverlapIndex([self.text(unit) for unit in self.units])
 
     @property
@@ -145,11 +140,11 @@ class PassageContext:
     @cached_property
     def readings(self) -> list[ValueReading]:
         """The typed reading of every whole passage."""
-        return [read(passage) for passage in self.told]
+        return [read(passage) for passage in self.unique]
 
     @cached_property
     def _wordings(self) -> list[str]:
-        return [_wording(passage) for passage in self.told]
+        return [_wording(passage) for passage in self.unique]
 
     @cached_property
     def _stems(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
-from crp_integrations.language.dates import DateMention, dates, gives
+from crp_integrations.language.dates import DateMention, compatible, dates, gives
 from crp_integrations.language.identifiers import gist, identifiers
 from crp_integrations.language.measures import to_base, unit_of
 from crp_integrations.language.memo import forgotten_with
@@ -16,6 +16,7 @@ from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, agree, quantities, same_kind
 from crp_integrations.language.text import plain
 from crp_integrations.language.words import ContentWord, content_words, stem
+from crp_integrations.vocabulary import DistortionType, ErrorKind
 
 Family = Literal["quantity", "date", "name"]
 
@@ -63,7 +64,6 @@ class Value:
     """A name, date or quantity where it stands.
 
     Attributes:
-        start, end: character offsets in the text that was read.
         family: what it can be compared with.
         kind: the record's word: `name`, `number`, `date`, `quantity`, `citation` or `url`.
         of: the parsed mention, None for a name.
@@ -85,7 +85,6 @@ class ValueReading:
 
     Attributes:
         words: content words outside quantities and dates.
-        values: quantities, dates and names in order of place.
         stems: stem of each content word, also those inside values.
     """
 
@@ -158,11 +157,7 @@ def _name_kind(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> ValueReading:
-    """Read a text once; the result is shared.
-
-    >>> [value.text for value in read("Revenue was $4.2M in 2024.").values]
-    ['$4.2M', '2024']
-    """
+    """Read a text once; the result is shared."""
     values = tuple(values_of(text))
     every = content_words(text)
     taken = [(value.start, value.end) for value in values if value.family != "name"]
@@ -223,6 +218,34 @@ def same_value(claim: Value, source: Value) -> bool:
     if {claim.family, source.family} == {"quantity", "date"}:
         return plain(claim.text) == plain(source.text)
     return False
+
+
+def change_kind(own: Value, other: Value) -> tuple[DistortionType, ErrorKind] | None:
+    """The kind of change from the evidence's value to a claim's; None where they are not of one.
+
+    Two quantities of one dimension, one number in two units, or two dates that cannot be one.
+    """
+    first, second = own.of, other.of
+    if isinstance(first, DateMention) and isinstance(second, DateMention):
+        if compatible(first, second) or same_value(other, own):
+            return None
+        return DistortionType.DATE_SHIFTED, ErrorKind.DATE
+    if not (isinstance(first, Quantity) and isinstance(second, Quantity)):
+        return None
+    if same_value(own, other) or same_value(other, own) or first.bound != second.bound:
+        return None
+    if (first.low == first.high) != (second.low == second.high):
+        return None
+    numbers = (first.low, first.high) == (second.low, second.high)
+    if first.unit != second.unit and numbers:
+        if not first.unit or not second.unit:
+            return None
+        return DistortionType.MAGNITUDE_ALTERED, ErrorKind.UNIT
+    if first.unit.startswith(PERIOD) != second.unit.startswith(PERIOD):
+        return None
+    if not same_kind(first, second) or first.kind != second.kind:
+        return None
+    return DistortionType.NUMBER_CHANGED, ErrorKind.NUMBER
 
 
 def _grouped_alike(claim: Quantity, source: Quantity) -> bool:
@@ -292,12 +315,7 @@ def rounded(claim: Quantity, source: Quantity) -> bool:
 
 
 def bounded(claim: Quantity, source: Quantity) -> bool:
-    """Whether "more than 4 million" or "nearly 300" is said of a plain number close by.
-
-    >>> from crp_integrations.language.quantities import quantities
-    >>> bounded(quantities("more than 4 million")[0], quantities("4.2 million")[0])
-    True
-    """
+    """Whether "more than 4 million" or "nearly 300" is said of a plain number close by."""
     if (
         source.bound not in ("", "about")
         or claim.bound not in ("least", "most")

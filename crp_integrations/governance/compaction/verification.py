@@ -43,8 +43,8 @@ def find_missing(text: str, source: str) -> Iterator[tuple[int, int]]:
     """
     taken: list[tuple[int, int]] = []
     # The source is read only where something is not in it word for word, which is rare.
-    theirs: list[Quantity] | None = None
-    source_dates: list[DateMention] | None = None
+    theirs: tuple[Quantity, ...] | None = None
+    source_dates: tuple[DateMention, ...] | None = None
     for quantity in quantities(text):
         taken.append((quantity.start, quantity.end))
         if _is_literal_in(quantity.text, source):

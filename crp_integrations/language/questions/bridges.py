@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from crp_integrations.language.questions.frame import (
     NAME,
@@ -11,6 +12,7 @@ from crp_integrations.language.questions.frame import (
     MaskedQuestion,
     opens_with_question,
 )
+from crp_integrations.language.word_lists import LISTS
 from crp_integrations.language.words import (
     AUXILIARIES,
     IRREGULAR,
@@ -74,32 +76,10 @@ _BARE = re.compile(
     _I,
 )
 # Nouns that name a part, a kind or a respect of what follows them, which is then no bridge.
-_VAGUE = frozenset(
-    """ability amount analysis area argument aspect background basis beginning bottom case cause
-    center centre challenge change class concept concern condition consequence context contribution
-    cost course data date day decision definition description detail development difference effect
-    effort end evidence example exception expense experiment explanation fact feature field finding
-    focus form front function goal history idea impact importance initiative instance issue kind
-    lesson level life list manner meaning measure method middle model moment month name need number
-    option order outcome parameter part people percentage period person place point policy problem
-    procedure process program project property purpose question range rate reason relationship
-    report result risk role rule section sense set setting side significance sort start status step
-    story strategy study summary system technique technology term test text thing time title top
-    topic total type use value variable version way weekend word work world year""".split()
-)
+_VAGUE = frozenset(LISTS["vague_nouns"])
 _HEADS = frozenset("name names title titles year date".split())
 # Words that end like one who does something.
-_NO_AGENT = frozenset(
-    """adapter after anger another answer armor armour behavior better bigger border browser buffer
-    butter cancer center chapter character cluster color colour computer container converter corner
-    cover descriptor dinner disorder door editor error exterior factor filter flavor floor folder
-    footer former further gender greater handler header helper higher honor identifier interior
-    iterator labor larger latter layer letter list longer lower major manner marker master matter
-    minor monster number offer older operator order other paper parameter parser pattern pointer
-    power printer prior proper quarter reader receptor register router sector server shorter spacer
-    summer tenor tower transfer trigger user vector water weather whether winter wrapper
-    younger""".split()
-)
+_NO_AGENT = frozenset(LISTS["no_agents"])
 _LINKED = frozenset("and or that who which where whose when not also".split())
 _MOST = 12
 _CLAUSE = re.compile(rf",\s(?=(?:{'|'.join(sorted(WH | AUXILIARIES))})\s)", _I)
@@ -184,15 +164,15 @@ def _usable(inner: MaskedQuestion, noun: str, whole: list[str]) -> bool:
     return bool(set(whole) - set(own) - _HEADS)
 
 
-def _end(task: MaskedQuestion, match: re.Match[str], found: list[TextWord]) -> int:
+def _end(task: MaskedQuestion, match: re.Match[str], tokens: Sequence[TextWord]) -> int:
     """Where the clause about a noun ends: before the question's own verb, or at the end."""
     clause = match.re is _RELATIVE
     begun = match.end("by") if "by" in match.re.groupindex else match.end()
     verbs = 0
-    for place, word in enumerate(found):
-        if word.start < begun or not is_finite(found, place):
+    for place, word in enumerate(tokens):
+        if word.start < begun or not is_finite(tokens, place):
             continue
-        if found[place - 1].lower in _LINKED or is_finite(found, place - 1):
+        if tokens[place - 1].lower in _LINKED or is_finite(tokens, place - 1):
             verbs = max(verbs, 1)
             continue
         verbs += 1

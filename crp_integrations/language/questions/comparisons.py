@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crp_integrations.language.questions.frame import (
@@ -68,8 +69,6 @@ class QuestionComparison:
     """A comparison as needs.
 
     Attributes:
-        items: what is compared.
-        needs: one for each item.
         whole: the need for the comparison itself, empty when the items' needs answer it.
     """
 
@@ -308,16 +307,16 @@ def listed_conditions(task: MaskedQuestion) -> tuple[str, ...] | None:
     return tuple(needs)
 
 
-def _tells(said: MaskedQuestion, subject: MaskedQuestion) -> bool:
+def _tells(text: MaskedQuestion, subject: MaskedQuestion) -> bool:
     """Whether a condition says enough to be looked up: a name, a number or three words."""
-    if _NAMED.search(said.mask):
+    if _NAMED.search(text.mask):
         return True
-    return len(set(content_stems(said.text)) - set(content_stems(subject.text))) >= _ENOUGH
+    return len(set(content_stems(text.text)) - set(content_stems(subject.text))) >= _ENOUGH
 
 
-def _subject(task: MaskedQuestion, found: list[TextWord]) -> MaskedQuestion | None:
+def _subject(task: MaskedQuestion, tokens: Sequence[TextWord]) -> MaskedQuestion | None:
     """What the question asks for: the words between the question word and the first verb."""
-    for place in range(1, min(len(found), 9)):
-        if is_finite(found, place) or found[place].lower in ("who", "that", "which", "whose"):
-            return trim_frame(task.cut(0, found[place].start))
+    for place in range(1, min(len(tokens), 9)):
+        if is_finite(tokens, place) or tokens[place].lower in ("who", "that", "which", "whose"):
+            return trim_frame(task.cut(0, tokens[place].start))
     return None

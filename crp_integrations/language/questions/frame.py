@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
+from crp_integrations.language.word_lists import LISTS
 from crp_integrations.language.words import (
     AUXILIARIES,
     DETERMINERS,
@@ -26,12 +27,7 @@ NAME = rf"(?<!{SIGN}){SIGN}++"
 
 WH = frozenset("who whom whose what which when where why how".split())
 # Verbs that tell what to do with the answer.
-TELLING = frozenset(
-    """analyse analyze check clarify compare contrast define describe determine detail discuss
-    elaborate enumerate evaluate explain explore find give identify illustrate list mention name
-    outline please present provide quote recommend report show specify state suggest summarise
-    summarize tell write""".split()
-)
+TELLING = frozenset(LISTS["telling"])
 
 _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', SIGN: " "})
 _QUOTED = re.compile(
@@ -82,11 +78,7 @@ class MaskedQuestion:
 
 
 def mask_question(text: str) -> MaskedQuestion:
-    """Read a question.
-
-    >>> mask_question('Who wrote "Dune" of Frank Herbert?').mask.count(SIGN)
-    19
-    """
+    """Read a question."""
     line = " ".join(text.translate(_STRAIGHT).split())
     mask = list(line)
     for match in _QUOTED.finditer(line):
@@ -160,9 +152,7 @@ class SharedFrame:
     """Members of a coordination.
 
     Attributes:
-        before: words before the members.
         members: two or more, without articles.
-        after: words behind them.
         joint: the word before the last member, in lower case.
     """
 

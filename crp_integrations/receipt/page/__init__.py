@@ -21,10 +21,10 @@ from importlib.resources import files
 from string import Template
 
 from crp_integrations.dpe import derivation
-from crp_integrations.dpe.judge import belief, reasons, reply, statuses
+from crp_integrations.dpe.judge import belief, reasons, reply, verdict
 from crp_integrations.dpe.records import COMPARISON, HIDDEN_TEXT, REJECTED
 from crp_integrations.dpe.stages.report import STAGE_ERRORS
-from crp_integrations.language import folded_text, typeset_text
+from crp_integrations.language import folded_text
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
@@ -91,7 +91,7 @@ def judge_constants() -> str:
         "dashes": "".join(sorted(folded_text.DASHES)),
         "edges": folded_text.EDGES,
         "ends": sorted(belief.ENDS),
-        "errors": {kind: error.value for kind, error in statuses.EXACT_ERRORS.items()},
+        "errors": {kind: error.value for kind, error in verdict.EXACT_ERRORS.items()},
         "measured": {kind: error.value for kind, error in STAGE_ERRORS.items()},
         "family": belief.FAMILY,
         "hidden": HIDDEN_TEXT,
@@ -104,12 +104,12 @@ def judge_constants() -> str:
         "sameLanguage": round(belief.SAME_LANGUAGE * 100),
         "sentenceEnds": list(belief.STOPS),
         "verdicts": sorted(belief.VERDICTS),
-        "first": [status.value for status in statuses.FIRST],
-        "formula": typeset_text.FORMULA,
+        "first": [status.value for status in verdict.FIRST],
+        "formula": folded_text.FORMULA,
         "further": to_fixed(derivation.FURTHER),
         "group": folded_text.GROUP,
         "hanFigures": "".join(sorted(folded_text.HAN_FIGURES)),
-        "hyphenation": typeset_text.HYPHENATION,
+        "hyphenation": folded_text.HYPHENATION,
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in derivation.LEVELS],
         "longestName": reply.LONGEST_NAME,
@@ -123,15 +123,15 @@ def judge_constants() -> str:
         "mostReasons": reasons.MOST,
         "mostListed": reply.MOST_LISTED,
         "nothing": "".join(sorted(folded_text.NOTHING)),
-        "references": typeset_text.REFERENCES,
+        "references": folded_text.REFERENCES,
         "rejected": REJECTED,
         "sentences": {name: dict(words) for name, words in reasons.SENTENCES.items()},
-        "separated": typeset_text.SEPARATED,
+        "separated": folded_text.SEPARATED,
         "separators": "".join(sorted(folded_text.SEPARATORS)),
-        "settings": typeset_text.SETTINGS,
+        "settings": folded_text.SETTINGS,
         "specific": sorted(kind.value for kind in derivation.SPECIFIC),
         "stops": "".join(sorted(folded_text.STOPS)),
-        "symbols": typeset_text.SYMBOLS,
+        "symbols": folded_text.SYMBOLS,
         "unspaced": folded_text.UNSPACED,
         "unsupported": {
             mode.value: level.value for mode, level in derivation.UNSUPPORTED_LEVEL.items()

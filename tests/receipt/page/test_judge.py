@@ -16,11 +16,11 @@ import pytest
 
 from crp_integrations.dpe.derivation import _own_personal_data
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, Quotation, UnreadPassage
-from crp_integrations.dpe.judge.statuses import EXACT_ERRORS
+from crp_integrations.dpe.judge.verdict import EXACT_ERRORS
 from crp_integrations.dpe.judge.verdict import judged as by_package
 from crp_integrations.dpe.pii.spans import is_repeated
 from crp_integrations.dpe.records import REJECTED, Claim, Evidence, Finding, Report
+from crp_integrations.dpe.report_parts import JudgeExchange, JudgeRun, Quotation, UnreadPassage
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.receipt.page import judge_constants

@@ -1,4 +1,7 @@
-"""What a judge was asked and what it replied, as the report keeps it."""
+"""Parts of a report: what stages 6 to 9 say, and what a judge was asked and replied.
+
+Spec: CRP-SPEC-005 §8 to §11
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,116 @@ from typing import Final
 from pydantic import Field
 
 from crp_integrations.records import Part
+from crp_integrations.vocabulary import (
+    CompletenessLevel,
+    RepetitionLevel,
+    Severity,
+)
+
+
+class CrossContradiction(Part):
+    """A claim that an earlier window contradicts.
+
+    Spec: CRP-SPEC-005 §8.4
+
+    Attributes:
+        window_id: of the current window, empty before it has one.
+        kind: `numeric`, `logical`, `temporal`, `stance` or `minor` (§8.2).
+    """
+
+    claim_id: str
+    claim: str
+    start: int = Field(default=0, ge=0)
+    end: int = Field(default=0, ge=0)
+    prior_claim: str
+    prior_start: int = Field(default=0, ge=0)
+    prior_end: int = Field(default=0, ge=0)
+    window_id: str = ""
+    prior_window_id: str
+    kind: str
+    severity: Severity
+    probability: float = Field(ge=0.0, le=1.0)
+    engine: str = ""
+
+
+class Coherence(Part):
+    """Stage 6: claims beside those of earlier windows.
+
+    Attributes:
+        compared: claims that had a counterpart in an earlier window.
+        contradicted: those among them that it contradicts.
+        unread: claims that were not compared, as they are too long or too many.
+    """
+
+    contradictions: tuple[CrossContradiction, ...] = ()
+    compared: int = Field(default=0, ge=0)
+    contradicted: int = Field(default=0, ge=0)
+    unread: int = Field(default=0, ge=0)
+
+    @property
+    def score(self) -> float:
+        """One minus contradicted over compared claims, 1.0 when none was compared (D21)."""
+        return 1.0 - self.contradicted / self.compared if self.compared else 1.0
+
+
+class Repetition(Part):
+    """Stage 7: how much of the answer earlier windows have said.
+
+    Attributes:
+        overlap: shared 4-grams over the answer's 4-grams, [0, 1].
+        semantic: repeated sentences over the answer's sentences, [0, 1].
+        sentences: (start, end) in the answer of each repeated sentence.
+    """
+
+    level: RepetitionLevel = RepetitionLevel.NONE
+    overlap: float = Field(default=0.0, ge=0.0, le=1.0)
+    semantic: float = Field(default=0.0, ge=0.0, le=1.0)
+    sentences: tuple[tuple[int, int], ...] = ()
+
+
+class Completeness(Part):
+    """Stage 8: which needs of the question all answers of the session address.
+
+    Attributes:
+        level, score: covered over all needs, 1.0 when there are none; None where nobody read
+            which needs the answers cover.
+        new: those of the covered that no earlier window had covered.
+        recommendation: `continue`, `broaden` (the query), `warn` (the client), or empty (§10.2).
+    """
+
+    level: CompletenessLevel | None = None
+    score: float | None = Field(default=None, ge=0.0, le=1.0)
+    covered: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    recommendation: str = ""
+
+
+class Flow(Part):
+    """Stage 9: whether the answer reads on from the window before; 1 for a first window.
+
+    Attributes:
+        score: the weighted sum of §11.4, [0, 1].
+        opening: the cosine of the two ends on the scale where .40 is low, [0, 1].
+        topic, register_, transition: the other three signals, [0, 1].
+        cosine: the cosine itself, or the share of words where there is no embedder, [-1, 1].
+        abrupt: the opening is low: the answer starts as if there were no window before.
+        shifted: a complete change of topic, which a new sub-query may ask for.
+        expected: the change is one that a newly covered sub-query asks for.
+        remediation: `augment`, `stitch`, `redispatch`, or None (§11.5, D17).
+    """
+
+    score: float = Field(default=1.0, ge=0.0, le=1.0)
+    opening: float = Field(default=1.0, ge=0.0, le=1.0)
+    topic: float = Field(default=1.0, ge=0.0, le=1.0)
+    register_: float = Field(default=1.0, ge=0.0, le=1.0)
+    transition: float = Field(default=1.0, ge=0.0, le=1.0)
+    cosine: float = 1.0
+    abrupt: bool = False
+    shifted: bool = False
+    expected: bool = False
+    remediation: str | None = None
+
 
 NO_DOUBT: Final = "no doubt"
 """Why no judge was asked: every claim stands in the evidence."""
@@ -25,8 +138,6 @@ class Quotation(Part):
     Attributes:
         fact_id: id of the fact; `question` and `system` for those texts.
         passage: number of the passage as the judge saw it, from 1; 0 for question and system.
-        start, end: character offsets in the passage.
-        text: the words as they stand there.
     """
 
     fact_id: str
@@ -34,6 +145,11 @@ class Quotation(Part):
     start: int = Field(ge=0)
     end: int = Field(ge=0)
     text: str
+
+    @property
+    def source(self) -> str:
+        """What a reader calls the text: `passage 2`, or `question` and `system`."""
+        return f"passage {self.passage}" if self.passage else self.fact_id
 
 
 class UnreadPassage(Part):
@@ -70,14 +186,10 @@ class JudgeExchange(Part):
     Attributes:
         id: hash of what was asked, which the reply has to repeat.
         first, last: numbers of the claims that were asked about, both included, from 1.
-        passages: numbers of the passages that were shown, from 1.
         pieces: number, start and end of each of them that was shown in part, in order.
-        prompt_hash: SHA-256 of the messages that were sent.
-        model: the model that replied.
         reply: its text as it came; empty where no reply came.
         error: name of the error in the place of a reply; empty for none.
         cached: the reply was taken from the judge's cache.
-        milliseconds: from the call to its reply.
         cost_usd: None where no price is known.
     """
 
@@ -103,16 +215,11 @@ class JudgeRun(Part):
     Attributes:
         model: the judge as it was named; empty where no judge was asked.
         prompt: the prompt's name and hash; with a rubric of the user's own, that one's hash too.
-        own_answer: the model judged an answer of its own.
         skipped: why no judge was asked: `no doubt`, `sample`, `budget`, `background`; empty where
             one was.
-        calls: in order.
         passages: how many there are; 0 for none.
-        left_out: passages that no call showed.
-        language: of the reasons.
         unplaced: assertions of the reply whose words do not stand in the answer.
         needs: the parts of the question that a reply speaks of, in order.
-        conflicts: of claims, and of passages.
     """
 
     model: str = ""
