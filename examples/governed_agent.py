@@ -354,7 +354,7 @@ class Listening:
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
-        self._model = ExtractiveModel(counter_for, most_quotes=2)
+        self._model = ExtractiveModel(most_quotes=2)
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""

@@ -62,11 +62,18 @@ class ExtractedQuote:
 
 
 class ExtractiveModel:
-    """Answers by quoting; needs no key, no network and no randomness."""
+    """Answers by quoting; needs no key, no network and no randomness.
+
+    Args:
+        most_quotes: maximum number of quotations in an answer.
+    """
+
+    def __init__(self, *, most_quotes: int = MOST_QUOTES) -> None:
+        self._most = most_quotes
 
     def call(self, call: ModelCall) -> Reply:
         """Answer with the best sentences of the call's context."""
-        return Reply(text="".join(_answered(call)), model=call.model)
+        return Reply(text="".join(_answered(call, self._most)), model=call.model)
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer as `call` does, in a thread."""
@@ -74,7 +81,7 @@ class ExtractiveModel:
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """One piece a quotation, then the whole reply."""
-        pieces = _answered(call)
+        pieces = _answered(call, self._most)
         yield from pieces
         yield Reply(text="".join(pieces), model=call.model)
 
@@ -84,7 +91,7 @@ class ExtractiveModel:
             yield piece
 
 
-def _answered(call: ModelCall) -> list[str]:
+def _answered(call: ModelCall, most: int) -> list[str]:
     """The pieces of a reply, by what the call is for.
 
     What it quotes is the context's own, so a draft needs no correction; it writes no bridge, and
@@ -97,7 +104,7 @@ def _answered(call: ModelCall) -> list[str]:
     if call.purpose is Purpose.SUMMARISE:
         text = question(call.messages)
         return [span.of(text) + " " for span in split_sentences(text)[:SUMMED_UP]]
-    chosen = quotes(question(call.messages), facts(call.messages))
+    chosen = quotes(question(call.messages), facts(call.messages), most)
     if not chosen:
         return [NO_ANSWER]
     return [FRAME, *(f'\n\n"{quote.text}" [{quote.number}]' for quote in chosen)]

@@ -163,13 +163,15 @@ def _commit(
     named = [*dict.fromkeys([*shown, *end.candidates])]
     # Read before the transaction begins: one within another could wait for a connection for ever.
     elsewhere = namespace.stored_elsewhere(named)
+    # Made before the namespace is: beside a namespace, a missing key file is a lost one.
+    key = session_key(world.keyring, session_id)
     with ExitStack() as stack:
         held = stack.enter_context(world.memory.sessions.one_by_one(wanted=not end.keep))
         transaction = stack.enter_context(namespace.begin(write=True))
         stored = elsewhere | namespace.stored_here(named, transaction)
         require_place(transaction, world, session_id, admission, end.outcome)
         sealing, stored_report, integrity = _seal(
-            transaction, namespace, world, session_id, admission, end, stored
+            transaction, namespace, world, session_id, admission, end, stored, key
         )
         on_disk = (
             end.keep
@@ -209,7 +211,7 @@ def _commit(
         sealing.seal,
         # These are the engine's own values, so nothing is validated again.
         sealing.report.model_copy(update={"hmac": sealing.seal.hmac, "chain_integrity": integrity}),
-        _own_hmac(sealing.seal, session_key(world.keyring, session_id)),
+        _own_hmac(sealing.seal, key),
         update,
         world.memory.receipts.add(receipt, namespace.residency),
     )
@@ -224,9 +226,9 @@ def _seal(
     admission: Admission | None,
     end: WindowEnd,
     stored: Set[str],
+    key: bytes,
 ) -> tuple[Sealing, dict[str, Any], ChainIntegrity]:
     """Number and seal a window; also its report as it is stored, and the state of its chain."""
-    key = session_key(world.keyring, session_id)
     earlier = transaction.journal.seals(session_id)
     follows = followed_windows(earlier, admission)
     number = 1 + max((parent.window_number for parent in follows), default=0)

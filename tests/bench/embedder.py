@@ -223,7 +223,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--thresholds", action="store_true", help="calibrate the thresholds")
     parser.add_argument("--json", type=Path, help="where to write the report")
     given = parser.parse_args(arguments)
-    embedder = OnnxEmbedder(given.model, threads=given.threads)
+    embedder = OnnxEmbedder(given.model)
     folder = given.data / "retrieval"
     sets = {name: measure(folder / name, embedder, given.cut) for name in given.sets}
     report: Report = {"identity": embedder.identity, "cut": given.cut, "threads": given.threads}
@@ -234,7 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
         "query": round(milliseconds(embedder, first.queries[:300]), 2),
     }
     if given.float:
-        exact = OnnxEmbedder(given.float, threads=given.threads)
+        exact = OnnxEmbedder(given.float)
         others = {name: measure(folder / name, exact, given.cut) for name in given.sets}
         cosines = np.concatenate([(sets[n].rows * others[n].rows).sum(axis=1) for n in sets])
         report["recall_at_5_float"] = {name: round(recall(one), 4) for name, one in others.items()}

@@ -312,7 +312,7 @@ def embedder_of(kind: Kind) -> Embedder:
 
 @cache
 def _minilm() -> OnnxEmbedder:
-    return OnnxEmbedder(threads=1)
+    return OnnxEmbedder()
 
 
 class Known:

@@ -113,9 +113,9 @@ def measure(
 def _embedding(exact: Path | None) -> dict[str, Any]:
     """One question through the network that ships, and through the float32 one where given."""
     questions = [f"Which rule holds for the contract of supplier {n}?" for n in range(30)]
-    found: dict[str, Any] = {"shipped_query_ms": _query_ms(OnnxEmbedder(threads=1), questions)}
+    found: dict[str, Any] = {"shipped_query_ms": _query_ms(OnnxEmbedder(), questions)}
     if exact is not None:
-        found["float32_query_ms"] = _query_ms(OnnxEmbedder(exact, threads=1), questions)
+        found["float32_query_ms"] = _query_ms(OnnxEmbedder(exact), questions)
     return found
 
 

@@ -21,7 +21,6 @@ from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.fabric.lifecycle_fixtures import ACME, PARAGRAPHS, Labelled, fabric, sentence, store
 from tests.governance.redacting_guards import LABEL, OFFICER, READER, Blackening, seen_by
@@ -147,34 +146,6 @@ def test_a_guess_beside_a_word_that_is_shown_changes_nothing(made: Fabric) -> No
             ], guess
         with_filter = reader.search_text(f"pump {guess}", 10, Where(labels=(LABEL,)))
         assert [hit.fact_id for hit in with_filter] != [], guess
-
-
-@pytest.mark.parametrize("query", ["pump", "pump station spare keys valve basin joan hall"])
-def test_a_database_is_asked_once_for_all_words(
-    postgres_address: str,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-    query: str,
-) -> None:
-    many = [fact(f"Pump {n} stands in hall {n} with the keys of its valve.") for n in range(40)]
-    with filled(MemoryStore(), [*FACTS, *many]) as memory:
-        wanted = seen_by(memory).search_text(query, 20)
-    asked: list[str] = []
-    rows_of = PostgresConnection.rows
-    store = PostgresStore(postgres_address)
-    with filled(store, [*FACTS, *many]) as made:
-        reading = seen_by(made)
-
-        def rows(
-            self: PostgresConnection, statement: str, parameters: Sequence[object] = ()
-        ) -> list:
-            asked.append(statement)
-            return rows_of(self, statement, parameters)
-
-        monkeypatch.setattr(PostgresConnection, "rows", rows)
-        assert reading.search_text(query, 20) == wanted
-    # Asked again only for more hits of the words whose first ones do not all pass.
-    assert 1 <= len([one for one in asked if "PARTITION BY term" in one]) <= 2
-    store.close()
 
 
 def test_what_is_shown_is_found_as_before(made: Fabric) -> None:

@@ -12,7 +12,7 @@ import pytest
 from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.governance.memory_items import MemoryItem, Scope, item, rebuild, valid_at
+from crp_integrations.governance.memory_items import MemoryItem, Scope, item, valid_at
 from crp_integrations.governance.memory_writer import (
     Emitter,
     MemoryWriter,
@@ -25,9 +25,11 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, CountingIds, FixedClock
+from tests.example_scripts import load_example
 from tests.fabric.lifecycle_fixtures import events, fabric, setting
 from tests.governance.memories import ANNA, CONTEXT, TEXT, bound, fields, memory, writer
 
+EXAMPLE = load_example("memory_replay")
 MARCH, JUNE, SEPTEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (3, 6, 9))
 
 
@@ -201,7 +203,7 @@ def test_the_log_rebuilds_what_is_stored_and_names_what_nobody_signed(made: Fabr
         door.write(memory(number, content=f"{TEXT} Visit {number}."), CONTEXT)
     door.correct(memory(1).id, memory(4, content=TEXT + " Again."), CONTEXT, since=JUNE)
     stored = list(door.items())
-    found = rebuild(stored, events(made))
+    found = EXAMPLE.rebuild(stored, events(made))
     assert (sorted(one.id[-1] for one in found.items), found.unwitnessed) == (list("1234"), ())
     assert {version[0].signer for version in found.versions.values()} == {"anna"}
     stranger = memory(5, content=TEXT + " Unsigned.")
@@ -209,7 +211,7 @@ def test_the_log_rebuilds_what_is_stored_and_names_what_nobody_signed(made: Fabr
         content=TEXT + " Altered.",
         provenance=stored[0].provenance.model_copy(update={"checksum": ""}),
     )
-    doubtful = rebuild([altered, *stored[1:], stranger], events(made))
+    doubtful = EXAMPLE.rebuild([altered, *stored[1:], stranger], events(made))
     assert doubtful.unwitnessed == tuple(sorted((altered.id, stranger.id)))
     # Written into an empty store from the log, everything is as it was.
     second = fabric()
