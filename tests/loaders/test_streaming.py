@@ -171,7 +171,7 @@ def test_formats_that_are_read_whole_have_a_largest_size(
 def test_a_long_file_without_text_is_refused(tmp_path: Path, small_limits: None) -> None:
     for name in ("a.txt", "a.jsonl"):
         (tmp_path / name).write_text(" \n" * 200)
-        with pytest.raises(IngestError, match="holds no text"):
+        with pytest.raises(IngestError, match="contains no text"):
             list(load_path(tmp_path / name))
 
 

@@ -421,7 +421,7 @@ def gather_batch(
 def _too_little(reader: PassageReader, source: Source, counter: TokenCounter, least: int) -> str:
     """A sentence that says what a document has too little of; empty when it has enough."""
     if len(reader.ids) == 0:
-        return f"{shown(source.uri)} holds no text"
+        return f"{shown(source.uri)} contains no text"
     if len(reader.ids) > 1:
         return ""
     (only,) = reader.all()
