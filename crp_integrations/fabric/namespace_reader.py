@@ -447,7 +447,7 @@ class NamespaceReader:
         return telling[: self.region.settings.query_terms]
 
     def _save_counts(self, key: str, counts: dict[str, int], generation: int) -> None:
-        """Store counts if the facts are unchanged; a failure is ignored, as counts only save time."""
+        """Store counts if no fact has changed; ignore failures, since counts only save time."""
         try:
             with self.region.begin(self.name, write=True) as transaction:
                 if transaction.facts.generation() == generation:

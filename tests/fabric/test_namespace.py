@@ -310,7 +310,7 @@ def test_a_batch_with_too_little_text_everywhere_is_refused_by_path() -> None:
     namespace.ingest([document("old", sentence(1))])
     before = (namespace.state_hash(), namespace.generation(), events(made))
     short = document("s", "too short", uri="file:///docs/a%20b.md")
-    with pytest.raises(IngestError, match=r"^/docs/a b\.md holds 2 tokens, and a fact needs"):
+    with pytest.raises(IngestError, match=r"^/docs/a b\.md has 2 tokens, and a fact needs"):
         namespace.ingest([short])
     with pytest.raises(IngestError, match=r"test:blank contains no text.*first of 2"):
         namespace.ingest([blank("blank"), short])

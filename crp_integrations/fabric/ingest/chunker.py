@@ -422,12 +422,12 @@ class _Cutter:
 
     def _overlapped(
         self,
-        behind: tuple[DocumentChunk, tuple[Block, ...]],
+        previous: tuple[DocumentChunk, tuple[Block, ...]],
         piece: DocumentChunk,
         own: tuple[Block, ...],
     ) -> DocumentChunk:
         """Extend a chunk to begin with the end of the previous one, unless it already does."""
-        before, theirs = behind
+        before, theirs = previous
         if piece.start < before.end:
             return piece
         known = own if theirs is own else (*theirs, *own)
