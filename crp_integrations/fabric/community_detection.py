@@ -114,7 +114,7 @@ class CommunityDetection:
         # If the store supports locks, no other process runs at the same time.
         with work_lock(region.store, self.writer.namespace, "recluster") as ours:
             if not ours:
-                raise self._outrun("are being found")
+                raise self._conflict_error("are being found")
             return self._run(region.leiden, afresh=afresh)
 
     def _run(self, engine: CommunityEngine, *, afresh: bool) -> ClusterReport:
@@ -123,7 +123,7 @@ class CommunityDetection:
             read = self._read()
         before = [None if afresh else fact.community for fact in read.outline]
         if len(read.outline) < settings.min_size and not any(f.community for f in read.outline):
-            return self._nothing(len(read.outline))
+            return self._unchanged_report(len(read.outline))
         with step("fabric.recluster.neighbours"):
             current = self._neighbours(read, afresh=afresh)
             lists = current.similarity.neighbours
@@ -233,13 +233,13 @@ class CommunityDetection:
                 rows=index.all_rows()[1],
             )
 
-    def _outrun(self, what: str) -> StoreBusy:
+    def _conflict_error(self, what: str) -> StoreBusy:
         return StoreBusy(
             f"the communities of namespace {self.writer.namespace!r:.80} {what} by another run "
             "at the same time; nothing was changed here"
         )
 
-    def _nothing(self, facts: int) -> ClusterReport:
+    def _unchanged_report(self, facts: int) -> ClusterReport:
         with self.writer.begin(False) as transaction:
             after = self.writer.hash_in(transaction.facts)
         return ClusterReport(facts=facts, unclustered=facts, state_hash=after)
@@ -357,7 +357,7 @@ class CommunityDetection:
             # The namespace may have moved to another embedder meanwhile.
             writer.check(facts)
             if times_found(facts) != read.times:
-                raise self._outrun("were found")
+                raise self._conflict_error("were found")
             before = writer.hash_in(facts)
             # In most runs nothing has changed since the read, so the outline is reused.
             outline = read.outline if facts.mark() == read.mark else facts.outline()

@@ -1,8 +1,7 @@
 """Erasure of sources, and deletion of stored answers that used their facts.
 
-The store changes in one transaction; session memory, copies outside of the store and answers in
-other namespaces are erased before it. The transaction also records that bytes have to be scrubbed
-from the files, so that the next call can finish an interrupted scrub.
+The store changes in one transaction, after session memory, outside copies and answers in other
+namespaces are erased. It records that files must be scrubbed, so that the next call can finish it.
 """
 
 from __future__ import annotations

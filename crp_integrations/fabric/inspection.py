@@ -29,7 +29,7 @@ _SLICE = 512
 # Maximum deviation of a vector's length from 1: float32 rounding of any number of dimensions.
 _UNIT_ERROR = 1e-3
 # Maximum number of ids listed in one finding.
-_NAMED = 3
+_MAX_LISTED_IDS = 3
 
 _REEMBED = "Export the facts, and ingest their documents into a new store."
 
@@ -176,7 +176,7 @@ class NamespaceHealth:
             findings=tuple(findings),
         )
 
-    # --- what is looked at ---------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------
 
     def _journal(self, transaction: Transaction) -> tuple[int, list[HealthFinding]]:
         tip = transaction.journal.tip()
@@ -308,8 +308,8 @@ def _ids(wrong: list[str]) -> str:
     """Build the start of a sentence: `Fact a does`, or `Facts a, b, c and 4 more do`."""
     if len(wrong) == 1:
         return f"Fact {wrong[0]} does"
-    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    return f"Facts {', '.join(wrong[:_NAMED])}{more} do"
+    more = f" and {len(wrong) - _MAX_LISTED_IDS} more" if len(wrong) > _MAX_LISTED_IDS else ""
+    return f"Facts {', '.join(wrong[:_MAX_LISTED_IDS])}{more} do"
 
 
 def _aged_tally(facts: FactsFacet, now: datetime) -> dict[str, int]:

@@ -198,8 +198,7 @@ class MaintenanceReport(Record):
 DECAY_KEY = "decay_fn"
 
 _MICROSECOND = timedelta(microseconds=1)
-# 2^(-k/32) times 10^9 for k from 0 to 32; values in between are interpolated linearly. A table of
-# integers, so that every machine computes the same decay.
+# 2^(-k/32) times 10^9, k from 0 to 32, interpolated linearly; integers, equal on every machine.
 _HALVES = (
     1000000000, 978572062, 957603281, 937083817, 917004043, 897354538, 878126080, 859309649,
     840896415, 822877739, 805245166, 787990423, 771105413, 754582214, 738413073, 722590403,

@@ -197,7 +197,7 @@ class Maintenance:
             facts = transaction.facts
             due = _trim_due(facts)
             if due:
-                facts.trim_changes(_kept(facts))
+                facts.trim_changes(_entries_to_keep(facts))
                 facts.set_setting(TRIMMED_SETTING, str(facts.mark().sequence))
         return int(due)
 
@@ -267,11 +267,11 @@ def _ago(now: datetime, days: float) -> datetime:
         return datetime.min.replace(tzinfo=UTC)
 
 
-def _kept(facts: FactsFacet) -> int:
+def _entries_to_keep(facts: FactsFacet) -> int:
     return max(KEEP_CHANGES, KEEP_PER_FACT * sum(facts.tally().values()))
 
 
 def _trim_due(facts: FactsFacet) -> bool:
     trimmed = state_hash.stored_number(facts, TRIMMED_SETTING)
     grown = facts.mark().sequence - trimmed
-    return grown > 2 * KEEP_CHANGES and grown > 2 * _kept(facts)
+    return grown > 2 * KEEP_CHANGES and grown > 2 * _entries_to_keep(facts)

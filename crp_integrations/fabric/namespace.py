@@ -213,8 +213,8 @@ class Namespace(FabricView):
         report = Ingestion(self._writer()).documents(
             documents,
             kind=kind,
-            labels=_named(labels),
-            ttl=_checked(ttl),
+            labels=_checked_labels(labels),
+            ttl=_checked_ttl(ttl),
             progress=progress or ignore_progress,
         )
         return self._settle(self._reclustered(report))
@@ -607,7 +607,7 @@ class Namespace(FabricView):
         return result
 
 
-def _checked(ttl: str | None) -> str | None:
+def _checked_ttl(ttl: str | None) -> str | None:
     """Check a time to live and return it unchanged.
 
     Spec: CRP-SPEC-009 §8.1
@@ -621,7 +621,7 @@ def _checked(ttl: str | None) -> str | None:
     return ttl
 
 
-def _named(labels: Iterable[str]) -> tuple[str, ...]:
+def _checked_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Check access labels, which must not be blank, and return them sorted."""
     checked = access_labels(labels, RequestError)
     if not all(label.strip() for label in checked):

@@ -72,9 +72,7 @@ class Neighbours:
         return low, high, weights
 
     def moved(self, to: Places, facts: int) -> tuple[Neighbours, Places]:
-        """Return the lists after facts were removed, changed or added (new facts have empty lists),
-        and the places of full lists that lost a member and must be searched again.
-        """
+        """Return the lists with changed facts removed, and the places of lists to search again."""
         remaining = np.flatnonzero(to != NO_FACT)
         old, scores = self.places[remaining], self.scores[remaining]
         places = np.where(old == NO_FACT, NO_FACT, to[old])
@@ -219,7 +217,7 @@ def choose_neighbours(
 
 
 def _pairs(owners: Places, lists: npt.NDArray[np.integer], facts: int) -> Places:
-    """Encode each owner and each place in its list as one number: owner × (facts + 1) + place + 1."""
+    """Encode each (owner, listed place) as one number: owner × (facts + 1) + place + 1."""
     numbers: Places = owners[:, None] * (facts + 1) + lists + 1
     return numbers.reshape(-1)
 

@@ -150,7 +150,7 @@ class FabricRegion:
         self.recent_uses = RecentUses(self.settings.shelves)
         self._lock = threading.Lock()
         # The open write transactions of each thread, by namespace.
-        self._under_way = threading.local()
+        self._open_writes = threading.local()
         self._states: dict[str, NamespaceState] = {}
 
     def key(self, name: str) -> bytes:
@@ -177,7 +177,7 @@ class FabricRegion:
         otherwise they are committed in a transaction of their own.
         """
         key, timestamp = self.key(name), iso(self.clock.now())
-        under_way = self._under_way.__dict__.get(name)
+        under_way = self._open_writes.__dict__.get(name)
         if under_way is not None:
             append_events(under_way.journal, key, drafts, timestamp)
             return
@@ -190,11 +190,11 @@ class FabricRegion:
     ) -> Iterator[Transaction]:
         """A write transaction that is registered as open in this thread."""
         with begun as transaction:
-            self._under_way.__dict__[name] = transaction
+            self._open_writes.__dict__[name] = transaction
             try:
                 yield transaction
             finally:
-                del self._under_way.__dict__[name]
+                del self._open_writes.__dict__[name]
 
     def check_embedder(self, facts: FactsFacet, shared: str = "") -> None:
         """Refuse to mix vectors of two embedders.

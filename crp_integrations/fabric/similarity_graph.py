@@ -215,7 +215,7 @@ def update_similarity(
     hashes = tuple(content_hash[-_HASH_DIGITS:] for content_hash in content_hashes)
     every = np.arange(len(ids))
     if known is not None and _fits(known, embedder, k, least):
-        to = _kept(known, ids, hashes)
+        to = _new_places(known, ids, hashes)
         new = np.setdiff1d(every, to[to != NO_FACT], assume_unique=True)
         changed = known.changed + len(new) + int(np.count_nonzero(to == NO_FACT))
         if changed <= rebuild_share * len(ids):
@@ -246,7 +246,7 @@ def _fits(known: Similarity, embedder: str, k: int, least: int) -> bool:
     return (known.embedder, lists.places.shape[1], lists.threshold) == (embedder, k, least)
 
 
-def _kept(known: Similarity, ids: Sequence[str], hashes: Sequence[str]) -> Places:
+def _new_places(known: Similarity, ids: Sequence[str], hashes: Sequence[str]) -> Places:
     """The new place of each known fact, `NO_FACT` for one that was removed or changed."""
     place = {id_: number for number, id_ in enumerate(ids)}
     to = [

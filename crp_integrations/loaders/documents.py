@@ -1,10 +1,10 @@
 """Load documents from a path, or convert documents of this package, LangChain or LlamaIndex.
 
-Text and JSON lines above `STREAMED` bytes are streamed: one paragraph or line is in memory at a
-time. Markdown, HTML and PDF are read whole, since their parsers work on whole files: Markdown
+Text and JSON lines above `MAX_IN_MEMORY` bytes are streamed: one paragraph or line is in memory at
+a time. Markdown, HTML and PDF are read whole, since their parsers work on whole files: Markdown
 takes about 43 times and HTML about 28 times the file's size while it is read (measured), and each
-is refused above `LARGEST` bytes. In a folder, files after the first `STREAMED` bytes are not kept
-in memory either: each is read again when its paragraphs are requested.
+is refused above `MAX_WHOLE_FILE` bytes. In a folder, files after the first `MAX_IN_MEMORY` bytes
+are not kept in memory either: each is read again when its paragraphs are requested.
 
 Framework documents are recognised by their attributes, so that no framework is imported.
 """
@@ -46,9 +46,9 @@ _PDF = b"%PDF-"
 _OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _HEAD = 4096
 # Maximum bytes of a file, and of a folder's files together, that are kept in memory.
-STREAMED = 8 << 20
+MAX_IN_MEMORY = 8 << 20
 # Maximum bytes of a file that cannot be streamed (only text and UTF-8 JSON lines can).
-LARGEST = 64 << 20
+MAX_WHOLE_FILE = 64 << 20
 
 
 def load_path(
@@ -68,7 +68,7 @@ def load_path(
         bytes_ = file_size(file)
         held += bytes_
         try:
-            yield from _load_file(file, bytes_, uri, keep=named or held <= STREAMED)
+            yield from _load_file(file, bytes_, uri, keep=named or held <= MAX_IN_MEMORY)
         except NoTextError:
             if named:
                 raise
@@ -91,17 +91,17 @@ def _load_file(
             f"{name} is not text but an archive, as Word, Excel and PowerPoint write them; save it "
             "as PDF, HTML, Markdown or plain text"
         )
-    if bytes_ > STREAMED or not keep:
+    if bytes_ > MAX_IN_MEMORY or not keep:
         if form == "text":
             yield text.stream_text(file, uri=uri, name=name)
             return
         if form == "jsonl" and encoding_of(head)[0] == "utf-8":
             yield from jsonl.stream_jsonl(file, uri=uri, name=name)
             return
-    if bytes_ > LARGEST:
+    if bytes_ > MAX_WHOLE_FILE:
         raise IngestError(
             f"{name} has {bytes_ >> 20} MiB, and {form} is read whole; wanted at most "
-            f"{LARGEST >> 20} MiB: split it, or save it as text"
+            f"{MAX_WHOLE_FILE >> 20} MiB: split it, or save it as text"
         )
     if keep or form == "jsonl":
         yield from _read_form(form, read_bytes(file), uri=uri, name=name)

@@ -114,7 +114,7 @@ class _Page:
                 self._inline.append("\n")
             elif not tag[:1].isalpha():
                 continue  # a comment or a declaration
-            elif not self._whole(node, tag):
+            elif not self._add_block(node, tag):
                 block = tag not in _INLINE
                 if block:
                     self._flush()
@@ -122,7 +122,7 @@ class _Page:
                 pending.extend((child, False) for child in reversed(_children(node)))
         self._flush()
 
-    def _whole(self, node: LexborNode, tag: str) -> bool:
+    def _add_block(self, node: LexborNode, tag: str) -> bool:
         """Add an element that becomes one block; return False for other elements."""
         if tag in _HEADINGS:
             self._flush()
@@ -162,7 +162,7 @@ class _Page:
             self._add(words)
 
     def _flush(self) -> None:
-        lines = [_squeeze(line) for line in re.split(r"\n", _unbreak(self._inline))]
+        lines = [_squeeze(line) for line in re.split(r"\n", _join_inline(self._inline))]
         self._inline = []
         self._add("\n".join(line for line in lines if line))
 
@@ -173,7 +173,7 @@ class _Page:
             self._start += len(text) + 2
 
 
-def _unbreak(parts: list[str]) -> str:
+def _join_inline(parts: list[str]) -> str:
     """Join text parts; only the line breaks of `br` remain."""
     return "".join(part if part == "\n" else re.sub(r"\s", " ", part) for part in parts)
 

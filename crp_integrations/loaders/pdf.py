@@ -33,8 +33,7 @@ _LAST_PART = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*[-\u2010]\Z")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 # A line that ends a sentence and is shorter than this share of the longest ends its paragraph.
 _SHORT_LINE = 0.75
-# A line at the top or foot of at least this share of pages is a running title; with fewer pages
-# than `_RUNNING_PAGES` repetition says nothing.
+# A line at the top or foot of this share of at least this many pages is a running title.
 _RUNNING_SHARE = 0.6
 _RUNNING_PAGES = 4
 
@@ -107,7 +106,7 @@ def _blocks(pages: list[list[str]]) -> list[Block]:
                 and paragraphs[-1][0] == number - 1
                 and _runs_on(paragraphs[-1][1], paragraph)
             ):
-                paragraphs[-1] = (paragraphs[-1][0], _put(paragraphs[-1][1], paragraph, compounds))
+                paragraphs[-1] = (paragraphs[-1][0], _add(paragraphs[-1][1], paragraph, compounds))
             else:
                 paragraphs.append((number, paragraph))
     blocks, start = [], 0
@@ -127,12 +126,12 @@ def _paragraphs(lines: list[str], compounds: set[str]) -> list[str]:
             done.append(text)
             text = ""
         if line:
-            text = _put(text, line, compounds)
+            text = _add(text, line, compounds)
         before = line
     return [*done, text] if text else done
 
 
-def _put(text: str, line: str, compounds: set[str]) -> str:
+def _add(text: str, line: str, compounds: set[str]) -> str:
     """Append a line to a paragraph: a list item on a line of its own, other lines inline."""
     if not text:
         return line

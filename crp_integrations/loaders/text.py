@@ -150,7 +150,7 @@ LONG_ITEM = 200
 # A form feed ends a paragraph, like an empty line.
 _GAP = re.compile(r"\n[ \t]*(?:\n[ \t]*)+|\f")
 # Maximum characters of a paragraph; longer ones are cut, to bound memory.
-_LONGEST = 1_000_000
+_MAX_PARAGRAPH = 1_000_000
 
 
 def split_paragraphs(text: str, *, heading: str = "") -> list[Block]:
@@ -189,10 +189,10 @@ def _paragraph_blocks(text: str, start: int, end: int, base: int, heading: str) 
         if not body:
             return
         length = len(body)
-        if length > _LONGEST:
-            line = body.rfind("\n", _LONGEST // 2, _LONGEST)
-            space = line if line > 0 else body.rfind(" ", _LONGEST // 2, _LONGEST)
-            length = space if space > 0 else _LONGEST
+        if length > _MAX_PARAGRAPH:
+            line = body.rfind("\n", _MAX_PARAGRAPH // 2, _MAX_PARAGRAPH)
+            space = line if line > 0 else body.rfind(" ", _MAX_PARAGRAPH // 2, _MAX_PARAGRAPH)
+            length = space if space > 0 else _MAX_PARAGRAPH
         yield Block(text=body[:length].rstrip(), start=base + start, heading=heading)
         if length == len(body):
             return

@@ -70,21 +70,21 @@ def fact_importance(
             weight = settings.regulatory + (settings.regulatory_article if specific else 0.0)
         case SourceKind.OFFICIAL:
             versioned = (
-                _named(known, "version") or _VERSION.search(heading) or _VERSION.search(content)
+                _field(known, "version") or _VERSION.search(heading) or _VERSION.search(content)
             )
             weight = settings.official + (settings.official_version if versioned else 0.0)
         case SourceKind.RESEARCH:
             pooled = (
-                _META_ANALYSIS.search(_named(known, "study"))
+                _META_ANALYSIS.search(_field(known, "study"))
                 or _META_ANALYSIS.search(title)
                 or _OWN_META_ANALYSIS.search(content)
             )
             weight = settings.research + (settings.research_meta_analysis if pooled else 0.0)
         case SourceKind.INTERNAL:
-            label = _named(known, "classification").casefold()
+            label = _field(known, "classification").casefold()
             weight = settings.internal + settings.internal_classification.get(label, 0.0)
         case SourceKind.WEB:
-            trusted = _authoritative(_named(known, "url") or uri, settings.authoritative_domains)
+            trusted = _authoritative(_field(known, "url") or uri, settings.authoritative_domains)
             weight = settings.web + (settings.web_authoritative if trusted else 0.0)
         case SourceKind.USER:
             weight = settings.user + settings.user_modifier
@@ -108,7 +108,7 @@ def weigh_importance(source: Source, content: str, heading: str, settings: Fabri
     )
 
 
-def _named(metadata: Mapping[str, JsonValue], name: str) -> str:
+def _field(metadata: Mapping[str, JsonValue], name: str) -> str:
     value = metadata.get(name)
     return "" if value is None else str(value).strip()
 

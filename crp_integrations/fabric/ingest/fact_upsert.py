@@ -51,7 +51,7 @@ def named(name: str) -> str:
     return str(uuid5(ID_SPACE, "item\u241f" + name))
 
 
-class _PutOvertakenError(StoreBusy):
+class _PutConflictError(StoreBusy):
     """Another writer changed a fact between the read and the write of a put."""
 
 
@@ -65,12 +65,12 @@ class FactUpsert:
         self, facts: Sequence[Fact], *, uris: Mapping[str, str], vectors: FloatRows | None
     ) -> IngestReport:
         """Add or change facts, all or nothing."""
-        facts_by_id = self._given(facts)
+        facts_by_id = self._checked_facts(facts)
         rows = None if vectors is None else self._rows(facts, vectors)
         for _ in range(_TRIES):
             try:
                 return self._put(list(facts_by_id.values()), uris, rows)
-            except _PutOvertakenError:
+            except _PutConflictError:
                 continue
         raise StoreBusy(
             f"other writers changed the same facts of namespace {self.writer.namespace!r} during "
@@ -96,14 +96,14 @@ class FactUpsert:
         with self.writer.tracer.step("fabric.insert"), self.writer.begin(True) as transaction:
             now_stored = _stored(transaction.facts, wanted)
             if _without_use(now_stored) != _without_use(known):
-                raise _PutOvertakenError("a fact was changed by another writer")
+                raise _PutConflictError("a fact was changed by another writer")
             self.writer.check(transaction.facts)
             plan.replace = [_with_use(fact, now_stored[fact.fact_id]) for fact in plan.replace]
             report = self._write(transaction, plan, rows, uris, key, now)
-        self._tell(plan, known)
+        self._notify_changes(plan, known)
         return report
 
-    def _tell(self, plan: UpsertPlan, known: Mapping[str, Fact]) -> None:
+    def _notify_changes(self, plan: UpsertPlan, known: Mapping[str, Fact]) -> None:
         """Send a notice for each source whose facts changed, as after an update of a document.
 
         Spec: CRP-SPEC-009 §4.5
@@ -127,7 +127,7 @@ class FactUpsert:
                 )
             )
 
-    def _given(self, facts: Sequence[Fact]) -> dict[str, Fact]:
+    def _checked_facts(self, facts: Sequence[Fact]) -> dict[str, Fact]:
         """Check the facts and return them by id; an identical duplicate counts once."""
         check_fact_list(facts)
         for number, candidate in enumerate(facts, 1):

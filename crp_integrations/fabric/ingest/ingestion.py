@@ -29,8 +29,8 @@ from crp_integrations.fabric.ingest.ingestion_plan import (
     AnyDocument,
     IngestionBatch,
     Insertion,
-    OvertakenError,
     SourceChange,
+    WriteConflictError,
     compare_facts,
     distinct_documents,
     gather_batch,
@@ -77,9 +77,9 @@ class Ingestion:
         for _ in range(_TRIES):
             try:
                 return self._ingested(distinct, readers, kind, labels, ttl, progress)
-            except OvertakenError:
+            except WriteConflictError:
                 continue
-        raise self._overtaken()
+        raise self._conflict_error()
 
     def _ingested(
         self,
@@ -156,13 +156,13 @@ class Ingestion:
             facts = transaction.facts
             for uri in changed_uris:
                 if facts.source(source_id(uri)) != stored[uri]:
-                    raise OvertakenError(f"{uri} was changed by another writer")
+                    raise WriteConflictError(f"{uri} was changed by another writer")
             changes = batch.changes(facts)
             insertions = batch.insertions(changes, self.writer.namespace, self.writer.settings)
             after = self._write(transaction, insertions, rows, key, progress)
             if not rows:
                 batch.clear_prepared(facts, changes, self.writer.embedder.identity)
-        self._tell(insertions, stored)
+        self._notify_changes(insertions, stored)
         return IngestReport(
             sources=tuple(change.source.source_id for change in changes),
             facts=tuple(id_ for insertion in insertions for id_ in insertion.ids),
@@ -206,9 +206,9 @@ class Ingestion:
         for _ in range(_TRIES):
             try:
                 return self._added(prepared, progress)
-            except OvertakenError:
+            except WriteConflictError:
                 continue
-        raise self._overtaken()
+        raise self._conflict_error()
 
     def _added(self, facts: Sequence[Fact], progress: Progress) -> IngestReport:
         now = self.writer.clock.now()
@@ -245,7 +245,7 @@ class Ingestion:
             state_hash=after,
         )
 
-    def _overtaken(self) -> StoreBusy:
+    def _conflict_error(self) -> StoreBusy:
         return StoreBusy(
             f"other writers changed the sources of namespace {self.writer.namespace!r} during "
             f"{_TRIES} tries; nothing was written"
@@ -288,11 +288,11 @@ class Ingestion:
         )
         insert.carry_out(insertions)
         after = self.writer.hash_in(facts)
-        insert.tell(insertions, before, after, key)
+        insert.write_events(insertions, before, after, key)
         progress_count.end()
         return after
 
-    def _tell(
+    def _notify_changes(
         self,
         insertions: Sequence[Insertion],
         stored: Mapping[str, Source | None],
@@ -399,7 +399,7 @@ class InsertTransaction:
             rows.update(facts.prepared(self.writer.embedder.identity, prepared))
         missing = len(hashes) - len(rows)
         if missing:
-            raise OvertakenError(f"{missing} prepared vectors were used up by another writer")
+            raise WriteConflictError(f"{missing} prepared vectors were used by another writer")
         return np.stack([rows[fact.content_hash] for fact in part])
 
     def _relabel(self, facts: FactsFacet, change: SourceChange) -> None:
@@ -444,7 +444,9 @@ class InsertTransaction:
             if again:
                 facts.replace(again)
 
-    def tell(self, insertions: Sequence[Insertion], before: str, after: str, key: bytes) -> None:
+    def write_events(
+        self, insertions: Sequence[Insertion], before: str, after: str, key: bytes
+    ) -> None:
         """Write the changes of every source into the journal: only ids, hashes and counts."""
         for insertion in insertions:
             # One by one, since each event may contain thousands of ids.

@@ -300,7 +300,7 @@ def check_same_labels(stored: Fact, fact: Fact) -> None:
         )
 
 
-class OvertakenError(StoreBusy):
+class WriteConflictError(StoreBusy):
     """Another writer changed data that an ingestion had read or prepared."""
 
 

@@ -23,10 +23,10 @@ from crp_integrations.vocabulary import RETRIEVABLE
 
 # Up to this many facts, the items of a state hash are always kept in memory. With more, they are
 # kept only after a small change, to save memory in processes that ingest once or ask once.
-HELD_ITEMS = 50_000
+MAX_HELD_ITEMS = 50_000
 # Maximum log entries for which a state hash is updated incrementally. With more changes, reading
 # everything again costs hardly more and needs no memory for the changes.
-FOLLOWED = 8_192
+MAX_FOLLOWED = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class StateHashes:
     def _made(self, facts: FactsFacet) -> _HashedState:
         """Compute the hash from the most recent usable hash, or else from every fact."""
         mark, generation, epoch = facts.mark(), facts.generation(), epoch_item(facts)
-        hold: int | None = HELD_ITEMS
+        hold: int | None = MAX_HELD_ITEMS
         for known in reversed(self._known):
             if (known.mark, known.generation, known.epoch) == (mark, generation, epoch):
                 return known
-            if not 0 <= mark.sequence - known.mark.sequence <= FOLLOWED:
+            if not 0 <= mark.sequence - known.mark.sequence <= MAX_FOLLOWED:
                 continue
             changed = facts.changes(known.mark)
             if changed is None:
@@ -88,7 +88,7 @@ class StateHashes:
 
 
 # Number of states kept, so that a reader that began slightly earlier still finds its state.
-_KEPT = 4
+_SNAPSHOTS = 4
 _log = logging.getLogger(__name__)
 
 
@@ -116,8 +116,8 @@ class NamespaceState:
     """The last states of one namespace; thread-safe.
 
     A new state is made from an earlier one and the facts that changed in between. Snapshots are
-    kept from read transactions only, since a write transaction may be rolled back. Hashes are kept
-    from both, since their mark shows whether the state was committed.
+    kept from read transactions only, since a write transaction may be rolled back. A hash is kept
+    from either, since its mark shows whether the state was committed.
 
     Args:
         begin: opens a read transaction of the namespace.
@@ -279,7 +279,7 @@ class NamespaceState:
     def _keep(self, made: Snapshot) -> Snapshot:
         """Add a snapshot to the last ones; at most two base blocks stay in memory."""
         others = [snapshot for snapshot in self._snapshots if snapshot.mark != made.mark]
-        ordered = sorted([*others, made], key=lambda snapshot: snapshot.mark.sequence)[-_KEPT:]
+        ordered = sorted([*others, made], key=lambda state: state.mark.sequence)[-_SNAPSHOTS:]
         bases = {id(snapshot.index.base) for snapshot in ordered[-2:]}
         self._snapshots = tuple(p for p in ordered if id(p.index.base) in bases)
         return made

@@ -32,13 +32,13 @@ _ERROR_PER_DIMENSION = 8 * 2.0**-24
 _MERGE_ROWS = 512
 _MERGE_SHARE = 0.10
 # Maximum rows gathered for one product, to bound memory when a large part of the index is searched.
-_GATHERED = 65_536
+_MAX_GATHERED = 65_536
 # If the guard allows less than this share of the rows, exact search is faster than the graph.
 _GRAPH_SHARE = 0.50
 # Rows scored exactly after the first k of a graph, whose order differs only by rounding.
-_SPARE = 16
+_EXTRA_ROWS = 16
 # Capacity of a new tail, in rows.
-_FIRST_ROOM = 64
+_CAPACITY = 64
 
 
 class GrowingRows:
@@ -49,13 +49,13 @@ class GrowingRows:
     copies its rows. The caller that makes snapshots must hold its lock while growing.
     """
 
-    __slots__ = ("_length", "_room", "_used", "ids")
+    __slots__ = ("_length", "_rows", "_used", "ids")
 
     def __init__(self, dimensions: int) -> None:
         self.ids: list[str] = []
-        self._room: FloatRows = np.zeros((0, dimensions), dtype=np.float32)
+        self._rows: FloatRows = np.zeros((0, dimensions), dtype=np.float32)
         self._length = 0
-        # Rows of `_room` and `ids` used by any snapshot; a list, since the snapshots share it.
+        # Rows of `_rows` and `ids` used by any snapshot; a list, since the snapshots share it.
         self._used = [0]
 
     def __len__(self) -> int:
@@ -64,19 +64,19 @@ class GrowingRows:
     @property
     def rows(self) -> FloatRows:
         """Unit rows, shape (length, dimensions)."""
-        return self._room[: self._length]
+        return self._rows[: self._length]
 
     def grown(self, ids: list[str], rows: FloatRows) -> GrowingRows:
         """Return these rows with more rows at the end."""
         wanted = self._length + len(ids)
         made = object.__new__(GrowingRows)
-        if self._used[0] == self._length and wanted <= len(self._room):
-            made.ids, made._room, made._used = self.ids, self._room, self._used
+        if self._used[0] == self._length and wanted <= len(self._rows):
+            made.ids, made._rows, made._used = self.ids, self._rows, self._used
         else:
-            room = np.empty((max(_FIRST_ROOM, 2 * wanted), self._room.shape[1]), dtype=np.float32)
+            room = np.empty((max(_CAPACITY, 2 * wanted), self._rows.shape[1]), dtype=np.float32)
             room[: self._length] = self.rows
-            made.ids, made._room, made._used = self.ids[: self._length], room, [self._length]
-        made._room[self._length : wanted] = rows
+            made.ids, made._rows, made._used = self.ids[: self._length], room, [self._length]
+        made._rows[self._length : wanted] = rows
         made.ids.extend(ids)
         made._used[0] = wanted
         made._length = wanted
@@ -450,8 +450,8 @@ class VectorIndex:
             if allowed is not None:
                 among = among[np.array(allowed, dtype=np.bool_)[self.codes[among]]]
             parts = [
-                self.gathered(among[start : start + _GATHERED]) @ wanted
-                for start in range(0, max(1, len(among)), _GATHERED)
+                self.gathered(among[start : start + _MAX_GATHERED]) @ wanted
+                for start in range(0, max(1, len(among)), _MAX_GATHERED)
             ]
             return self._best(wanted, k, among[self._likely(np.concatenate(parts), k)])
         if self.graph is not None:
@@ -500,7 +500,7 @@ class VectorIndex:
         if allowed is None and self._is_base():
             # The usual case just after a build: nothing to mask, and no tail.
             places = graph.index.search(wanted, min(base, graph.asked(k)))
-            return self._best(wanted, k, places[: k + _SPARE]) if places.size >= k else None
+            return self._best(wanted, k, places[: k + _EXTRA_ROWS]) if places.size >= k else None
         passing = self.alive if allowed is None else self.passing(allowed)
         count = int(np.count_nonzero(passing[:base]))
         if count < _GRAPH_SHARE * base:
@@ -511,7 +511,7 @@ class VectorIndex:
         places = places[passing[places]]
         if places.size < min(k, count):
             return None
-        places = places[: k + _SPARE]
+        places = places[: k + _EXTRA_ROWS]
         late = np.flatnonzero(passing[base:])
         if late.size:
             rough = (self.late @ wanted)[late]
