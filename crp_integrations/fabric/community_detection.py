@@ -1,7 +1,7 @@
 """The communities of a namespace: neighbours, Leiden, names, and the transaction that writes them.
 
-Reading, searching and partitioning happen outside the writing transaction. A fact that is gone by
-then gets no name, and one that came since waits for the next time.
+Reading, searching and partitioning happen before the write transaction. A fact removed in between
+gets no community name; a fact added in between waits for the next run.
 
 Spec: CRP-SPEC-009 §5
 """
@@ -58,10 +58,10 @@ from crp_integrations.vocabulary import EventType
 
 @dataclass(frozen=True, slots=True)
 class DetectionInput:
-    """What was read at one moment: facts by id, with their rows.
+    """The input of one run, read at one moment: facts in order of ids, with their rows.
 
     Attributes:
-        times: how often communities had been found.
+        times: number of reclusterings so far.
     """
 
     mark: LogMark
@@ -82,7 +82,7 @@ def community_members(
     group: Sequence[int],
     strength: Sequence[float],
 ) -> list[CommunityMember]:
-    """The facts of a group of places, as their names are chosen from."""
+    """Return the facts at a group of places, in the form from which names are chosen."""
     return [
         CommunityMember(
             fact_id=read.outline[place].fact_id,
@@ -96,12 +96,12 @@ def community_members(
 
 @dataclass(frozen=True, slots=True)
 class CommunityDetection:
-    """Finds and shows the communities of one namespace."""
+    """Finds and lists the communities of one namespace."""
 
     writer: NamespaceWriter
 
     def run(self, *, afresh: bool = False) -> ClusterReport:
-        """Find the communities anew.
+        """Recompute the communities; with `afresh`, ignore the earlier ones.
 
         Spec: CRP-SPEC-009 §5
         """
@@ -111,10 +111,10 @@ class CommunityDetection:
                 "communities need an engine: pip install 'crp-integrations[communities]', or give "
                 "the fabric one"
             )
-        # Where the store can, it keeps other processes from doing the same.
+        # If the store supports locks, no other process runs at the same time.
         with work_lock(region.store, self.writer.namespace, "recluster") as ours:
             if not ours:
-                raise self._outrun("are being found")
+                raise self._conflict_error("are being found")
             return self._run(region.leiden, afresh=afresh)
 
     def _run(self, engine: CommunityEngine, *, afresh: bool) -> ClusterReport:
@@ -123,12 +123,12 @@ class CommunityDetection:
             read = self._read()
         before = [None if afresh else fact.community for fact in read.outline]
         if len(read.outline) < settings.min_size and not any(f.community for f in read.outline):
-            return self._nothing(len(read.outline))
+            return self._unchanged_report(len(read.outline))
         with step("fabric.recluster.neighbours"):
             current = self._neighbours(read, afresh=afresh)
             lists = current.similarity.neighbours
             left, right, weights = lists.edges()
-        # What had to be searched as a whole is partitioned as a whole too.
+        # Only if the neighbours were updated incrementally is the partition incremental too.
         warm = current.changed is not None and any(before)
         with step("fabric.recluster.leiden"):
             if warm and current.changed is not None:
@@ -171,7 +171,7 @@ class CommunityDetection:
             )
 
     def communities(self) -> list[Community]:
-        """The communities of the facts that the subject may read, the largest first, then by name.
+        """Communities of the facts that the subject may read, the largest first, then by name.
 
         Spec: CRP-SPEC-009 §5
         """
@@ -196,7 +196,7 @@ class CommunityDetection:
         return sorted(communities, key=lambda community: (-community.size, community.label))
 
     def graph(self) -> FactGraph:
-        """The similarity graph of the facts that the subject may read, as of now.
+        """The current similarity graph of the facts that the subject may read.
 
         Spec: CRP-SPEC-009 §5.2
         """
@@ -233,13 +233,13 @@ class CommunityDetection:
                 rows=index.all_rows()[1],
             )
 
-    def _outrun(self, what: str) -> StoreBusy:
+    def _conflict_error(self, what: str) -> StoreBusy:
         return StoreBusy(
-            f"the communities of namespace {self.writer.namespace!r:.80} {what} by somebody else "
+            f"the communities of namespace {self.writer.namespace!r:.80} {what} by another run "
             "at the same time; nothing was changed here"
         )
 
-    def _nothing(self, facts: int) -> ClusterReport:
+    def _unchanged_report(self, facts: int) -> ClusterReport:
         with self.writer.begin(False) as transaction:
             after = self.writer.hash_in(transaction.facts)
         return ClusterReport(facts=facts, unclustered=facts, state_hash=after)
@@ -295,7 +295,7 @@ class CommunityDetection:
         return current
 
     def _candidates(self, read: DetectionInput) -> Candidates | None:
-        """The index' graph as a source of neighbours; None where every pair is compared."""
+        """Neighbour search with the index's graph; None if all pairs are compared."""
         index = read.index
         if index.graph is None or len(read.outline) <= self.writer.settings.graph.exact_up_to:
             return None
@@ -317,11 +317,11 @@ class CommunityDetection:
         before: Sequence[str | None],
         strength: Sequence[float],
     ) -> list[str]:
-        """A name for each group of places: the one that it had, or a new one."""
+        """A name for each group of places: its previous name, or a new one."""
         names = matching_names(groups, before)
         nameless = [number for number in range(len(groups)) if number not in names]
         if nameless:
-            # The largest choose first; the first id decides between equals.
+            # The largest group is named first; ties go by the first id.
             nameless.sort(key=lambda number: (-len(groups[number]), groups[number][0]))
             chosen = {
                 number: main_facts(
@@ -333,7 +333,7 @@ class CommunityDetection:
         return [names[number] for number in range(len(groups))]
 
     def _texts(self, chosen: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
-        """The texts of some groups' main facts."""
+        """The texts of the main facts of some groups."""
         with self.writer.begin(False) as transaction:
             listed = [fact_id for ids in chosen.values() for fact_id in ids]
             texts = dict(transaction.facts.texts(listed))
@@ -345,7 +345,7 @@ class CommunityDetection:
     def _write(
         self, read: DetectionInput, wanted: dict[str, str], report: ClusterReport
     ) -> ClusterReport:
-        """Write what differs, and make every ETag invalid, in one transaction.
+        """Write changed labels and invalidate every ETag, in one transaction.
 
         Spec: CRP-SPEC-009 §5.5, §6.2
         """
@@ -354,24 +354,24 @@ class CommunityDetection:
         seen = set(read.ids)
         with writer.begin(True) as transaction:
             facts = transaction.facts
-            # The vectors may be another embedder's by now.
+            # The namespace may have moved to another embedder meanwhile.
             writer.check(facts)
             if times_found(facts) != read.times:
-                raise self._outrun("were found")
+                raise self._conflict_error("were found")
             before = writer.hash_in(facts)
-            # Mostly nothing has changed since it was read, and then it is not read again.
+            # In most runs nothing has changed since the read, so the outline is reused.
             outline = read.outline if facts.mark() == read.mark else facts.outline()
             stored = {fact.fact_id: fact.community for fact in outline}
             sizes = Counter(name for fact_id, name in wanted.items() if fact_id in stored)
             names = {name for name, size in sizes.items() if size >= self._settings.min_size}
-            # A name may hold words of a fact that was erased meanwhile.
+            # A name may contain words of a fact that was erased meanwhile.
             gone = sorted(seen - stored.keys())
             left = {fact.fact_id for fact in facts.get(gone)}
             erased = {wanted[id_] for id_ in gone if id_ in wanted and id_ not in left}
             names -= erased
             labels: dict[str, str | None] = {}
             for fact_id, name in stored.items():
-                # What came back since keeps its name if there still is a community of that name.
+                # A fact that became retrievable since keeps its name if that community exists.
                 label = wanted.get(fact_id) if fact_id in seen else name
                 label = label if label in names else None
                 if label != name:
@@ -380,7 +380,7 @@ class CommunityDetection:
             note_reclustering(facts, now, len(names), new=len(stored.keys() - seen))
             if erased:
                 facts.remove_setting(RECLUSTERED_SETTING)
-            # Labels are no part of the formula, and while none is written the hash is at hand.
+            # Labels do not enter the hash; before they are written it needs no new computation.
             after = writer.hash_in(facts)
             if labels:
                 facts.set_communities(labels)

@@ -1,9 +1,9 @@
-"""The move of a namespace to another embedder while others read and write it.
+"""The migration of a namespace to another embedder while others read and write it.
 
-New vectors are made slice by slice and kept beside those in use, each slice in a transaction of its
-own; after a kill the next call goes on where this one ended. When no fact lacks one, a single
-transaction puts them in the place of the old ones. Until then every process reads and writes with
-the old embedder, and a fabric of the new one reads what is prepared.
+New vectors are made slice by slice and stored in addition to those in use, each slice in its own
+transaction; if interrupted, the next call continues from there. When every fact has one, a single
+transaction replaces the old vectors. Until then all processes read and write with the old
+embedder, and a fabric with the new embedder reads the facts prepared so far.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 
-# The embedder that a namespace is on its way to, and how far it is: another value for each state
-# of the prepared vectors that a reader is to see.
+# The embedder that a namespace is migrating to, and a counter that changes whenever readers with
+# that embedder should see more of the prepared vectors.
 NEXT_SETTING = "embedder_next"
 STEP_SETTING = "embedder_next_step"
 
 
 class MigratedFacts:
-    """The facts of a reading transaction that have a vector of the coming embedder.
+    """The facts of a read transaction that already have a vector of the new embedder.
 
-    Everything that is not about vectors is answered by the facet behind it.
+    All methods that do not depend on vectors are passed on to the wrapped facet.
     """
 
-    # A store's own index is over the vectors in use.
+    # No search in the store: its own index covers only the vectors in use.
     searching = None
 
     def __init__(self, facts: FactsFacet, embedder: str) -> None:
@@ -60,40 +60,40 @@ class MigratedFacts:
         return frozenset(self._facts.prepared_ids(self._embedder))
 
     def setting(self, name: str) -> str | None:
-        """A stored value; the embedder is the coming one here."""
+        """Return a stored value; for the embedder, the new one."""
         return self._embedder if name == EMBEDDER_SETTING else self._facts.setting(name)
 
     def mark(self) -> LogMark:
-        """Another one whenever facts changed or more of them have vectors."""
+        """A mark that changes whenever facts change or more of them have vectors."""
         mark = self._facts.mark()
         return LogMark(mark.sequence, f"{mark.token}|{self._embedder}|{self._step}")
 
     def changes(self, since: LogMark) -> list[str] | None:
-        """Nothing since this state; what was known of any other is to be read as a whole."""
+        """No changes since the current mark; None for any other, so that all is read again."""
         return [] if since == self.mark() else None
 
     def vectors(self, ids: Sequence[str], *, prepared_for: str | None = None) -> FloatRows:
-        """Unit rows of the coming embedder in the order asked for."""
+        """Unit rows of the new embedder in the order of the ids."""
         return self._facts.vectors(ids, prepared_for=prepared_for or self._embedder)
 
     def retrievable(self, ids: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
-        """Id and labels of the facts that can be found already."""
+        """Id and labels of the facts that are already prepared."""
         return [entry for entry in self._facts.retrievable(ids) if entry[0] in self._prepared]
 
     def state(self, ids: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
-        """Id, content hash and status of the facts that can be found already."""
+        """Id, content hash and status of the facts that are already prepared."""
         return (entry for entry in self._facts.state(ids) if entry[0] in self._prepared)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of the facts that can be found already."""
+        """Briefs of the facts that are already prepared."""
         return [brief for brief in self._facts.briefs(ids) if brief.fact_id in self._prepared]
 
     def outline(self) -> Iterator[FactOutline]:
-        """The facts that can be found already, by id; no texts are read."""
+        """Outlines of the facts that are already prepared, by id; no texts are read."""
         return (fact for fact in self._facts.outline() if fact.fact_id in self._prepared)
 
     def find(self, where: Where) -> list[str]:
-        """Ids of the facts that are meant; retrievable ones only where they can be found."""
+        """Ids of the facts that match; without `statuses`, only those already prepared."""
         ids = self._facts.find(where)
         if where.statuses is not None:
             return ids
@@ -102,9 +102,9 @@ class MigratedFacts:
 
 @dataclass(frozen=True)
 class _MigratedTransaction:
-    """A reading transaction whose facts are those of the coming embedder.
+    """A read transaction whose facts are those prepared for the new embedder.
 
-    Every facet but the facts is that of the transaction behind it.
+    All other facets are those of the wrapped transaction.
     """
 
     facts: FactsFacet
@@ -119,7 +119,7 @@ class _MigratedTransaction:
 
 
 def migration_target(facts: FactsFacet, embedder: str) -> bool:
-    """Whether a namespace is on its way to an embedder and has not arrived."""
+    """Whether a namespace is being migrated to this embedder and not yet switched."""
     return facts.setting(NEXT_SETTING) == embedder and facts.setting(EMBEDDER_SETTING) != embedder
 
 
@@ -127,7 +127,7 @@ def migration_target(facts: FactsFacet, embedder: str) -> bool:
 def migration_transaction(
     begun: AbstractContextManager[Transaction], embedder: str
 ) -> Iterator[Transaction]:
-    """A reading transaction as a fabric of this embedder sees it."""
+    """Wrap a read transaction as a fabric with this embedder sees it."""
     with begun as transaction:
         if not migration_target(transaction.facts, embedder):
             yield transaction
@@ -136,26 +136,26 @@ def migration_transaction(
             yield _MigratedTransaction(facts, transaction)
 
 
-# How often the switch is tried while other writers keep adding facts, before the few that are
-# missing are embedded within the writing transaction.
+# Attempts to switch while other writers keep adding facts; in the last one, the few missing texts
+# are embedded within the write transaction.
 _TRIES = 8
-# Slices that the store is asked for at once.
+# Number of slices read from the store at once.
 _ASKED_SLICES = 16
-# Slices after which a reader of the new embedder is shown more.
+# Number of slices after which readers with the new embedder see more prepared facts.
 _SHOWN_AFTER = 16
 
 
 class ReembedReport(Record):
-    """What a change of embedder did.
+    """The result of a change of embedder.
 
     Spec: CRP-SPEC-009 §3.4
 
     Attributes:
         before, embedder: identities of the old and the new embedder.
-        facts: how many facts have new vectors, of any status.
-        embedded: texts embedded by this call; the others were prepared before a kill, or are said
-            by several facts.
-        state_before, state_hash: of the namespace before and after the switch.
+        facts: number of facts with new vectors, of any status.
+        embedded: number of texts embedded by this call; fewer than facts if some were prepared by
+            an interrupted call, or if several facts have the same text.
+        state_before, state_hash: state hash of the namespace before and after the switch.
     """
 
     SCHEMA = "reembed-report/1"
@@ -173,10 +173,10 @@ class EmbedderMigration:
     """Moves one namespace to another embedder.
 
     Attributes:
-        begin: opens a transaction of the namespace; true for a writing one.
-        key: gives the journal's key, asked for when there is something to write.
-        embedder: the new one; thread-safe when `settings.embed_workers` is above 1.
-        hash_in: the state hash as a transaction sees it.
+        begin: opens a transaction of the namespace; true for a write transaction.
+        key: returns the journal's key; called only if there is something to write.
+        embedder: the new embedder; must be thread-safe if `settings.embed_workers` is above 1.
+        hash_in: returns the state hash as a transaction sees it.
     """
 
     begin: Callable[[bool], AbstractContextManager[Transaction]]
@@ -188,7 +188,7 @@ class EmbedderMigration:
     hash_in: Callable[[FactsFacet], str]
 
     def carry_out(self, progress: Progress) -> ReembedReport:
-        """Embed every fact anew and switch.
+        """Embed every fact with the new embedder, and switch.
 
         Spec: CRP-SPEC-009 §3.4
         """
@@ -199,7 +199,7 @@ class EmbedderMigration:
             state = self.hash_in(facts)
             total = sum(facts.tally().values())
         if old in (None, new):
-            # Nothing is stored, or nothing is to be done.
+            # Nothing is stored, or the namespace already has this embedder.
             return ReembedReport(
                 before=old or new, embedder=new, state_before=state, state_hash=state
             )
@@ -215,7 +215,7 @@ class EmbedderMigration:
                     self._check(facts)
                     missing = facts.unprepared(new, self.settings.embed_slice)
                     if missing and attempt + 1 < _TRIES:
-                        # Another writer added facts, and must not wait here for their vectors.
+                        # Another writer added facts: embed them without the write lock.
                         continue
                     done += self._last(facts, missing)
                     state, after, count = self._switch(transaction, key)
@@ -228,10 +228,10 @@ class EmbedderMigration:
                     state_before=state,
                     state_hash=after,
                 )
-        raise StoreBusy("the namespace never stood still; the vectors that were made are kept")
+        raise StoreBusy("other writers kept adding facts; the vectors made so far are kept")
 
     def _announce(self) -> None:
-        """Say where the namespace is going; vectors for another place are of no more use."""
+        """Record the target embedder; remove vectors prepared for another target."""
         new = self.embedder.identity
         with self.begin(True) as transaction:
             facts = transaction.facts
@@ -244,16 +244,16 @@ class EmbedderMigration:
             facts.set_setting(STEP_SETTING, "0")
 
     def _check(self, facts: FactsFacet) -> None:
-        """Go on only while the namespace is on its way to this embedder."""
+        """Raise unless the namespace is still being moved to this embedder."""
         going, new = facts.setting(NEXT_SETTING), self.embedder.identity
         if going != new:
             raise ConfigError(
-                f"the namespace is on its way to embedder {going!r}, not to {new!r} any more; "
+                f"the namespace is now being moved to embedder {going!r}, not to {new!r}; "
                 "nothing was switched"
             )
 
     def _prepare(self, progress: ProgressCount) -> int:
-        """Embed the texts without a new vector, slice by slice; returns how many there were."""
+        """Embed the texts without a new vector, slice by slice; returns their number."""
         done = 0
         workers = self.settings.embed_workers
         waiting: deque[tuple[LogMark, Slice]] = deque()
@@ -266,7 +266,7 @@ class EmbedderMigration:
                 mark, _ = waiting.popleft()
                 left = list(range(len(part)))
                 if facts.mark() != mark:
-                    # A fact that was erased meanwhile must leave no vector behind.
+                    # Facts have changed: store no vector for a fact that was erased meanwhile.
                     there = self._still(facts, part)
                     left = [place for place in left if part[place][0] in there]
                 if left:
@@ -280,9 +280,9 @@ class EmbedderMigration:
         return done
 
     def _still(self, facts: FactsFacet, part: Slice) -> set[str]:
-        """Content hashes between the first and the last of a slice that still lack a vector."""
+        """Content hashes in the range of a slice whose facts exist and still lack a vector."""
         there: set[str] = set()
-        # A prefix of a hash sorts before it, so this asks from the slice's first hash on.
+        # A prefix of a hash sorts before it, so this starts with the slice's first hash.
         after, last = part[0][0][:-1], part[-1][0]
         while after < last:
             unprepared = facts.unprepared(self.embedder.identity, len(part), after=after)
@@ -293,7 +293,7 @@ class EmbedderMigration:
         return there
 
     def _missing(self, waiting: deque[tuple[LogMark, Slice]]) -> Iterator[Slice]:
-        """Slices of texts that lack a vector, by hash; texts under way are not given twice."""
+        """Yield slices of texts without a vector, by hash; texts in progress are not repeated."""
         size = self.settings.embed_slice
         after, gave = "", False
         while True:
@@ -317,7 +317,7 @@ class EmbedderMigration:
                 yield waiting[-1][1]
 
     def _last(self, facts: FactsFacet, missing: Slice) -> int:
-        """Embed the rest within the switching transaction; returns how many texts there were."""
+        """Embed the rest within the switching transaction; returns the number of texts."""
         done = 0
         while missing:
             for part, rows in embed_texts(self.embedder, [missing], workers=1):
@@ -329,12 +329,12 @@ class EmbedderMigration:
         return done
 
     def _switch(self, transaction: Transaction, key: bytes) -> tuple[str, str, int]:
-        """Put the new vectors in the place of the old; both state hashes and the facts' number."""
+        """Replace the old vectors; returns old and new state hash, and the number of facts."""
         facts, new = transaction.facts, self.embedder.identity
         before = self.hash_in(facts)
         facts.use_prepared(new)
         facts.set_setting(EMBEDDER_SETTING, new)
-        # Communities are of the old vectors: without this the next maintenance finds them anew.
+        # Communities are based on the old vectors: without a date, maintenance recomputes them.
         for name in (NEXT_SETTING, STEP_SETTING, RECLUSTERED_SETTING):
             facts.remove_setting(name)
         number = advance_epoch(facts)

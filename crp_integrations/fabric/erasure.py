@@ -1,7 +1,7 @@
-"""Erasure of sources, and withdrawal of what sessions keep of facts.
+"""Erasure of sources, and deletion of stored answers that used their facts.
 
-Before the commit nothing has happened; after it only the scrubbing of the files is left, which is
-noted in the same transaction, so that the next call can finish it.
+The store changes in one transaction, after session memory, outside copies and answers in other
+namespaces are erased. It records that files must be scrubbed, so that the next call can finish it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from crp_integrations.fabric.state_hash import (
 from crp_integrations.seals import iso, sha256
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 
-# How often bytes of what was said were left in the files since they were last taken off.
+# Number of deletions of answers since the last scrub whose bytes may still be in the files.
 WINDOWS_SETTING = "scrub_windows"
 
 
 def withdraw_windows(
     transaction: Transaction, ids: Sequence[str], now: datetime, *, source_id: str = ""
 ) -> bool:
-    """Take what was said with some facts, within the transaction that withdraws them."""
+    """Delete stored answers that used these facts, in the transaction that withdraws them."""
     shown = window_records_of(transaction)
     if shown is None or not shown.withdraw(ids, now, source_id=source_id):
         return False
@@ -46,7 +46,7 @@ def withdraw_windows(
 def withdraw_elsewhere(
     writer: NamespaceWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
 ) -> bool:
-    """Take what other namespaces said with facts of this one, each in a transaction of its own."""
+    """Delete answers in other namespaces that used these facts, one transaction per namespace."""
     clean = True
     for reader in writer.readers():
         with reader.begin() as transaction:
@@ -61,7 +61,7 @@ def forget_sessions(
     choose: Callable[[Transaction], Sequence[str]],
     cause: str,
 ) -> list[str]:
-    """Remove sessions with all that they said, and tell the journal."""
+    """Remove sessions with all their answers, and record this in the journal."""
     now = writer.clock.now()
     key = writer.key()
     with writer.begin(True) as transaction:
@@ -71,7 +71,7 @@ def forget_sessions(
         gone = [id_ for id_ in choose(transaction) if shown.forget(id_)]
         if gone:
             kind = EventType.SESSION_TERMINATED
-            # A name that looks like no id stands in no event of its windows either.
+            # Session names that are not ids are hashed, as in all events of their windows.
             drafts = [
                 EventDraft(kind, {"cause": cause}, session_id=name_or_hash(id_)) for id_ in gone
             ]
@@ -83,12 +83,12 @@ def forget_sessions(
 
 
 def windows_due(facts: FactsFacet) -> bool:
-    """Whether bytes of what was said may be in the files."""
+    """Whether bytes of deleted answers may still be in the files."""
     return facts.setting(WINDOWS_SETTING) is not None
 
 
 def windows_scrubbed(writer: NamespaceWriter) -> bool:
-    """Take the bytes of what was said off the disk; the index's files hold none of them."""
+    """Scrub bytes of deleted answers from disk, if any; the index files never contain them."""
     with writer.begin(False) as transaction:
         if not windows_due(transaction.facts):
             return True
@@ -100,14 +100,14 @@ def _scrubbed(
     scrub: Callable[[], bool],
     setting: str,
 ) -> bool:
-    """Take removed bytes off the disk, and remove the setting that notes them."""
+    """Scrub removed bytes from disk, then remove the setting that records them as pending."""
     try:
         with begin() as transaction:
             pending = transaction.facts.setting(setting)
         clean = scrub()
         if clean and pending is not None:
             with begin() as transaction:
-                # Another removal may have come after the scrubbing; it then stays noted.
+                # A removal after the scrub changes the setting, which then stays.
                 if transaction.facts.setting(setting) == pending:
                     transaction.facts.remove_setting(setting)
     except StoreBusy:
@@ -119,9 +119,9 @@ def _note(facts: FactsFacet) -> None:
     facts.set_setting(WINDOWS_SETTING, str(stored_number(facts, WINDOWS_SETTING) + 1))
 
 
-# Names the last event whose removals may still be in the files.
+# Sequence number of the last event whose removed bytes may still be in the files.
 SCRUB_SETTING = "scrub"
-# Characters of a label that was certainly not cut.
+# Labels of up to this many characters were certainly not truncated.
 _WHOLE_LABEL = 50
 _PART = re.compile(r"[^\W_]+")
 
@@ -135,9 +135,9 @@ def erase_source(writer: NamespaceWriter, source_id: str) -> ErasureReport:
     with writer.begin(False) as transaction:
         source, chosen = _choose(writer, transaction.facts, source_id)
         before = writer.hash_in(transaction.facts)
-    # What a session holds is in no transaction: it goes first, and once more at the end.
+    # Session memory is not transactional: it is erased first, and again at the end.
     writer.forget_held(source_id)
-    # The same holds for what is kept outside of the store: a killed erasure is made again.
+    # Copies outside of the store likewise: an interrupted erasure is simply run again.
     writer.erase_elsewhere([source_id, *(fact.fact_id for fact in chosen)])
     clean = withdraw_elsewhere(writer, [fact.fact_id for fact in chosen], now, source_id=source_id)
     if not chosen and source == _tombstone(source):
@@ -157,7 +157,7 @@ def erase_source(writer: NamespaceWriter, source_id: str) -> ErasureReport:
         _dissolve(facts, chosen)
         withdraw_windows(transaction, ids, now, source_id=source_id)
         facts.remove(ids)
-        # Vectors of texts that an interrupted ingestion never stored: their source is unknown.
+        # An interrupted ingestion may have left vectors of unknown source; clear them all.
         embedder = facts.setting(EMBEDDER_SETTING)
         if embedder is not None:
             facts.clear_prepared(embedder)
@@ -172,7 +172,7 @@ def erase_source(writer: NamespaceWriter, source_id: str) -> ErasureReport:
             key=key,
         )
         facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
-        # While the lock is held nobody publishes a file, so none outlives the commit.
+        # No process publishes a file while the write lock is held, so none survives the commit.
         drop_cache(writer)
     writer.forget_held(source_id)
     writer.erase_elsewhere([source_id, *ids])
@@ -191,7 +191,7 @@ def erase_source(writer: NamespaceWriter, source_id: str) -> ErasureReport:
 def _choose(
     writer: NamespaceWriter, facts: FactsFacet, source_id: str
 ) -> tuple[Source, list[Fact]]:
-    """The source and all its facts, also those that the subject does not see."""
+    """Return the source and all its facts, including those hidden from the subject."""
     source = writer.source(facts, source_id, "erase")
     chosen = facts.of_source(source_id)
     writer.require_each("erase", (fact.labels for fact in chosen))
@@ -199,7 +199,7 @@ def _choose(
 
 
 def _tombstone(source: Source) -> Source:
-    """What stays of an erased source: its id, and the labels that the guard looks at."""
+    """Return what remains of an erased source: its id and access labels."""
     return source.changed(
         title="",
         uri="",
@@ -211,7 +211,7 @@ def _tombstone(source: Source) -> Source:
 
 
 def _dissolve(facts: FactsFacet, gone: Sequence[Fact]) -> None:
-    """Take away every community label that may have words of the erased facts in it."""
+    """Remove every community label that may contain words of the erased facts."""
     own = {fact.community_label for fact in gone if fact.community_label is not None}
     if not own and facts.setting(COMMUNITIES_SETTING) is None:
         return
@@ -220,7 +220,7 @@ def _dissolve(facts: FactsFacet, gone: Sequence[Fact]) -> None:
     telling = own | {
         label
         for label in set(named.values())
-        # A long label may end within a word.
+        # A long label may have been truncated within a word.
         if len(label) > _WHOLE_LABEL or not erased_parts.isdisjoint(_label_parts(label))
     }
     taken = [id_ for id_, label in named.items() if label in telling]
@@ -230,7 +230,7 @@ def _dissolve(facts: FactsFacet, gone: Sequence[Fact]) -> None:
     ]
     facts.set_communities(dict.fromkeys([*taken, *hidden]))
     if taken:
-        # What is left of the communities is shown to others than before.
+        # Facts have lost their community, so envelopes and ETags made before are out of date.
         advance_epoch(facts)
         facts.remove_setting(RECLUSTERED_SETTING)
 
@@ -247,7 +247,7 @@ def drop_cache(writer: NamespaceWriter) -> None:
 
 
 def scrubbed(writer: NamespaceWriter) -> bool:
-    """Take what was removed off the disk, if anything is left there."""
+    """Scrub all removed bytes from disk, if any are pending; return whether none is left."""
     with writer.begin(False) as transaction:
         pending = transaction.facts.setting(SCRUB_SETTING)
     if pending is None:

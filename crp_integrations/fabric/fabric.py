@@ -1,4 +1,4 @@
-"""The fabric: regions, each a store with its engines, and the namespaces that are bound to them."""
+"""The fabric: regions (each a store with its engines) and the namespaces in them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from crp_integrations.ports import Clock, Embedder, KeyRing, TokenCounter, Trace
 
 
 class Fabric(FabricRegion):
-    """Knowledge of many tenants: a region without a name, and others by name.
+    """Knowledge of many tenants: one unnamed default region, and others by name.
 
-    A fabric reads and writes nothing by itself: `bind` gives the namespace that does.
+    A fabric reads and writes nothing by itself: `bind` returns the namespace that does.
 
     Args:
-        regions: stores by the region whose data they keep (§7.2).
-        elsewhere: what is kept outside of the store, by region, `""` for none.
+        regions: stores by name of their region (§7.2).
+        elsewhere: content derived from facts outside of the store, by region; `""` is the default.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Fabric(FabricRegion):
     def bind(
         self, subject: Subject = LOCAL, guard: Guard | None = None, *, residency: str = ""
     ) -> Namespace:
-        """The subject's namespace, the only way to read: own facts and the shared ones.
+        """Return the subject's namespace (own and shared facts), the only way to read.
 
         Spec: CRP-SPEC-009 §7.2, §9.1, §9.2
         """
@@ -90,9 +90,9 @@ class Fabric(FabricRegion):
     def bind_shared(
         self, name: str, guard: Guard | None = None, *, residency: str = ""
     ) -> Namespace:
-        """The operator's writable namespace behind a shared name.
+        """Return a shared namespace in writable form, for the operator.
 
-        Whoever holds the fabric is the operator; tenants are given namespaces only.
+        Code that has the fabric acts as the operator; tenants receive namespaces only.
 
         Spec: CRP-SPEC-009 §9.2
         """
@@ -101,7 +101,7 @@ class Fabric(FabricRegion):
         return self._bound(self.region(residency), operator, guard, ())
 
     def region(self, residency: str) -> FabricRegion:
-        """The fabric of a region; this one for an empty name.
+        """Return the region of this name; the default region for an empty name.
 
         Spec: CRP-SPEC-009 §7.2
         """

@@ -1,7 +1,7 @@
-"""Changes of stored facts by hand: status changes batch by batch, and updates in place.
+"""Manual changes of stored facts: status changes of batches, and updates in place.
 
-Each change is one transaction: statuses, registry and journal change together or not at all, and
-one id that is unknown or may not change refuses the whole batch.
+Each change is one transaction: statuses, registry and journal change together or not at all. If
+one id is unknown or its fact may not change this way, the whole batch is refused.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from crp_integrations.guard.decisions import Action
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 
 Draft = tuple[EventType, dict[str, Any]]
-# Changes facts, and gives the events that name them if they have their own.
+# Changes facts, and returns journal events if the change has event types of its own.
 Change = Callable[[FactsFacet, Sequence[Fact], datetime], list[Draft] | None]
 
 
@@ -60,7 +60,7 @@ def _archive(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> None:
 
 
 def _restore(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> None:
-    # The moment of return is kept, or disuse would archive them again at once.
+    # `modified_at` is set, or the facts would be archived again at once as unused.
     facts.replace([fact.changed(archived_at=None, modified_at=now) for fact in chosen])
 
 
@@ -73,7 +73,7 @@ def _quarantine(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> lis
 
 
 def _lift(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> None:
-    """The facts are ACTIVE and retrievable, archived or not before."""
+    """Make the facts ACTIVE and retrievable, even if they were archived before."""
     facts.set_status(_ids(chosen), FactStatus.ACTIVE, now)
     count_back(facts, chosen)
     archived = [fact.fact_id for fact in chosen if fact.archived_at is not None]
@@ -91,7 +91,7 @@ def _to(status: FactStatus) -> Callable[[Sequence[Fact]], None]:
     return partial(check_transition, to=status)
 
 
-# Of each verb: what refuses facts that may not change so, and what changes the others.
+# For each verb: a check that raises if a fact may not change this way, and the change itself.
 _VERBS: Mapping[Verb, tuple[Callable[[Sequence[Fact]], None], Change]] = {
     "stale": (_to(FactStatus.STALE), _set_status(FactStatus.STALE)),
     "archived": (partial(check_archived, wanted=False), _archive),
@@ -106,7 +106,7 @@ _VERBS: Mapping[Verb, tuple[Callable[[Sequence[Fact]], None], Change]] = {
 
 
 def change_status(writer: NamespaceWriter, verb: Verb, ids: Sequence[str]) -> ChangeReport:
-    """Do one thing to some facts, in one transaction. A refused change makes neither file nor key.
+    """Apply one change to facts in one transaction; a refused one creates neither file nor key.
 
     Spec: CRP-SPEC-009 §2.2, §8.2, §8.4
     """
@@ -116,7 +116,7 @@ def change_status(writer: NamespaceWriter, verb: Verb, ids: Sequence[str]) -> Ch
 def _change(
     writer: NamespaceWriter, verb: Verb, ids: Sequence[str]
 ) -> tuple[ChangeReport, list[Fact]]:
-    """The report, and the facts as they were before."""
+    """Apply a change; return the report, and the facts as they were before."""
     legal, carry_out = _VERBS[verb]
     action: Action = "erase" if verb == "deleted" else "write"
     now = writer.clock.now()
@@ -133,7 +133,7 @@ def _change(
         before = writer.hash_in(transaction.facts)
         drafts = carry_out(transaction.facts, chosen, now) or []
         if verb == "deleted":
-            # A deletion is final, so what was said with these facts goes too.
+            # A deletion is final, so answers that used these facts are deleted too.
             withdrawn = withdraw_windows(transaction, _ids(chosen), now)
         after, _ = writer.journal_changes(
             transaction,
@@ -142,7 +142,7 @@ def _change(
             cause=verb,
             now=now,
             key=key,
-            # Facts that have events of their own are not named twice.
+            # Facts that are in events of their own are not listed twice.
             facts=() if drafts else _ids(chosen),
         )
     if withdrawn:
@@ -154,7 +154,7 @@ def _change(
 
 
 def quarantine_facts(writer: NamespaceWriter, ids: Sequence[str], reason: str) -> ChangeReport:
-    """Take facts out of retrieval and tell the operator which sources to review.
+    """Remove facts from retrieval and notify the operator which sources to review.
 
     Spec: CRP-SPEC-009 §8.4
     """
@@ -183,7 +183,7 @@ def forget_facts(
         if not ids:
             raise RequestError("forget was given neither facts nor a source")
         report = change_status(writer, "deleted", ids)
-        # Until here their status hid what is kept outside of the store.
+        # Until this point, the facts' status hid the content derived from them.
         writer.erase_elsewhere(report.facts)
         return report
 
@@ -192,7 +192,7 @@ def forget_facts(
         held = [
             id_ for id_, _, status in facts.passages(source_id) if status is not FactStatus.DELETED
         ]
-        # All facts, also those that the subject does not see: the guard is asked for each.
+        # All facts, including those hidden from the subject; the guard must allow each.
         whole = facts.get(held)
         writer.require_each("erase", (fact.labels for fact in whole))
         others = writer.stored(facts, ids, "erase")
@@ -205,7 +205,7 @@ def forget_facts(
         chosen, source = choose(transaction.facts)
         over = not chosen and source.status is SourceStatus.REMOVED
         before = writer.hash_in(transaction.facts) if over else ""
-    # A call that was killed before its end is finished by the next call.
+    # Repeated here, so that the next call completes an interrupted one.
     writer.erase_elsewhere([source_id])
     if over:
         return ChangeReport(verb="deleted", state_hash=before)
@@ -247,7 +247,7 @@ def _deleted(source_id: str, ids: Sequence[str]) -> Draft:
 
 
 class Unchanged(Enum):
-    """The argument that leaves a field as it is, where None means to empty it."""
+    """Marker for an argument that leaves a field unchanged, where None empties the field."""
 
     KEEP = "keep"
 
@@ -301,7 +301,7 @@ def update_fact(writer: NamespaceWriter, fact_id: str, fields: Mapping[str, Any]
             now=now,
             key=key,
         )
-        # Read back, since a store may write a value in another form.
+        # Read back, since a store may normalise values.
         (updated,) = facts.get([fact_id])
     if content_changed:
         writer.notify(
@@ -322,7 +322,7 @@ def _wanted(
     fields: Mapping[str, Any],
     now: datetime,
 ) -> tuple[Fact, Fact]:
-    """The fact as it is stored, and as it is to be."""
+    """Return the fact as stored, and as it will be after the update."""
     (stored,) = writer.stored(facts, [fact_id], "write")
     check_content(stored)
     try:
@@ -335,7 +335,7 @@ def _wanted(
     if wanted.labels != stored.labels:
         writer.require("write", wanted.labels)
     if "content" in fields:
-        # The source says it again, so it is fresh, unless its ttl has run out (§8.1).
+        # The content is confirmed, so the fact is fresh, unless its ttl has ended (§8.1).
         if stored.status is FactStatus.STALE and not has_outlived(wanted, now):
             check_transition([stored], FactStatus.ACTIVE)
             wanted = wanted.changed(status=FactStatus.ACTIVE)

@@ -1,4 +1,4 @@
-"""A look at one namespace as a whole: counts, sizes, and whether what is stored is whole."""
+"""Inspection of one namespace: counts, sizes, and an integrity check of what is stored."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from crp_integrations.fabric.state_hash import (
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import FactStatus
 
-# Facts that are read at once.
+# Number of facts read at once.
 _SLICE = 512
-# How far a stored vector's length may be from 1: float32 rounding of any number of dimensions.
+# Maximum deviation of a vector's length from 1: float32 rounding of any number of dimensions.
 _UNIT_ERROR = 1e-3
-# So many ids are named in one finding.
-_NAMED = 3
+# Maximum number of ids listed in one finding.
+_MAX_LISTED_IDS = 3
 
 _REEMBED = "Export the facts, and ingest their documents into a new store."
 
@@ -37,18 +37,18 @@ Check = Literal["files", "journal", "sources", "vectors", "state", "upkeep"]
 
 
 class NamespaceStats(Record):
-    """What is in a namespace: counts, hashes and sizes, of facts that a subject may not see too.
+    """Counts, hashes and sizes of a namespace, including facts that a subject may not read.
 
     Attributes:
-        facts: how many by status; archived ones count as `ARCHIVED` alone.
-        sources: registry entries by status.
-        communities: how many the last reclustering left.
-        embedder, dimensions: whose vectors are stored and how long they are; empty and 0 before
+        facts: number of facts by status; archived ones count only as `ARCHIVED`.
+        sources: number of registry entries by status.
+        communities: number of communities after the last reclustering.
+        embedder, dimensions: embedder of the stored vectors, and their length; empty and 0 before
             the first fact.
-        generation: grows with every change of what can be retrieved.
-        epoch: reclusterings and changes of embedding model.
-        events: in the journal.
-        changes: place of the end of the log of changes.
+        generation: number that grows with every change of the retrievable facts.
+        epoch: number of reclusterings and changes of embedding model.
+        events: number of events in the journal.
+        changes: sequence number at the end of the change log.
         search: how the nearest vectors are found at this size.
         files: bytes by file; empty for a store in memory.
     """
@@ -72,12 +72,12 @@ class NamespaceStats(Record):
 
 
 class HealthFinding(Part):
-    """Something that is wrong, and what to do about it; ids only.
+    """A problem and its remedy; contains ids only, no texts.
 
     Attributes:
-        check: what was looked at.
-        problem: one sentence.
-        remedy: one sentence.
+        check: the check that found the problem.
+        problem: description of the problem in one sentence.
+        remedy: what to do about it, in one sentence.
     """
 
     check: Check
@@ -86,10 +86,10 @@ class HealthFinding(Part):
 
 
 class NamespaceExamination(Record):
-    """What an examination of a namespace found; no finding means that it is whole.
+    """The result of examining a namespace; without findings, it is intact.
 
     Attributes:
-        facts, sources, events: how many were looked at.
+        facts, sources, events: number of checked facts, sources and events.
     """
 
     SCHEMA = "fabric-examination/1"
@@ -102,7 +102,7 @@ class NamespaceExamination(Record):
 
 
 class NamespaceHealth:
-    """Looks at one namespace without changing it."""
+    """Inspects one namespace without changing it."""
 
     def __init__(self, region: FabricRegion, name: str) -> None:
         self._region = region
@@ -110,7 +110,7 @@ class NamespaceHealth:
         self._state_of = region.namespace_state(name)
 
     def stats(self) -> NamespaceStats:
-        """Count what is there, in one state of the namespace."""
+        """Count facts, sources, events and sizes in one state of the namespace."""
         with self._region.begin(self._name, write=False) as transaction:
             facts = transaction.facts
             stored = facts.setting(EMBEDDER_SETTING) or ""
@@ -137,12 +137,12 @@ class NamespaceHealth:
             )
 
     def examine(self) -> NamespaceExamination:
-        """Look at everything that is stored: files, journal, registry, vectors, index, hash."""
+        """Check everything that is stored: files, journal, registry, vectors, index, hash."""
         findings = [
             HealthFinding(
                 check="files",
                 problem=sentence,
-                remedy="Put the store back from a copy; a damaged index alone is built anew.",
+                remedy="Restore the store from a copy; a damaged index is rebuilt by itself.",
             )
             for sentence in self._region.store.check(self._name)
         ]
@@ -158,11 +158,11 @@ class NamespaceHealth:
                 findings += self._upkeep(facts)
                 count = sum(facts.tally().values())
         except StoreDamaged as error:
-            # What cannot be read cannot be looked at; the sentence says where it ended.
+            # The rest cannot be read, so the check ends here with the error as a finding.
             if not any(finding.problem == str(error) for finding in findings):
                 findings.append(
                     HealthFinding(
-                        check="files", problem=str(error), remedy="Put it back from a copy."
+                        check="files", problem=str(error), remedy="Restore it from a copy."
                     )
                 )
             return NamespaceExamination(
@@ -176,7 +176,7 @@ class NamespaceHealth:
             findings=tuple(findings),
         )
 
-    # --- what is looked at ---------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------
 
     def _journal(self, transaction: Transaction) -> tuple[int, list[HealthFinding]]:
         tip = transaction.journal.tip()
@@ -191,13 +191,13 @@ class NamespaceHealth:
                 HealthFinding(
                     check="journal",
                     problem=f"The journal does not verify: {error}.",
-                    remedy="Keep the files as they are, find out who changed them, and go on in a "
-                    "copy from before.",
+                    remedy="Keep the files as they are, find out who changed them, and continue "
+                    "with an earlier copy.",
                 )
             ]
 
     def _registry(self, facts: FactsFacet) -> Iterator[HealthFinding]:
-        """Each fact has a source, and each source counts its facts.
+        """Check that each fact has a source, and that each source's count is right.
 
         Spec: CRP-SPEC-009 §2, §4.5
         """
@@ -206,8 +206,8 @@ class NamespaceHealth:
             statuses = [status for _, _, status in facts.passages(source.source_id)]
             held += len(statuses)
             most = sum(status is not FactStatus.DELETED for status in statuses)
-            # A passage that an update took away left a fact that no document holds: a STALE one, or
-            # one that was withdrawn before.
+            # A passage removed by an update leaves a fact that is in no document any more, STALE
+            # or withdrawn before, so only a range for the count is known.
             least = statuses.count(FactStatus.ACTIVE)
             if not least <= source.fact_count <= most:
                 yield HealthFinding(
@@ -225,8 +225,8 @@ class NamespaceHealth:
             )
 
     def _vectors(self, facts: FactsFacet) -> Iterator[HealthFinding]:
-        """Each fact that can be retrieved has a unit vector of the embedder's length, and a place
-        in the index.
+        """Check that each retrievable fact has a unit vector of the right dimensions and is in the
+        index.
         """
         stored = [id_ for id_, _ in facts.retrievable()]
         wrong: list[str] = []
@@ -246,7 +246,7 @@ class NamespaceHealth:
                 )
                 return
             lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-            # A text in which the embedder finds nothing has a row of zeros.
+            # A text for which the embedder finds no features has a row of zeros.
             off = (np.abs(lengths - 1.0) > _UNIT_ERROR) & (lengths != 0.0)
             wrong += [id_ for id_, bad in zip(part, off.tolist(), strict=True) if bad]
         if wrong:
@@ -259,12 +259,12 @@ class NamespaceHealth:
         if indexed != len(stored):
             yield HealthFinding(
                 check="vectors",
-                problem=f"The index holds {indexed} facts, and {len(stored)} can be retrieved.",
-                remedy="Open the store again; the index is then made anew.",
+                problem=f"The index contains {indexed} facts, and {len(stored)} can be retrieved.",
+                remedy="Open the store again; the index is then rebuilt.",
             )
 
     def _state(self, facts: FactsFacet) -> Iterator[HealthFinding]:
-        """Check that the kept state hash is the one that the formula gives.
+        """Check that the state hash in memory equals that of the formula.
 
         Spec: CRP-SPEC-009 §6.1
         """
@@ -275,11 +275,11 @@ class NamespaceHealth:
             yield HealthFinding(
                 check="state",
                 problem=f"The state hash is kept as {kept_hash}, and the formula gives {formula}.",
-                remedy="Open the store again; the hash is then computed as a whole.",
+                remedy="Open the store again; the hash is then recomputed from all facts.",
             )
 
     def _upkeep(self, facts: FactsFacet) -> Iterator[HealthFinding]:
-        """What should be gone is gone.
+        """Check that facts and bytes due for removal have been removed.
 
         Spec: CRP-SPEC-009 §8.3
         """
@@ -305,15 +305,15 @@ class NamespaceHealth:
 
 
 def _ids(wrong: list[str]) -> str:
-    """`Fact a does`, or `Facts a, b, c and 4 more do`: the beginning of a sentence."""
+    """Build the start of a sentence: `Fact a does`, or `Facts a, b, c and 4 more do`."""
     if len(wrong) == 1:
         return f"Fact {wrong[0]} does"
-    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    return f"Facts {', '.join(wrong[:_NAMED])}{more} do"
+    more = f" and {len(wrong) - _MAX_LISTED_IDS} more" if len(wrong) > _MAX_LISTED_IDS else ""
+    return f"Facts {', '.join(wrong[:_MAX_LISTED_IDS])}{more} do"
 
 
 def _aged_tally(facts: FactsFacet, now: datetime) -> dict[str, int]:
-    """Facts by status; those whose ttl has run out are STALE, though it is not written yet."""
+    """Facts by status; facts whose ttl has ended count as STALE even if not yet stored so."""
     tally = dict(facts.tally())
     due = Where(statuses=(FactStatus.ACTIVE,), archived=False, expired_at=now)
     if aged := len(facts.find(due)):

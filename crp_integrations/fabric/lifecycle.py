@@ -1,7 +1,7 @@
-"""The legal changes of a fact's status in one table, its decay, and the reports of changes.
+"""The table of legal status changes of a fact, decay functions, and the reports of changes.
 
-DELETED has no way out: a deleted fact leaves the store for good (`erasure`, `maintenance`), and its
-text, given again, becomes a new row.
+DELETED is final: a deleted fact is removed from the store for good (`erasure`, `maintenance`), and
+its text, if ingested again, becomes a new row.
 
 Spec: CRP-SPEC-009 §2.3
 """
@@ -42,14 +42,14 @@ LEGAL: Mapping[tuple[FactStatus, FactStatus], str] = MappingProxyType(
 
 
 def legal_from(status: FactStatus) -> list[FactStatus]:
-    """The statuses that may follow one, in the order of the vocabulary."""
+    """Return the statuses that may follow this one, in the order of the vocabulary."""
     return [to for to in FactStatus if (status, to) in LEGAL]
 
 
 def check_transition(
     facts: Iterable[Fact], to: FactStatus, *, among: Set[FactStatus] = frozenset(FactStatus)
 ) -> None:
-    """Refuse a change of status that the table does not hold.
+    """Refuse a change of status that is not in the table.
 
     Spec: CRP-SPEC-009 §2.2
     """
@@ -62,7 +62,7 @@ def check_transition(
                 f"fact {fact.fact_id} is {to.value} already; "
                 f"from {to.value} a fact can become {ways or 'nothing else'}"
             )
-        # A legal way that belongs to another verb is told apart, or the sentence would puzzle.
+        # If the change is legal by another verb, the message must say so to make sense.
         hint = " by this verb" if (fact.status, to) in LEGAL else ""
         raise IllegalTransition(
             f"fact {fact.fact_id} is {fact.status.value} and cannot become {to.value}{hint}; "
@@ -71,7 +71,7 @@ def check_transition(
 
 
 def has_outlived(fact: Fact | FactBrief, now: datetime) -> bool:
-    """Whether a fact's time to live is over: such a fact is not ACTIVE again before it gets more.
+    """Whether a fact's ttl has ended; such a fact cannot become ACTIVE without a longer ttl.
 
     Spec: CRP-SPEC-009 §8.1
     """
@@ -80,7 +80,7 @@ def has_outlived(fact: Fact | FactBrief, now: datetime) -> bool:
 
 
 def check_content(fact: Fact) -> None:
-    """Refuse to change what a withdrawn fact says."""
+    """Refuse to change the content of a withdrawn fact."""
     if fact.status in (DELETED, QUARANTINED):
         raise IllegalTransition(
             f"fact {fact.fact_id} is {fact.status.value} and cannot be updated; "
@@ -89,7 +89,7 @@ def check_content(fact: Fact) -> None:
 
 
 def check_validity(fact: Fact) -> None:
-    """Refuse a fact that ends before it begins."""
+    """Refuse a fact whose validity ends before it begins."""
     begun, ended = fact.valid_from, fact.valid_to
     if begun is not None and ended is not None and ended < begun:
         raise FactRejected(
@@ -99,7 +99,7 @@ def check_validity(fact: Fact) -> None:
 
 
 def check_archived(facts: Iterable[Fact], wanted: bool) -> None:
-    """Refuse to archive what is archived or withdrawn, or to restore what is not archived.
+    """Refuse to archive an archived or withdrawn fact, or to restore one that is not archived.
 
     Spec: CRP-SPEC-009 §8.2
     """
@@ -120,13 +120,13 @@ Verb = Literal["stale", "deleted", "archived", "restored", "quarantined", "lifte
 
 
 class ChangeReport(Record):
-    """What one verb did.
+    """The result of one change of facts.
 
     Attributes:
-        verb: what the facts are now, or what was done to them.
-        facts: ids of the facts that were changed, ascending.
+        verb: the change that was made.
+        facts: ids of the changed facts, ascending.
         sources: ids of their sources, ascending.
-        state_hash: of the namespace afterwards.
+        state_hash: state hash of the namespace afterwards.
     """
 
     SCHEMA = "change-report/1"
@@ -138,18 +138,18 @@ class ChangeReport(Record):
 
 
 class ErasureReport(Record):
-    """What an erasure removed, and the link of the chain that says so.
+    """The result of an erasure, with the journal event that records it.
 
     Spec: CRP-SPEC-009 §8.3
 
     Attributes:
-        source_id: the source that is erased.
-        facts: ids of the facts that were removed now; empty when nothing was left to erase.
+        source_id: the erased source.
+        facts: ids of the facts removed by this call; empty if nothing was left to erase.
         state_before, state_after: state hash of the namespace before and after.
-        event_seq, event_hmac: the journal's event of this erasure, the first of several when
-            there were very many facts; 0 and empty when nothing was left to erase.
-        scrubbed: whether the bytes are off the disk; when not, since a reader held an old state,
-            `maintain` or another `erase` finishes it.
+        event_seq, event_hmac: the journal event of this erasure, the first of several if there
+            were very many facts; 0 and empty if nothing was left to erase.
+        scrubbed: whether the bytes are gone from disk; False if an open reader prevented it, in
+            which case `maintain` or another `erase` completes it.
     """
 
     SCHEMA = "erasure/1"
@@ -165,20 +165,20 @@ class ErasureReport(Record):
 
 
 class MaintenanceReport(Record):
-    """What time had made due, in counts; no ids, since it covers what a subject may not see.
+    """The result of maintenance as counts; no ids, since it covers facts hidden from the subject.
 
     Attributes:
-        stale: facts whose ttl had run out.
-        purged: deleted facts whose bytes were removed after the retention period.
-        archived: facts put aside for disuse.
-        sessions: `no-store` sessions whose facts were purged from memory.
-        forgotten: stored sessions that were removed after their time, with all that they said.
-        reclustered: whether communities were found anew.
-        graph_rebuilt: whether the index was brought up to date or built anew.
-        changes_trimmed: whether the log of changes was cut.
-        prepared_cleared: whether vectors that a killed ingestion left behind were removed.
-        scrubbed: whether bytes of what was removed were taken off the disk; None when none were
-            left, False when a reader held an old state.
+        stale: number of facts whose ttl had ended.
+        purged: number of deleted facts whose bytes were removed after the retention period.
+        archived: number of facts archived because they were not used.
+        sessions: number of `no-store` sessions whose facts were purged from memory.
+        forgotten: number of expired stored sessions that were removed with their answers.
+        reclustered: whether communities were recomputed.
+        graph_rebuilt: whether the index was updated or rebuilt.
+        changes_trimmed: whether the change log was trimmed.
+        prepared_cleared: whether vectors of an interrupted ingestion were removed.
+        scrubbed: whether removed bytes were scrubbed from disk; None if there were none, False if
+            an open reader prevented it.
     """
 
     SCHEMA = "maintenance-report/1"
@@ -198,7 +198,7 @@ class MaintenanceReport(Record):
 DECAY_KEY = "decay_fn"
 
 _MICROSECOND = timedelta(microseconds=1)
-# 2^(-k/32) times 10^9, k from 0 to 32; between two of them it is a straight line.
+# 2^(-k/32) times 10^9, k from 0 to 32, interpolated linearly; integers, equal on every machine.
 _HALVES = (
     1000000000, 978572062, 957603281, 937083817, 917004043, 897354538, 878126080, 859309649,
     840896415, 822877739, 805245166, 787990423, 771105413, 754582214, 738413073, 722590403,
@@ -213,8 +213,8 @@ class Decay:
     """A decay function with its length.
 
     Attributes:
-        written: as it stands in records.
-        length: in microseconds, above zero.
+        written: notation in records, such as `half-life@1:P30D`.
+        length: duration in microseconds, above zero.
     """
 
     written: str
@@ -222,17 +222,17 @@ class Decay:
     length: int
 
     def at(self, age: int) -> int:
-        """What is left at an age."""
+        """Return the remaining share at an age in microseconds, as a fixed-point score."""
         return self.curve(max(0, age), self.length)
 
 
 def decay(written: str) -> Decay:
-    """The function that a text names.
+    """Parse a decay function.
 
     Spec: Summit §Unified MemoryItem Schema
 
     Raises:
-        ValueError: names the functions there are.
+        ValueError: the text is not a decay function; the message lists the known ones.
 
     >>> decay("half-life@1:P30D").at(30 * 86_400 * 1_000_000)
     500000
@@ -240,15 +240,15 @@ def decay(written: str) -> Decay:
     function = known(written)
     if function is None:
         raise ValueError(
-            f"decay function {written!r:.60} is none; wanted one of {', '.join(sorted(CURVES))} "
-            "with an ISO 8601 duration behind a colon, such as half-life@1:P30D"
+            f"{written!r:.60} is not a decay function; wanted one of {', '.join(sorted(CURVES))} "
+            "with an ISO 8601 duration after a colon, such as half-life@1:P30D"
         )
     return function
 
 
 @lru_cache(maxsize=1024)
 def known(written: str) -> Decay | None:
-    """The function that a text names, None when it names none."""
+    """Parse a decay function; None if the text is not one."""
     name, _, length = written.partition(":")
     curve = CURVES.get(name)
     if curve is None:
@@ -260,7 +260,7 @@ def known(written: str) -> Decay | None:
 
 
 def carried(metadata: Mapping[str, Any]) -> str | None:
-    """The decay function that a fact's metadata name, None when they name none that is known."""
+    """Return the decay function in a fact's metadata; None without a known one."""
     written = metadata.get(DECAY_KEY)
     return written if isinstance(written, str) and known(written) else None
 
@@ -273,7 +273,7 @@ def _half_life(age: int, length: int) -> int:
     high = _HALVES[place]
     low = _HALVES[min(place + 1, 32)]
     value = high * length - (high - low) * between
-    # Halves up, of 10^9 and the length down to SCALE.
+    # Scale from 10^9 times length down to SCALE, rounding halves up.
     below = length * (10**9 // SCALE) << whole
     return (2 * value + below) // (2 * below)
 
@@ -287,7 +287,7 @@ def _step(age: int, length: int) -> int:
 
 
 def _plateau(age: int, length: int) -> int:
-    """Whole for its length, then falling to nothing within the same length again."""
+    """Stay at 1 for the length, then fall linearly to 0 within the same length."""
     return SCALE if age <= length else _linear(age - length, length)
 
 

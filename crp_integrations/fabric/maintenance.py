@@ -1,7 +1,7 @@
-"""What time makes due: ttl, retention, disuse, sessions, reclustering, scrubbing, trimming.
+"""Periodic work: ttl, retention, disuse, sessions, reclustering, scrubbing, trimming.
 
-Each step is a transaction of its own, so a kill between two leaves whole steps. One reading
-transaction finds out what is due; when nothing is, nothing is written.
+Each step is a transaction of its own, so a process killed between two steps leaves a consistent
+store. One read transaction determines which steps are due; if none is, nothing is written.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.guard.decisions import NAMESPACE
 from crp_integrations.vocabulary import EventType, FactStatus
 
-# Sequence at which the log of changes was trimmed last.
+# Sequence number at which the log of changes was last trimmed.
 TRIMMED_SETTING = "changes_trimmed"
-# The log keeps these entries for each fact, and at least those; twice as many make it due. A
-# reclustering may write one a fact, and the log is still to lead from a graph kept before it.
+# Entries of the change log that are kept, per fact and at least; trimming is due at twice as many.
+# A reclustering may write one entry per fact, and a graph saved before it must still be usable.
 KEEP_PER_FACT = 4
 KEEP_CHANGES = 10_000
 _MOMENT = timedelta(microseconds=1)
-# Steps after which bytes of what was removed may be left.
+# Steps after which removed bytes may still be in the files.
 SCRUBBING = frozenset({"purge", "sessions", "windows", "scrub"})
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Runs what is due in one namespace."""
+    """Runs the steps that are due in one namespace."""
 
     writer: NamespaceWriter
 
     def run(self, progress: Progress, *, graph: bool = True) -> MaintenanceReport:
-        """Do what is due; with `graph` look at the derived files too.
+        """Run the steps that are due; with `graph`, check the derived files too.
 
         Spec: CRP-SPEC-009 §2.2, §5.5, §7.2, §8.1, §8.2
         """
@@ -65,7 +65,7 @@ class Maintenance:
             idle = self._idle(transaction, now)
             untouched = not facts.generation() and facts.setting(PREPARED_SETTING) is None
             if untouched and not idle and not windows_due(facts):
-                # Never written: not even a key is made.
+                # The namespace was never written, so not even a key is created.
                 return MaintenanceReport(sessions=sessions)
             steps: dict[str, tuple[bool, Callable[[datetime], int]]] = {
                 "stale": (bool(facts.find(_expired(now))), self._expire),
@@ -110,7 +110,7 @@ class Maintenance:
     # --- steps -------------------------------------------------------------------------
 
     def _expire(self, now: datetime) -> int:
-        """Mark STALE what the ttl has run out of.
+        """Mark facts STALE whose ttl has ended.
 
         Spec: CRP-SPEC-009 §8.1
         """
@@ -126,7 +126,7 @@ class Maintenance:
         return len(ids)
 
     def _purge(self, now: datetime) -> int:
-        """Remove what has been DELETED for the retention period, to its bytes.
+        """Remove facts that have been DELETED for the retention period, including their bytes.
 
         Spec: CRP-SPEC-009 §2.2
         """
@@ -154,7 +154,7 @@ class Maintenance:
         return len(ids)
 
     def _archive(self, now: datetime) -> int:
-        """Put aside what nobody has used for long.
+        """Archive facts that have not been used for `archive_after_days`.
 
         Spec: CRP-SPEC-009 §8.2
         """
@@ -170,7 +170,7 @@ class Maintenance:
         return len(ids)
 
     def _forget_sessions(self, now: datetime) -> int:
-        """Forget the sessions that nobody has gone on with for long, to their bytes."""
+        """Remove sessions that were not continued for `session_days`, including their bytes."""
         gone = forget_sessions(
             self.writer, lambda transaction: self._idle(transaction, now), "retention"
         )
@@ -178,12 +178,12 @@ class Maintenance:
         return len(gone)
 
     def _clear_prepared(self, now: datetime) -> int:
-        """Remove the vectors of an ingestion that was killed and that nobody went on with."""
+        """Remove the vectors of an interrupted ingestion that was not resumed."""
         with self.writer.begin(True) as transaction:
             facts = transaction.facts
             due = self._abandoned(facts, now)
             if due:
-                # Those of an embedder that the namespace is on its way to stay.
+                # Vectors prepared for a migration to another embedder are kept.
                 facts.clear_prepared(facts.setting(EMBEDDER_SETTING))
                 facts.remove_setting(PREPARED_SETTING)
         return int(due)
@@ -197,15 +197,15 @@ class Maintenance:
             facts = transaction.facts
             due = _trim_due(facts)
             if due:
-                facts.trim_changes(_kept(facts))
+                facts.trim_changes(_entries_to_keep(facts))
                 facts.set_setting(TRIMMED_SETTING, str(facts.mark().sequence))
         return int(due)
 
     def _settle_files(self) -> bool:
-        """Look at the derived files; whether a graph was built."""
+        """Check the derived files; return whether a graph was built."""
         region, name, cache = self.writer.region, self.writer.namespace, self.writer.cache()
         if cache is not None:
-            # Reading a damaged file throws it away; the next reclustering computes it anew.
+            # Loading deletes a damaged file; the next reclustering computes it anew.
             cache.load(SIMILARITY_FILE)
         settled = build_due_index(region.store, name)
         return region.namespace_state(name).settle(thorough=True) or settled
@@ -214,13 +214,13 @@ class Maintenance:
 
     def _recluster_due(self, facts: FactsFacet, now: datetime) -> bool:
         region = self.writer.region
-        # On the way to this embedder they are found with the vectors still in use.
+        # During a migration to this embedder, wait: the vectors in use are another embedder's.
         if region.leiden is None or facts.setting(NEXT_SETTING) == region.embedder.identity:
             return False
         return state_hash.reclustering_due(facts, region.settings.communities, now)
 
     def _abandoned(self, facts: FactsFacet, now: datetime) -> bool:
-        """Whether vectors were kept for an ingestion so long ago that nobody waits for them."""
+        """Whether an interrupted ingestion left its vectors at least `prepared_days` ago."""
         kept_at = state_hash.stored_moment(facts, PREPARED_SETTING)
         if kept_at is None:
             return False
@@ -228,13 +228,13 @@ class Maintenance:
         return kept_at <= _ago(now, days)
 
     def _idle(self, transaction: Transaction, now: datetime) -> list[str]:
-        """Ids of the stored sessions whose time is over."""
+        """Ids of the stored sessions that have expired."""
         days, shown = self.writer.settings.lifecycle.session_days, window_records_of(transaction)
         return [] if days is None or shown is None else shown.idle(_ago(now, days))
 
     def _retained(self, now: datetime) -> Where:
-        """Deleted as long ago as the retention period, or longer."""
-        # The bound is exclusive, and at the end of the period the bytes are to be gone.
+        """Filter for facts deleted at least one retention period ago."""
+        # The bound is exclusive, but a fact must also go exactly at the end of the period.
         before = _ago(now, self.writer.settings.lifecycle.retention_days) + _MOMENT
         return Where(statuses=(FactStatus.DELETED,), modified_before=before)
 
@@ -248,30 +248,30 @@ class Maintenance:
                 statuses=(FactStatus.ACTIVE, FactStatus.STALE),
                 archived=False,
                 unused_since=since,
-                # A fact that was restored, updated or lifted since is in somebody's hands.
+                # A fact restored, updated or released from quarantine since then is in use.
                 modified_before=since,
             )
         )
 
 
 def _expired(now: datetime) -> Where:
-    """ACTIVE facts whose ttl has run out, archived ones too: restored, they are STALE."""
+    """Filter for ACTIVE facts whose ttl has ended, including archived ones."""
     return Where(statuses=(FactStatus.ACTIVE,), expired_at=now)
 
 
 def _ago(now: datetime, days: float) -> datetime:
-    """The moment so many days ago; the first one there is when they are too many."""
+    """The moment `days` before now; the earliest possible datetime if that overflows."""
     try:
         return now - timedelta(days=days)
     except OverflowError:
         return datetime.min.replace(tzinfo=UTC)
 
 
-def _kept(facts: FactsFacet) -> int:
+def _entries_to_keep(facts: FactsFacet) -> int:
     return max(KEEP_CHANGES, KEEP_PER_FACT * sum(facts.tally().values()))
 
 
 def _trim_due(facts: FactsFacet) -> bool:
     trimmed = state_hash.stored_number(facts, TRIMMED_SETTING)
     grown = facts.mark().sequence - trimmed
-    return grown > 2 * KEEP_CHANGES and grown > 2 * _kept(facts)
+    return grown > 2 * KEEP_CHANGES and grown > 2 * _entries_to_keep(facts)

@@ -1,4 +1,4 @@
-"""A tenant's part of the fabric, bound to a subject and a guard: every read and every write."""
+"""A tenant's part of the fabric, bound to a subject and a guard: all reads and writes."""
 
 from __future__ import annotations
 
@@ -64,24 +64,24 @@ from crp_integrations.vocabulary import FactStatus, SourceKind
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
-# Facts of an export that are read at once.
+# Number of facts that an export reads at once.
 _EXPORT_SLICE = 256
 
 
 class Namespace(FabricView):
-    """A tenant's part of the fabric, bound to a subject and a guard; safe between threads.
+    """A tenant's part of the fabric, bound to a subject and a guard; thread-safe.
 
     Made by `Fabric.bind`. No method takes a tenant. The reads are those of `FabricView`: the
-    tenant's own facts and the shared ones. What writes changes the own ones alone. Every verb takes
-    a whole batch or nothing: one id that is unknown to the subject, or whose fact may not change
-    so, refuses all of it. Communities are found per namespace and never across two, so the shared
-    namespaces that a tenant reads have their own.
+    tenant's own facts and the shared ones. Writes change only the tenant's own facts. Every write
+    is all or nothing: if one id is unknown to the subject, or its fact may not be changed this way,
+    the whole batch is refused. Communities never span two namespaces, so the shared namespaces that
+    a tenant reads have their own.
 
     Spec: CRP-SPEC-009 §2.2, §5, §8, §9.1, §9.2
 
     Attributes:
-        subject: who asks.
-        guard: decides, also for what is kept beside the fabric.
+        subject: the subject on whose behalf everything is read and written.
+        guard: decides on access, also to content kept outside of the fabric.
     """
 
     def __init__(
@@ -96,22 +96,22 @@ class Namespace(FabricView):
 
     @property
     def guard_name(self) -> str:
-        """Name of the guard that decides, shown in reports."""
+        """Name of the guard, for reports."""
         return self.guard.name
 
     @property
     def redactor(self) -> Redactor | None:
-        """What takes personal data out of texts; None for nothing."""
+        """The redactor that removes personal data from texts; None for none."""
         return self._region.redactor
 
     @property
     def counter(self) -> TokenCounter:
-        """The counter that binds the length of stored facts."""
+        """The token counter for the length limits of stored facts."""
         return self._region.counter
 
     @property
     def clock(self) -> Clock:
-        """The clock by which what is stored is dated."""
+        """The clock for all stored times."""
         return self._region.clock
 
     @property
@@ -121,7 +121,7 @@ class Namespace(FabricView):
 
     @property
     def residency(self) -> str:
-        """The region whose store alone is read and written; empty for none.
+        """Name of the region whose store is used; empty for the default region.
 
         Spec: CRP-SPEC-009 §7.2
         """
@@ -130,7 +130,7 @@ class Namespace(FabricView):
     # --- reading: see `FabricView` -----------------------------------------------------------
 
     def view(self, session_id: str = "", *, keep_counts: bool = True) -> FabricView:
-        """The same reads, with what a session holds in memory at this moment.
+        """Return a view that includes the facts a session has in memory at this moment.
 
         Spec: CRP-SPEC-009 §7.2
         """
@@ -146,14 +146,14 @@ class Namespace(FabricView):
         )
 
     def shelve(self, session_id: str, used: Iterable[FactUse]) -> None:
-        """Remember in memory what an envelope of the subject's session held.
+        """Record in memory which facts were in an envelope of the subject's session.
 
         Spec: CRP-SPEC-003 §5.2
         """
         self._region.recent_uses.note(self.subject.tenant, self.subject.name, session_id, used)
 
     def note_shared_use(self, ids: Sequence[str], now: datetime) -> None:
-        """Tell the shared namespaces which of their facts were used; the operator alone sees it.
+        """Record in the shared namespaces which of their facts were used, for the operator only.
 
         Spec: CRP-SPEC-009 §9.2
         """
@@ -162,7 +162,7 @@ class Namespace(FabricView):
             shared.note_use([id_ for id_ in ids if id_ not in own], now)
 
     def note_shared_findings(self, ids: Sequence[str]) -> dict[str, FaultCounts]:
-        """Count for the operator that an answer went wrong with shared facts; by id.
+        """Count for the operator that an answer distorted shared facts; returns counts by id.
 
         Spec: CRP-SPEC-009 §8.4
         """
@@ -172,10 +172,10 @@ class Namespace(FabricView):
         return {id_: counted for counts in noted for id_, counted in counts.items()}
 
     def withdrawn(self, ids: Sequence[str]) -> bool:
-        """Whether any of the facts or sources was forgotten or is in quarantine, wherever it is.
+        """Whether any of the facts or sources was forgotten or is in quarantine.
 
-        For what is kept beside the store and comes from them; the guard is not asked. A source is
-        meant as soon as one of its facts is in quarantine.
+        For content derived from them and kept outside of the store; the guard is not asked. A
+        source counts as soon as one of its facts is in quarantine.
 
         Spec: CRP-SPEC-009 §2.2, §8.4
         """
@@ -185,9 +185,9 @@ class Namespace(FabricView):
         return any(shared.withdrawn(others) for shared in self._shared)
 
     def find_own(self, where: Where) -> list[str]:
-        """Ids of the tenant's own retrievable facts that are meant, ascending.
+        """Ids of the tenant's own retrievable facts that match the filter, ascending.
 
-        What is quarantined or archived is listed by `export(Where(statuses=…))`.
+        Quarantined and archived facts are listed by `export(Where(statuses=…))`.
         """
         return self._own.find(where)
 
@@ -202,19 +202,19 @@ class Namespace(FabricView):
         ttl: str | None = None,
         progress: Progress | None = None,
     ) -> IngestReport:
-        """Ingest documents: the whole batch or, when anything fails, nothing.
+        """Ingest documents, all or nothing.
 
         Spec: CRP-SPEC-009 §4.1
 
-        A document that is stored with equal content adds nothing. Of one that has changed,
-        passages that are still there keep their facts, new ones are added, and the facts of
-        those that are gone become STALE.
+        A document already stored with equal content adds nothing. If a document has changed,
+        unchanged passages keep their facts, new passages are added, and the facts of removed
+        passages become STALE.
         """
         report = Ingestion(self._writer()).documents(
             documents,
             kind=kind,
-            labels=_named(labels),
-            ttl=_checked(ttl),
+            labels=_checked_labels(labels),
+            ttl=_checked_ttl(ttl),
             progress=progress or ignore_progress,
         )
         return self._settle(self._reclustered(report))
@@ -226,7 +226,7 @@ class Namespace(FabricView):
         kind: SourceKind | None = None,
         progress: Progress | None = None,
     ) -> IngestReport:
-        """Add facts as they are, without chunking; the whole batch or nothing."""
+        """Add facts without chunking, all or nothing."""
         report = Ingestion(self._writer()).facts(
             facts, kind=kind, progress=progress or ignore_progress
         )
@@ -239,10 +239,10 @@ class Namespace(FabricView):
         uris: Mapping[str, str] | None = None,
         vectors: FloatRows | None = None,
     ) -> IngestReport:
-        """Add facts under their own ids, or change those of these ids: the whole batch or nothing.
+        """Add facts under their own ids, or change the facts with these ids, all or nothing.
 
-        A deleted fact's id is free again; a stale or archived one becomes ACTIVE, but for one whose
-        ttl has run out, which stays STALE. A fact of a document that was ingested stays in its
+        A deleted fact's id can be used again; a stale or archived fact becomes ACTIVE, unless its
+        ttl has ended, in which case it stays STALE. A fact of an ingested document stays in its
         source, whatever source is given.
         """
         report = FactUpsert(self._writer()).put(facts, uris=uris or {}, vectors=vectors)
@@ -251,15 +251,15 @@ class Namespace(FabricView):
     def hold(
         self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None = None
     ) -> IngestReport:
-        """Keep facts in memory for one session alone; the store is not written.
+        """Keep facts in memory for one session only; the store is not written.
 
-        They are candidates of that session's questions until it ends, was idle for too long, or
-        the process ends. Each is embedded once.
+        They are candidates for that session's questions until the session ends, was idle for too
+        long, or the process ends. Each is embedded once.
 
         Spec: CRP-SPEC-009 §7.2
         """
         if not session_id:
-            raise RequestError("facts are held for a session; give its session_id")
+            raise RequestError("facts are kept for one session; give its session_id")
         writer, memory = self._writer(), self._region.session_memory
         tenant, now = writer.namespace, writer.clock.now()
         prepared = writer.prepared(facts, kind)
@@ -269,7 +269,7 @@ class Namespace(FabricView):
         before = memory.held(tenant, session_id, now)
         there = self.stored(ids) | set(before.facts if before else ())
         fresh = [fact for fact in prepared if fact.fact_id not in there]
-        # Before the costly embedding, so that too many facts cost nothing.
+        # Before the costly embedding, so that a refused call costs nothing.
         memory.check_room(tenant, session_id, len(fresh))
         new: list[str] = []
         if fresh:
@@ -286,7 +286,7 @@ class Namespace(FabricView):
         )
 
     def stored(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that are stored, here or in a shared namespace; the guard is not asked.
+        """The ids stored in this or a shared namespace; the guard is not asked.
 
         Spec: CRP-SPEC-009 §7.2
         """
@@ -296,15 +296,15 @@ class Namespace(FabricView):
         return stored_ids
 
     def stored_here(self, ids: Sequence[str], transaction: Transaction) -> set[str]:
-        """Those of the ids that an open transaction of the own namespace sees."""
+        """The ids stored in the own namespace, as an open transaction of it sees them."""
         return self._own.holds(ids, within=transaction)
 
     def stored_elsewhere(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that shared namespaces store; nothing is read where there are none."""
+        """The ids stored in shared namespaces; nothing is read if there are none."""
         return {id_ for shared in self._shared for id_ in shared.holds(ids)}
 
     def end_session(self, session_id: str) -> int:
-        """Purge what a session holds in memory; returns how many facts that were.
+        """Purge a session's facts from memory; returns their number.
 
         Spec: CRP-SPEC-009 §7.2
         """
@@ -318,10 +318,10 @@ class Namespace(FabricView):
         """Move the namespace to another embedder while others read and write it.
 
         Every fact, of whatever status, gets a vector of the new embedder; then one transaction
-        puts these in the place of the old ones. Until then all goes on with the old embedder,
-        and a fabric of the new one may be bound and finds what is prepared already. Afterwards a
-        fabric of the old one is refused: bind from a fabric of the new one. A call that was
-        killed is resumed by the next one. Communities are found anew at the next `maintain`.
+        replaces the old vectors. Until then the old embedder stays in use, and a fabric with the
+        new embedder can be bound and finds the facts prepared so far. Afterwards a fabric with the
+        old embedder is refused: bind from one with the new embedder. An interrupted call is
+        resumed by the next one. Communities are recomputed at the next `maintain`.
 
         Spec: CRP-SPEC-009 §3.4
         """
@@ -329,19 +329,19 @@ class Namespace(FabricView):
         return self._region.reembed(self._own.name, embedder, progress)
 
     def must_write(self) -> None:
-        """Refuse where it cannot be written, before what is paid for and then kept."""
+        """Raise if the namespace cannot be written, before a costly step whose result is stored."""
         must_write(self._region.store, self._own.name)
 
     def begin(self, write: bool) -> AbstractContextManager[Transaction]:
-        """A transaction of the namespace, for the relay's close; the guard does not look in."""
+        """Begin a transaction of the namespace, for the relay's close; the guard is not asked."""
         return self._region.begin(self._own.name, write=write)
 
     # --- what is stored: status, erasure, upkeep, communities -----------------------------
 
     def link(self, edges: Iterable[Edge]) -> None:
-        """Store edges between the tenant's own facts; each is found from both of its ends.
+        """Store edges between the tenant's own facts; each can be followed from both ends.
 
-        The other direction has the kind with `^` in front. Edges go with either of their facts.
+        The reverse edge has the kind with the prefix `^`. Edges are removed with either fact.
 
         Spec: Summit §Storage Interfaces
         """
@@ -350,7 +350,7 @@ class Namespace(FabricView):
         known = {fact.fact_id: fact for fact in self._own.facts(ids)}
         missing = [id_ for id_ in ids if id_ not in known]
         if missing:
-            raise FactRejected(f"fact {missing[0]!r:.80} is not there to be linked, or is withheld")
+            raise FactRejected(f"fact {missing[0]!r:.80} cannot be linked: unknown or withheld")
         for labels in sorted({fact.labels for fact in known.values()}):
             require(self.guard, self.subject, "write", labels)
         back = [
@@ -378,11 +378,11 @@ class Namespace(FabricView):
         valid_from: datetime | Unchanged | None = UNCHANGED,
         valid_to: datetime | Unchanged | None = UNCHANGED,
     ) -> Fact:
-        """Change a fact in place; what is left out stays as it is.
+        """Change a fact in place; omitted fields stay unchanged.
 
-        The id stays. Another content gives another content hash and another vector. Giving a
-        content, even the old one, means that the source says it again: a STALE fact becomes
-        ACTIVE, unless its ttl has run out, and an archived one comes back.
+        The id stays. New content changes the content hash and the vector. Passing content, even
+        the old one, confirms it: a STALE fact becomes ACTIVE, unless its ttl has ended, and an
+        archived fact is restored.
 
         Spec: CRP-SPEC-009 §2, §3.3 (decision E18)
         """
@@ -408,50 +408,50 @@ class Namespace(FabricView):
     def forget(self, *, facts: Sequence[str] = (), source: str | None = None) -> ChangeReport:
         """Delete facts, or a source with all of its facts; they are unretrievable at once.
 
-        Their bytes leave the store at the first `maintain` after the retention period; for bytes
-        that must go now there is `erase`. Artifacts that name them among their sources go at once.
+        Their bytes are removed by the first `maintain` after the retention period; to remove them
+        now, use `erase`. Artifacts that list them as sources are removed at once.
 
         Spec: CRP-SPEC-009 §2.2
         """
         return self._settle(forget_facts(self._writer(), facts, source))
 
     def archive(self, ids: Sequence[str]) -> ChangeReport:
-        """Put facts aside: out of search, text index and state hash, until `restore`.
+        """Archive facts: they leave search, text index and state hash until `restore`.
 
         Spec: CRP-SPEC-009 §8.2
         """
         return self._settle(change_status(self._writer(), "archived", ids))
 
     def restore(self, ids: Sequence[str]) -> ChangeReport:
-        """Bring archived facts back with the status that they have.
+        """Make archived facts retrievable again; their status is unchanged.
 
         Spec: CRP-SPEC-009 §8.2
         """
         return self._settle(change_status(self._writer(), "restored", ids))
 
     def quarantine(self, ids: Sequence[str], reason: str = "") -> ChangeReport:
-        """Take facts out of retrieval, and tell the operator which sources to review.
+        """Remove facts from retrieval, and notify the operator which sources to review.
 
-        Artifacts that come from them, or from their sources, are read by nobody until `lift`.
+        Artifacts derived from them or from their sources cannot be read until `lift`.
 
         Spec: CRP-SPEC-009 §8.4
         """
         if not isinstance(reason, str):
-            # It goes into a notice, and what is quarantined by then would stay so.
+            # Checked first: the notice would fail only after the facts are quarantined.
             raise RequestError(f"reason is of type {type(reason).__name__}, wanted a text")
         return self._settle(quarantine_facts(self._writer(), ids, reason))
 
     def due_for_review(self, least: int | None = None) -> list[str]:
-        """Facts that answers are repeatedly found to distort or to add to.
+        """Facts that answers repeatedly distort or add to.
 
         Spec: CRP-SPEC-009 §8.4
 
         Args:
-            least: findings against a fact, at least; None for `quarantine_findings`, in a share
-                of its uses of `quarantine_share`.
+            least: minimum number of findings against a fact; None for `quarantine_findings`
+                findings in at least a share `quarantine_share` of its uses.
 
         Returns:
-            Their ids, ascending; empty where the store counts no findings.
+            Their ids, ascending; empty if the store does not count findings.
         """
         life = self._region.settings.lifecycle
         share = life.quarantine_share if least is None else 0.0
@@ -470,22 +470,22 @@ class Namespace(FabricView):
     def erase(self, source: str, *, graph: bool = True) -> ErasureReport:
         """Erase a source: no byte of its facts, vectors, title or URI stays in any file.
 
-        What stays is a tombstone in the registry and an event in the journal, committed together
-        with the removal. A second call finds nothing left and finishes what a reader held up.
+        A tombstone in the registry and an event in the journal remain, committed together with
+        the removal. A second call completes a scrub that an open reader prevented.
 
         Spec: CRP-SPEC-009 §8.3
         """
         erased = erase_source(self._writer(), source)
         if erased.facts:
-            # The graph's file went with the bytes; without another one, the next process has none.
+            # The graph's file was deleted too; build a new one for the next process.
             self._region.namespace_state(self._own.name).settle(thorough=graph)
         return erased
 
     def forget_session(self, session_id: str, *, scrub: bool = True) -> bool:
-        """Remove what the store keeps of a session: its state, its windows, all that they said.
+        """Remove a session from the store: its state, its windows and all their answers.
 
-        The seals of its windows and the journal's events stay, which hold ids and hashes. Where a
-        reader of an old state holds bytes of it, the next `maintain` takes them.
+        The seals of its windows and the journal's events stay; they contain ids and hashes. If an
+        open reader prevents scrubbing the bytes, the next `maintain` removes them.
         """
         require(self.guard, self.subject, "erase", NAMESPACE)
         writer = self._writer()
@@ -503,27 +503,27 @@ class Namespace(FabricView):
     def maintain(
         self, progress: Progress | None = None, *, graph: bool = True
     ) -> MaintenanceReport:
-        """Do what time has made due; cheap, and without any write, when nothing is.
+        """Run due maintenance; cheap, and without any write, if nothing is due.
 
         Spec: CRP-SPEC-009 §2.2, §5.5, §7.2, §8.1, §8.2
         """
         return Maintenance(self._writer()).run(progress or ignore_progress, graph=graph)
 
     def recluster(self, *, afresh: bool = False) -> ClusterReport:
-        """Find the communities anew, beginning with those that there are.
+        """Recompute the communities, starting from the existing ones.
 
-        It covers what the subject may not read, too, and makes every ETag invalid.
+        This includes facts that the subject may not read, and invalidates every ETag.
 
         Spec: CRP-SPEC-009 §5.5
         """
         require(self.guard, self.subject, "write", NAMESPACE)
         report = CommunityDetection(self._writer()).run(afresh=afresh)
-        # Many facts are others now by the log, of which the next process would compare each.
+        # Labels changed many facts in the log; update now, so that later reads need not.
         self._region.namespace_state(self._own.name).settle()
         return report
 
     def communities(self) -> list[Community]:
-        """The communities of the facts that the subject may read, the largest first, then by label.
+        """Communities of the facts that the subject may read, the largest first, then by label.
 
         Spec: CRP-SPEC-009 §5
         """
@@ -539,24 +539,24 @@ class Namespace(FabricView):
     # --- the namespace as a whole ---------------------------------------------------------
 
     def stats(self) -> NamespaceStats:
-        """Counts, hashes and sizes of the tenant's own namespace, whoever may see its facts."""
+        """Counts, hashes and sizes of the tenant's own namespace, including hidden facts."""
         return NamespaceHealth(self._region, self._own.name).stats()
 
     def doctor(self) -> NamespaceExamination:
-        """Look at everything that is stored, and say what is wrong and what to do about it.
+        """Check everything that is stored; report problems and their remedies.
 
         Spec: CRP-SPEC-009 §1
         """
         return NamespaceHealth(self._region, self._own.name).examine()
 
     def export(self, where: Where | None = None) -> Iterator[Source | Fact]:
-        """The tenant's own sources, then its facts, of one state, both by id."""
+        """Yield the tenant's own sources, then its facts, both by id, all of one state."""
         which = Where() if where is None else where
         of_kind(which, Where, "where", "a Where, as in Where(statuses=(FactStatus.ARCHIVED,))")
         return self._records(which)
 
     def compact(self) -> None:
-        """Rewrite the files without free space and without a byte of what was removed.
+        """Rewrite the files without free space and without removed bytes.
 
         Spec: CRP-SPEC-009 §3.3
         """
@@ -564,13 +564,13 @@ class Namespace(FabricView):
         self._region.store.compact(self._own.name)
 
     def _records(self, where: Where) -> Iterator[Source | Fact]:
-        """Sources, then facts; the transaction is open until the last one is taken."""
+        """Yield sources, then facts; the transaction stays open until the iteration ends."""
         gate = self._own.gate()
         with self._region.begin(self._own.name, write=False) as transaction:
             facts = transaction.facts
             yield from (source for source in facts.sources() if gate.may_read(source.labels))
             ids = facts.find(self._own.as_of(where))
-            # Deleted facts are never exported, not even to a reader who asks for them by status.
+            # Deleted facts are never exported, not even if the filter asks for them.
             for start in range(0, len(ids), _EXPORT_SLICE):
                 records = facts.get(ids[start : start + _EXPORT_SLICE])
                 shown = gate.facts(
@@ -581,7 +581,7 @@ class Namespace(FabricView):
     # --- within --------------------------------------------------------------------------
 
     def _reclustered(self, report: IngestReport) -> IngestReport:
-        """What was ingested, after the communities were found anew if that was due.
+        """Recompute the communities if due; return the report with the new state hash.
 
         Spec: CRP-SPEC-009 §5.5
         """
@@ -594,7 +594,7 @@ class Namespace(FabricView):
         try:
             after = CommunityDetection(self._writer()).run().state_hash
         except (ConfigError, EngineError, StoreBusy) as error:
-            _log.warning("communities were not found anew: %s", error)
+            _log.warning("communities were not recomputed: %s", error)
             return report
         return report.model_copy(update={"state_hash": after})
 
@@ -602,13 +602,13 @@ class Namespace(FabricView):
         return NamespaceWriter(self._own, self._shared, self.subject, self.guard)
 
     def _settle(self, result: _Result) -> _Result:
-        """What a write gave, after the index was brought up to date."""
+        """Update the index after a write, and return the write's result."""
         self._region.namespace_state(self._own.name).settle()
         return result
 
 
-def _checked(ttl: str | None) -> str | None:
-    """A time to live as it was given.
+def _checked_ttl(ttl: str | None) -> str | None:
+    """Check a time to live and return it unchanged.
 
     Spec: CRP-SPEC-009 §8.1
     """
@@ -621,9 +621,9 @@ def _checked(ttl: str | None) -> str | None:
     return ttl
 
 
-def _named(labels: Iterable[str]) -> tuple[str, ...]:
-    """Access labels as they were given."""
+def _checked_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Check access labels, which must not be blank, and return them sorted."""
     checked = access_labels(labels, RequestError)
     if not all(label.strip() for label in checked):
-        raise RequestError(f"labels holds a blank one in {list(checked)!r:.80}; leave it out")
+        raise RequestError(f"labels contains a blank one in {list(checked)!r:.80}; leave it out")
     return checked

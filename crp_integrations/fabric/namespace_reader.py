@@ -1,6 +1,6 @@
 """The reads of one stored namespace, filtered by the guard's decisions for one subject.
 
-A shared namespace is one that the operator keeps and every tenant may read.
+A shared namespace is written by the operator, and every tenant may read it.
 
 Spec: CRP-SPEC-009 §9.2
 """
@@ -50,10 +50,10 @@ Read = TypeVar("Read", Fact, FactBrief)
 
 
 class AccessFilter:
-    """Lets a subject's reads through, or not; safe between threads.
+    """Applies the guard's decisions to a subject's reads; thread-safe.
 
-    Lasting decisions are kept as long as the gate. The others are kept for one pass of reads, so
-    that a use of an exception is told of once for each pass and class of labels.
+    Lasting decisions are cached as long as the filter exists. Other decisions are cached for one
+    pass of reads, so that the use of an exception is reported once per pass and label set.
     """
 
     __slots__ = ("_guard", "_lasting", "_of_pass", "_redactor", "_subject")
@@ -66,7 +66,7 @@ class AccessFilter:
         self._of_pass: dict[tuple[str, ...], Decision] | None = None
 
     def passing(self) -> AccessFilter:
-        """The same gate for one pass of reads, which sees one answer to each question."""
+        """Return a filter for one pass of reads, in which each decision is made only once."""
         gate = AccessFilter(self._guard, self._subject, self._redactor)
         gate._lasting, gate._of_pass = self._lasting, {}
         return gate
@@ -95,11 +95,11 @@ class AccessFilter:
         return decision
 
     def may_read(self, labels: tuple[str, ...]) -> bool:
-        """Whether the subject may read what carries exactly these labels."""
+        """Whether the subject may read facts with exactly these labels."""
         return self.decision(labels).allowed
 
     def briefs(self, briefs: Iterable[FactBrief]) -> list[FactBrief]:
-        """Those that may be read, in their order, without what must be redacted."""
+        """Return the briefs that may be read, in their order, redacted where required."""
         shown = []
         for brief in briefs:
             decision = self.decision(brief.labels)
@@ -110,7 +110,7 @@ class AccessFilter:
         return shown
 
     def facts(self, facts: Iterable[Fact]) -> list[Fact]:
-        """Those that may be read, in their order, without what must be redacted."""
+        """Return the facts that may be read, in their order, redacted where required."""
         shown = []
         for fact in facts:
             decision = self.decision(fact.labels)
@@ -125,7 +125,7 @@ class AccessFilter:
         return shown
 
     def _redacted(self, text: str, decision: Decision) -> str:
-        """The text without the kinds of personal data that the decision names."""
+        """Remove from a text the kinds of personal data that the decision lists."""
         try:
             if self._redactor is not None:
                 return self._redactor.redacted(text, decision.redact)
@@ -138,7 +138,7 @@ class AccessFilter:
 
 
 def _without(value: JsonValue, text: str) -> JsonValue:
-    """The same value, with an empty text in place of every text that equals this one."""
+    """Return a copy of a JSON value in which every string equal to `text` is empty."""
     if isinstance(value, dict):
         return {name: _without(item, text) for name, item in value.items()}
     if isinstance(value, list):
@@ -156,10 +156,10 @@ def _stale(fact: Read) -> Read:
 
 @dataclass(slots=True)
 class _ReadMoment:
-    """What the reads of one transaction share.
+    """State shared by the reads of one transaction.
 
     Attributes:
-        gate: what the guard said during it.
+        gate: access filter of this pass of reads.
         counted: new token counts by key and id, to be stored afterwards.
     """
 
@@ -170,12 +170,12 @@ class _ReadMoment:
 
 
 class NamespaceReader:
-    """One namespace of the store, for a subject and a guard; safe between threads.
+    """One namespace of the store, for a subject and a guard; thread-safe.
 
-    For `Namespace` alone, which puts the tenant's own and the shared ones together.
+    Only used by `Namespace`, which combines the tenant's own namespace with the shared ones.
 
     Attributes:
-        region: where it is.
+        region: region of the namespace.
         name: the namespace's name in the store.
     """
 
@@ -187,7 +187,7 @@ class NamespaceReader:
 
     @contextmanager
     def moment(self) -> Iterator[Self]:
-        """The same reads within one transaction, so all of them see one committed state."""
+        """Yield a reader whose reads share one transaction and see one committed state."""
         with self.region.begin(self.name, write=False) as transaction:
             bound = copy(self)
             bound._moment = made = _ReadMoment(transaction, self._gate.passing())
@@ -197,16 +197,16 @@ class NamespaceReader:
             self._save_counts(key, counts, generation)
 
     def seen_facts(self) -> bool:
-        """Whether the state that was read last, if any was, held facts; reads nothing."""
+        """Whether the most recently read state contained facts; reads nothing."""
         return self.region.namespace_state(self.name).seen_facts()
 
     def generation(self) -> int:
-        """A number that grows with every committed change of what can be retrieved."""
+        """A number that grows with every committed change of the retrievable facts."""
         with self._begun() as transaction:
             return transaction.facts.generation()
 
     def state_hash(self) -> str:
-        """One value for everything that can be retrieved in the namespace, by anybody.
+        """The hash of all retrievable facts of the namespace, whoever may read them.
 
         Spec: CRP-SPEC-009 §6.1
         """
@@ -214,13 +214,13 @@ class NamespaceReader:
             return self.region.namespace_state(self.name).state_hash(transaction.facts)
 
     def size(self) -> int:
-        """How many facts the subject may retrieve."""
+        """Number of facts that the subject may retrieve."""
         with self._begun() as transaction:
             index = self._index(transaction)
         return index.count(self._allowed(index))
 
     def find(self, where: Where) -> list[str]:
-        """Ids of the retrievable facts that are meant, ascending."""
+        """Ids of the retrievable facts that match the filter, ascending."""
         with self._begun() as transaction:
             labelled_ids = transaction.facts.retrievable(transaction.facts.find(self.as_of(where)))
         gate = self.gate()
@@ -241,7 +241,7 @@ class NamespaceReader:
         return index.nearest(vector, k, allowed=self._allowed(index), among=among)
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
-        """The k best facts that hold any word of a query; ties by id."""
+        """The k best facts that contain any word of a query; ties by id."""
         terms = self._terms(query)
         if not terms or k <= 0:
             return []
@@ -277,14 +277,14 @@ class NamespaceReader:
     def holds(
         self, ids: Sequence[str], *, aside: bool = True, within: Transaction | None = None
     ) -> set[str]:
-        """Those of the ids that are stored here, whatever their labels; with `aside` archived."""
+        """The ids stored here, whatever their labels; archived ones only with `aside`."""
         with self._begun() if within is None else nullcontext(within) as transaction:
             retrievable = self.region.namespace_state(self.name).retrievable(transaction.facts, ids)
             others = transaction.facts.get(left) if (left := [*{*ids} - retrievable]) else []
             return retrievable | {f.fact_id for f in others if aside or f.status not in RETRIEVABLE}
 
     def withdrawn(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids whose facts were deleted or are in quarantine; nobody is asked."""
+        """The ids whose facts were deleted or are in quarantine; the guard is not asked."""
         with self._begun() as transaction:
             facts = transaction.facts
             status = {fact.fact_id: fact.status for fact in facts.get(ids)}
@@ -299,19 +299,19 @@ class NamespaceReader:
         return gone
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for; what may not be retrieved is left out."""
+        """Facts in the order of the ids; facts that may not be retrieved are left out."""
         with self._begun() as transaction:
             facts = transaction.facts.get(ids)
         return self.gate().facts(fact for fact in facts if fact.retrievable)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of facts, in the order asked for."""
+        """Briefs of facts for selection, in the order of the ids."""
         with self._begun() as transaction:
             briefs = {brief.fact_id: brief for brief in transaction.facts.briefs(ids)}
         return self.gate().briefs(brief for id_ in ids if (brief := briefs.get(id_)) is not None)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
+        """Unit rows in the order of the ids, shape (len(ids), dimensions)."""
         with self._begun() as transaction:
             index = self._index(transaction)
         return index.rows(ids, allowed=self._allowed(index))
@@ -324,18 +324,18 @@ class NamespaceReader:
         *,
         keep: bool = True,
     ) -> dict[str, int]:
-        """Token counts of facts, counting only those never counted under this key."""
+        """Token counts of facts; only facts not yet counted under this key are counted now."""
         with self._begun() as transaction:
             facts = transaction.facts
             index = self._index(transaction)
             places = index.places(ids, self._allowed(index))
             seen = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
-            # A text that is redacted for this subject has a length of its own, which nobody keeps.
+            # A text redacted for this subject has another length, which is not stored.
             cut = self._redacted_ids(index, seen)
             seen = [id_ for id_ in seen if id_ not in cut]
             counts = {**facts.token_counts(key, seen)}
             generation = facts.generation()
-        # Texts are read for what was never counted alone.
+        # Texts are read only for facts that were never counted.
         missing = self.briefs([id_ for id_ in dict.fromkeys(seen) if id_ not in counts])
         if missing:
             new = _counted(missing, count)
@@ -360,7 +360,7 @@ class NamespaceReader:
         return [edge for edge in edges if edge.source_fact in seen and edge.target_fact in seen]
 
     def sources(self, ids: Collection[str] | None = None) -> list[Source]:
-        """The registry's entries that the subject may see, by id.
+        """Registry entries of the sources that the subject may see, by id.
 
         Spec: CRP-SPEC-009 §4.5
         """
@@ -375,19 +375,19 @@ class NamespaceReader:
         return [source for source in sources if gate.may_read(source.labels)]
 
     def as_of(self, where: Where) -> Where:
-        """The filter as it is meant now, where it tells ACTIVE facts from STALE ones."""
+        """Set the filter's `as_of` to now if it distinguishes ACTIVE from STALE facts."""
         try:
             where.model_dump_json()
         except PydanticSerializationError:
             raise RequestError(
-                "a filter holds half of a surrogate pair, which is no character; remove it"
+                "a filter contains half of a surrogate pair, which is not a character; remove it"
             ) from None
         if where.as_of is not None or len(RETRIEVABLE.intersection(where.statuses or ())) != 1:
             return where
         return where.model_copy(update={"as_of": self.region.clock.now()})
 
     def aged(self, facts: Iterable[Read]) -> list[Read]:
-        """Facts as they stand now: one whose ttl has run out is STALE, and nothing is written.
+        """Facts with their current status: STALE if the ttl has ended; nothing is written.
 
         Spec: CRP-SPEC-009 §8.1
         """
@@ -395,11 +395,11 @@ class NamespaceReader:
         return [_stale(fact) if has_outlived(fact, now) else fact for fact in facts]
 
     def gate(self) -> AccessFilter:
-        """What lets things of one pass of reads through: of the moment, or one of its own."""
+        """The access filter of the current moment, or a new one for one pass of reads."""
         return self._gate.passing() if self._moment is None else self._moment.gate
 
     def may_read(self, labels: tuple[str, ...]) -> bool:
-        """Whether the guard lets the subject read what carries exactly these labels."""
+        """Whether the guard lets the subject read facts with exactly these labels."""
         return self.gate().may_read(labels)
 
     def decision(self, labels: tuple[str, ...]) -> Decision:
@@ -407,7 +407,7 @@ class NamespaceReader:
         return self.gate().decision(labels)
 
     def _begun(self) -> AbstractContextManager[Transaction]:
-        """The transaction that all reads share, or one of their own."""
+        """The shared transaction of the moment, or else a new one."""
         if self._moment is not None:
             return nullcontext(self._moment.transaction)
         return self.region.begin(self.name, write=False)
@@ -432,9 +432,9 @@ class NamespaceReader:
         return [gate.may_read(labels) for labels in index.label_sets]
 
     def _redacted_ids(self, index: VectorIndex | StoreIndex, ids: Sequence[str]) -> set[str]:
-        """Those of the ids whose texts the subject is shown without personal data."""
+        """The ids whose texts are redacted for the subject."""
         gate = self.gate()
-        # Most often no set of labels asks for redaction, and then no fact is looked at.
+        # Usually no label set requires redaction; then no fact is read.
         if not any(gate.decision(labels).redact for labels in index.label_sets):
             return set()
         with self._begun() as transaction:
@@ -447,7 +447,7 @@ class NamespaceReader:
         return telling[: self.region.settings.query_terms]
 
     def _save_counts(self, key: str, counts: dict[str, int], generation: int) -> None:
-        """Store counts of facts as they were in a state; a count is only a saving."""
+        """Store counts if no fact has changed; ignore failures, since counts only save time."""
         try:
             with self.region.begin(self.name, write=True) as transaction:
                 if transaction.facts.generation() == generation:
@@ -465,29 +465,29 @@ def _counted(
 
 
 class SharedNamespaceReader(NamespaceReader):
-    """A shared namespace as a tenant sees it: without any trace of how others use it."""
+    """A shared namespace as a tenant sees it, without any trace of its use by others."""
 
     def nearest(self, vector: FloatRows, k: int, where: Where | None = None) -> list[Hit]:
-        """As of any namespace; the filter sees no use."""
+        """Like `NamespaceReader.nearest`, but the filter treats every fact as never used."""
         return super().nearest(vector, k, where and _for_tenants(where))
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
-        """As of any namespace; the filter sees no use."""
+        """Like `NamespaceReader.search_text`, but the filter treats every fact as never used."""
         return super().search_text(query, k, where and _for_tenants(where))
 
     def find(self, where: Where) -> list[str]:
-        """Ids of retrievable facts; the filter sees no use."""
+        """Ids of retrievable facts; the filter treats every fact as never used."""
         return super().find(_for_tenants(where))
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for, as if they had never been used."""
+        """Facts in the order of the ids, as if they had never been used."""
         return [
             fact.model_copy(update={"access_count": 0, "last_accessed_at": None})
             for fact in super().facts(ids)
         ]
 
     def content_hashes(self, ids: Sequence[str]) -> dict[str, str]:
-        """Content hashes of those that are not deleted, by id, whoever may see them."""
+        """Content hashes by id of the facts that are not deleted, whoever may read them."""
         with self._begun() as transaction:
             return {
                 fact.fact_id: fact.content_hash
@@ -496,7 +496,7 @@ class SharedNamespaceReader(NamespaceReader):
             }
 
     def note_use(self, ids: Sequence[str], now: datetime) -> None:
-        """Record for the operator that an envelope held facts; ids of others do nothing."""
+        """Record for the operator that facts were in an envelope; unknown ids are ignored."""
         try:
             with self.region.begin(self.name, write=True) as transaction:
                 transaction.facts.touch(ids, now)
@@ -504,7 +504,7 @@ class SharedNamespaceReader(NamespaceReader):
             return
 
     def note_findings(self, ids: Sequence[str]) -> dict[str, FaultCounts]:
-        """Count for the operator that an answer went wrong with facts; ids of others do nothing.
+        """Count for the operator that an answer distorted facts; unknown ids are ignored.
 
         Spec: CRP-SPEC-009 §8.4
         """
@@ -519,21 +519,21 @@ class SharedNamespaceReader(NamespaceReader):
 def refuse_shared(
     shared: Iterable[SharedNamespaceReader], ids: Sequence[str], source_id: str
 ) -> None:
-    """Refuse a tenant's write to what a shared namespace has, as far as the tenant may see it."""
+    """Refuse a tenant's write to facts or sources of a shared namespace that it may read."""
     for reading in shared:
         what = [f"fact {fact.fact_id}" for fact in reading.facts(ids)]
         what += [f"source {s.source_id!r}" for s in reading.sources() if s.source_id == source_id]
         if what:
             raise AccessDenied(
                 f"{what[0]} is of shared namespace {reading.name.removeprefix(PREFIX)!r}, which "
-                "only the operator changes; nothing was changed"
+                "only the operator may change; nothing was changed"
             )
 
 
 def refuse_other_text(
     shared: Sequence[SharedNamespaceReader], facts: Iterable[Fact], own: Iterable[Fact]
 ) -> None:
-    """Refuse a tenant's fact that would say something else than the shared one of its id.
+    """Refuse a tenant's fact whose text differs from that of a shared fact with the same id.
 
     Spec: CRP-SPEC-009 §9.2
     """
@@ -546,13 +546,13 @@ def refuse_other_text(
             if wanted[id_] != content_hash and before.get(id_, content_hash) == content_hash:
                 raise AccessDenied(
                     f"fact {id_} is of shared namespace {reading.name.removeprefix(PREFIX)!r} and "
-                    "says something else there, which only the operator changes; give the text "
+                    "has another text there, which only the operator may change; give the text "
                     "another id; nothing was changed"
                 )
 
 
 def _for_tenants(where: Where) -> Where:
-    """The filter as it holds for a fact that nobody has used and that can be retrieved."""
+    """Rewrite the filter for facts that count as never used and are retrievable."""
     fields: dict[str, object] = {"unused_since": None}
     if where.unused_since is not None:
         # A fact never used is unused since any moment after its ingestion.

@@ -1,6 +1,6 @@
-"""One namespace, on behalf of one subject, for everything that changes what is stored.
+"""Shared operations for all changes of one namespace, on behalf of one subject.
 
-A change reads and decides within its writing transaction, so nothing can change in between.
+A change reads and decides within its write transaction, so nothing can change in between.
 """
 
 from __future__ import annotations
@@ -37,18 +37,17 @@ from crp_integrations.language import memo
 from crp_integrations.seals import iso, sha256
 from crp_integrations.vocabulary import EventType, FactStatus, SourceKind
 
-# Most ids in one event of the journal.
+# Maximum number of ids in one journal event.
 _EVENT_IDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceScrub:
-    """A namespace whose sessions may have been shown facts of another one.
+    """A namespace whose sessions may have used facts of another namespace.
 
     Attributes:
-        begin: opens a writing transaction of it.
-        scrub: takes the bytes of what was removed from it off the disk; False when a reader
-            forbids it.
+        begin: opens a write transaction of the namespace.
+        scrub: scrubs removed bytes of it from disk; False if an open reader prevents it.
     """
 
     begin: Callable[[], AbstractContextManager[Transaction]]
@@ -56,17 +55,17 @@ class NamespaceScrub:
 
 
 class NamespaceWriter:
-    """What every change of a namespace needs: access, the facts as they are, and the journal.
+    """Gives changes of a namespace access checks, the stored facts, and the journal.
 
     Attributes:
-        namespace: its name in the store.
-        region: where it is.
-        allow: raises AccessDenied when things with these labels may not be written.
-        require: raises AccessDenied when an action on things with these labels is denied.
-        may_read: whether the subject may see things with exactly these labels.
-        check: raises ConfigError when the stored vectors are of another embedder.
-        check_shared: raises AccessDenied for facts, to be stored and stored, that say something
-            else than a shared fact of their id.
+        namespace: name of the namespace in the store.
+        region: region of the namespace.
+        allow: raises AccessDenied if facts with these labels may not be written.
+        require: raises AccessDenied if an action on facts with these labels is denied.
+        may_read: whether the subject may read facts with exactly these labels.
+        check: raises ConfigError if the stored vectors are of another embedder.
+        check_shared: raises AccessDenied if a new or stored fact has another text than the shared
+            fact with the same id.
         refuse_shared: raises AccessDenied for facts, or a source, of a shared namespace.
     """
 
@@ -94,11 +93,11 @@ class NamespaceWriter:
         self.refuse_shared = partial(refuse_shared, shared)
 
     def begin(self, write: bool) -> AbstractContextManager[Transaction]:
-        """A transaction of the namespace."""
+        """Begin a transaction of the namespace."""
         return self.region.begin(self.namespace, write=write)
 
     def key(self) -> bytes:
-        """The journal's key; ask when there is something to write, since a missing one is made."""
+        """The journal's key; call it only before a write, since a missing key is created."""
         return self.region.key(self.namespace)
 
     def hash_in(self, facts: FactsFacet) -> str:
@@ -106,20 +105,20 @@ class NamespaceWriter:
         return self.region.namespace_state(self.namespace).hash_in(facts)
 
     def cache(self) -> Cache | None:
-        """Where derived files are kept; None for a store without files."""
+        """The cache for derived files; None for a store without files."""
         return self.region.store.cache(self.namespace)
 
     def scrub(self) -> bool:
-        """Take the bytes of what was removed off the disk; False when a reader forbids it."""
+        """Scrub removed bytes from disk; False if an open reader prevents it."""
         return self.region.store.scrub(self.namespace)
 
     @property
     def embedding(self) -> TextEmbedding:
-        """What embeds texts for the namespace."""
+        """The embedding of texts for the namespace."""
         return TextEmbedding(self.begin, self.check, self.embedder, self.clock, self.settings)
 
     def prepared(self, facts: Sequence[Fact | str], kind: SourceKind | None) -> list[Fact]:
-        """Facts as they would be stored, each id once.
+        """Check facts and return them as they would be stored, each id once.
 
         Spec: CRP-SPEC-009 §2.1
         """
@@ -139,7 +138,7 @@ class NamespaceWriter:
     # --- beyond the namespace ----------------------------------------------------------
 
     def readers(self) -> Iterator[NamespaceScrub]:
-        """Every tenant's namespace, for a shared one; sessions of tenants hold words of it."""
+        """For a shared namespace: all tenants' namespaces, whose sessions may have used it."""
         store = self.region.store
         if self.namespace.startswith(PREFIX):
             for name in store.namespaces():
@@ -150,15 +149,16 @@ class NamespaceWriter:
                     )
 
     def forget_held(self, source_id: str) -> None:
-        """Take what is erased out of the memory of the process."""
-        # Shelves name communities by words of their facts; every tenant reads a shared namespace.
+        """Remove an erased source's content from the memory of the process."""
+        # Recent uses contain community labels made of facts' words. Every tenant reads a shared
+        # namespace, so for one they are cleared for all.
         shared = self.namespace.startswith(PREFIX)
         self.region.recent_uses.clear(None if shared else self.namespace)
         memo.forget()
         self.region.session_memory.forget_source(self.namespace, source_id)
 
     def erase_elsewhere(self, ids: Sequence[str]) -> None:
-        """Erase what is kept of facts outside of the store; of shared facts, for every tenant."""
+        """Erase derived content outside of the store; for shared facts, that of all tenants."""
         region = self.region
         if region.elsewhere is not None:
             shared = self.namespace.startswith(PREFIX)
@@ -168,7 +168,7 @@ class NamespaceWriter:
     # --- what is there -----------------------------------------------------------------
 
     def stored(self, facts: FactsFacet, ids: Sequence[str], action: Action) -> list[Fact]:
-        """The facts of a batch by id, whatever their status, each once."""
+        """Return the facts of a batch by id, whatever their status; refuse unknown ids."""
         _check_ids(ids)
         wanted = sorted(set(ids))
         stored = {fact.fact_id: fact for fact in facts.get(wanted)}
@@ -186,7 +186,7 @@ class NamespaceWriter:
         return chosen
 
     def source(self, facts: FactsFacet, source_id: str, action: Action) -> Source:
-        """A registry entry."""
+        """Return a registry entry; refuse an unknown source."""
         source = facts.source(source_id)
         if source is None or not self.may_read(source.labels):
             self.refuse_shared((), source_id)
@@ -198,11 +198,11 @@ class NamespaceWriter:
         return source
 
     def require_each(self, action: Action, labels: Iterable[tuple[str, ...]]) -> None:
-        """Ask the guard once for each set of labels."""
+        """Require access to each distinct label set; the guard is asked once for each."""
         for label_set in sorted(set(labels)):
             self.require(action, label_set)
 
-    # --- what is told ------------------------------------------------------------------
+    # --- journal -----------------------------------------------------------------------
 
     def journal_changes(
         self,
@@ -215,7 +215,7 @@ class NamespaceWriter:
         key: bytes,
         facts: Sequence[str] = (),
     ) -> tuple[str, list[Event]]:
-        """Put events into the journal, and one more event when the state hash changed."""
+        """Append events to the journal, and one more event if the state hash has changed."""
         after = self.hash_in(transaction.facts)
         event_drafts = [EventDraft(kind, part) for kind, data in drafts for part in _parts(data)]
         if after != before:
@@ -232,7 +232,7 @@ class NamespaceWriter:
 
 
 def _check_ids(ids: object) -> None:
-    """Refuse what is not a list of ids."""
+    """Refuse anything but a list of ids."""
     if isinstance(ids, str) or not isinstance(ids, Collection):
         raise RequestError(
             f"the fact ids are given as {type(ids).__name__}, wanted a list of texts; put one id "
@@ -246,7 +246,7 @@ def _check_ids(ids: object) -> None:
 
 
 def _parts(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The data of one event, or of several when it names very many facts."""
+    """Split the data of an event that lists very many facts into several events."""
     ids = data["facts"]
     if len(ids) <= _EVENT_IDS:
         return [data]
@@ -256,7 +256,7 @@ def _parts(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def by_source(facts: Iterable[Fact]) -> dict[str, list[str]]:
-    """Ids of facts by their source, both ascending."""
+    """Group the ids of facts by their source, both ascending."""
     grouped: dict[str, list[str]] = {}
     for fact in sorted(facts, key=lambda fact: (fact.source_id, fact.fact_id)):
         grouped.setdefault(fact.source_id, []).append(fact.fact_id)
@@ -264,7 +264,7 @@ def by_source(facts: Iterable[Fact]) -> dict[str, list[str]]:
 
 
 def recount_sources(facts: FactsFacet, gone: Iterable[Fact]) -> None:
-    """Take deleted facts out of their sources' counts.
+    """Subtract deleted facts from their sources' counts.
 
     Spec: CRP-SPEC-009 §4.5
     """
@@ -284,7 +284,7 @@ def recount_sources(facts: FactsFacet, gone: Iterable[Fact]) -> None:
 
 
 def count_back(facts: FactsFacet, active: Iterable[Fact]) -> None:
-    """Put facts that are ACTIVE again into their sources' counts.
+    """Add facts that are ACTIVE again to their sources' counts.
 
     Spec: CRP-SPEC-009 §4.5
     """
@@ -297,7 +297,7 @@ def count_back(facts: FactsFacet, active: Iterable[Fact]) -> None:
 
 
 def with_own_hash(facts: FactsFacet, source: Source) -> Source:
-    """The entry, with the hash of its facts' hashes when no document lies behind it."""
+    """Return the entry; without a document, its hash is recomputed from its facts' hashes."""
     if source.uri != f"{USER_SOURCE}:{source.source_id}":
         return source
     hashes = sorted(

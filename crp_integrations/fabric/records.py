@@ -25,15 +25,15 @@ from crp_integrations.records import Part, Record
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, SourceStatus
 
-# Id of the source of facts that name none, and the scheme of sources without a document.
+# Source id of facts that name no source, and URI scheme of sources without a document.
 USER_SOURCE = "user"
-# Root of every fact and source id; any other value would give other ids.
+# UUID namespace of all fact and source ids; changing it would change every id.
 ID_SPACE = UUID("6f0f5d3e-3a1c-5b0e-9a52-0d7c2b1f4e68")
 _NUMBER = re.compile(r"\s*[+-]?[0-9.]+(e[+-]?[0-9]+)?\s*", re.IGNORECASE)
 
 
 def _written(value: Any) -> Any:
-    # A number would be read as seconds since 1970: the year 2020 as half an hour after midnight.
+    # pydantic reads a number as seconds since 1970, so the year 2020 would become 00:33 that day.
     if type(value) is not datetime and (
         isinstance(value, (int, float)) or (isinstance(value, str) and _NUMBER.fullmatch(value))
     ):
@@ -58,7 +58,7 @@ _DURATION = TypeAdapter(timedelta)
 
 
 def duration(text: str) -> timedelta:
-    """The length of an ISO 8601 duration such as `P90D`; a year is 365 days, a month 30.
+    """Parse an ISO 8601 duration such as `P90D`; a year is 365 days, a month 30.
 
     Spec: CRP-SPEC-009 §2, §8.1
     """
@@ -89,7 +89,7 @@ def _writable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
             json.dumps(metadata, allow_nan=False, ensure_ascii=False).encode()
         except ValueError:
             raise ValueError(
-                "metadata hold a number that is not finite or a character that is not Unicode text"
+                "metadata contain a number that is not finite or a character that is not Unicode"
             ) from None
     return metadata
 
@@ -98,9 +98,9 @@ Metadata = Annotated[dict[str, JsonValue], AfterValidator(_writable)]
 
 
 def access_labels(labels: object, refusal: type[CRPError]) -> tuple[str, ...]:
-    """Access labels sorted, each once."""
+    """Check access labels and return them sorted, without duplicates."""
     if isinstance(labels, str):
-        # Its letters would become the labels, and what was to be withheld would carry none.
+        # Each letter would become a label, and the intended label would be missing.
         raise refusal(f"labels is the text {labels!r:.40}, wanted a list: labels=[{labels!r:.40}]")
     if not isinstance(labels, Iterable):
         raise refusal(
@@ -110,7 +110,7 @@ def access_labels(labels: object, refusal: type[CRPError]) -> tuple[str, ...]:
     for label in labels:
         if not isinstance(label, str):
             raise refusal(
-                f"labels holds {label!r:.40} of type {type(label).__name__}, wanted texts alone: "
+                f"labels contains {label!r:.40} of type {type(label).__name__}, wanted only texts: "
                 'labels=["secret"]'
             )
         made.add(label)
@@ -118,7 +118,7 @@ def access_labels(labels: object, refusal: type[CRPError]) -> tuple[str, ...]:
 
 
 def fact_id(source_id: str, source_location: str, content_hash: str) -> str:
-    """The UUIDv5 of source, location and content as first ingested (decision E18).
+    """Return the UUIDv5 of source, location and content as first ingested (decision E18).
 
     Spec: CRP-SPEC-009 §2
     """
@@ -126,7 +126,7 @@ def fact_id(source_id: str, source_location: str, content_hash: str) -> str:
 
 
 def source_id(uri: str) -> str:
-    """The UUIDv5 of a source's URI.
+    """Return the UUIDv5 of a source's URI.
 
     Spec: CRP-SPEC-009 §4.5
     """
@@ -134,7 +134,7 @@ def source_id(uri: str) -> str:
 
 
 def shown(uri: str) -> str:
-    """A URI as people write it: the path of one that begins with `file://`, others unchanged."""
+    """Return a URI in readable form: the path of a `file://` URI, others unchanged."""
     path = uri.removeprefix("file://")
     return uri if path == uri else unquote(path)
 
@@ -148,14 +148,14 @@ class Fact(Record):
         fact_id: UUIDv5, filled in when empty, immutable after creation.
         content_hash: `sha256:…` of the content, always recomputed.
         source_location: page, heading and character offsets within the source.
-        kind: kind of source, from which the base importance follows.
-        importance_weight: [0, 1], intrinsic to the fact.
+        kind: kind of source, which determines the base importance.
+        importance_weight: importance of the fact in [0, 1], independent of any question.
         community_label: Leiden community, None until communities are computed.
-        ingested_at: None only for a fact that was never stored.
-        ttl: ISO 8601 duration after which the fact turns STALE, such as `P90D`.
-        archived_at: when the fact was put aside for disuse; it is not retrievable until restored.
-        labels: access labels that the guard looks at, sorted.
-        valid_from, valid_to: when the statement holds in the world.
+        ingested_at: time of ingestion; None only for a fact that was never stored.
+        ttl: ISO 8601 duration after which the fact becomes STALE, such as `P90D`.
+        archived_at: when the unused fact was archived; it is not retrievable until restored.
+        labels: access labels that the guard checks, sorted.
+        valid_from, valid_to: period in which the statement is true in the world.
         supersedes: id of the fact that this one replaces.
     """
 
@@ -201,7 +201,7 @@ class Fact(Record):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the ttl runs out; None without one, or before the fact is stored.
+        """Time at which the ttl ends; None without a ttl, or before the fact is stored.
 
         Spec: CRP-SPEC-009 §8.1
         """
@@ -239,27 +239,27 @@ class Source(Record):
 
 
 class Where(Part):
-    """Which facts are meant; every condition that is given must hold.
+    """A filter on facts; a fact must meet every condition that is set.
 
-    A namespace's searches mean retrievable facts, whatever `statuses` says; its `export` finds
-    those of any status but DELETED.
+    A namespace's searches return only retrievable facts, whatever `statuses` says; its `export`
+    finds facts of any status except DELETED.
 
     Attributes:
-        statuses: any of these; None for the retrievable ones, archived ones left out.
-        archived: true for archived facts alone, false for the others, None for both. Looked at
-            only where `statuses` is given.
-        sources: source ids, any of these.
-        kinds: kinds of source, any of these.
-        labels: access labels, all of these.
-        communities: community labels, any of these.
-        metadata: keys with the values wanted, all of these. A value equals a stored one when
-            both are the same JSON; a key that is not there equals nothing, not even null.
+        statuses: allowed statuses; None for retrievable facts that are not archived.
+        archived: true for archived facts only, false for the others, None for both. Used only if
+            `statuses` is given.
+        sources: allowed source ids.
+        kinds: allowed kinds of source.
+        labels: access labels; a fact must carry all of them.
+        communities: allowed community labels.
+        metadata: required keys and values. A value matches a stored one if both are the same
+            JSON; a missing key matches nothing, not even null.
         ingested_after, ingested_before: bounds of `ingested_at`, the first inclusive.
         modified_before: upper bound of `modified_at`, exclusive.
-        unused_since: neither used nor ingested at or after this moment.
-        expired_at: the ttl has run out at this moment.
-        as_of: moment for which `statuses` is meant: an ACTIVE fact whose ttl has run out by then
-            counts as STALE; None goes by what is stored.
+        unused_since: matches facts neither used nor ingested at or after this moment.
+        expired_at: matches facts whose ttl has ended by this moment.
+        as_of: moment at which `statuses` is evaluated: an ACTIVE fact whose ttl has ended by then
+            counts as STALE; None uses the stored status.
     """
 
     statuses: tuple[FactStatus, ...] | None = None
@@ -281,7 +281,7 @@ class Edge(Part):
     """A typed, weighted, directed edge between two facts.
 
     Attributes:
-        weight: [0, 1]; a cosine for edges of kind `similar`.
+        weight: strength in [0, 1]; the cosine for edges of kind `similar`.
     """
 
     source_fact: str
@@ -291,13 +291,13 @@ class Edge(Part):
 
 
 class Block(Part):
-    """A paragraph of a document with where it stands.
+    """A paragraph of a document with its position.
 
     Attributes:
         text: the paragraph, white space at its ends removed.
         start: character offset in the document's text as loaded.
         page: page number from 1, None for formats without pages.
-        heading: the headings above it joined with ` > `, empty when there are none.
+        heading: the headings above the paragraph joined with ` > `, empty if there are none.
     """
 
     text: str
@@ -307,17 +307,17 @@ class Block(Part):
 
     @property
     def end(self) -> int:
-        """Offset behind the last character."""
+        """Offset after the last character."""
         return self.start + len(self.text)
 
 
 class Document(Part):
-    """What a loader hands to the fabric.
+    """A loaded document, the input of ingestion.
 
     Attributes:
-        uri: where it came from; its UUIDv5 is the source id.
+        uri: origin of the document; its UUIDv5 is the source id.
         blocks: paragraphs in order.
-        kind: kind given by the document itself (front matter), None when it names none.
+        kind: kind of source given in the front matter, None if it gives none.
         document_hash: `sha256:…` of the document's bytes as read.
     """
 
@@ -332,12 +332,12 @@ class Document(Part):
 
 @dataclass(frozen=True, slots=True)
 class StreamedDocument:
-    """A document that is not held as a whole: its blocks are read each time they are asked for.
+    """A document that is not kept in memory: its blocks are read again on every use.
 
     Attributes:
         uri, title, document_hash, kind, labels, metadata: as in `Document`.
-        blocks: gives the paragraphs in order, from the first one at every call. It raises
-            IngestError when they are no longer those that `document_hash` was taken of.
+        blocks: function that yields all paragraphs in order. It raises IngestError if the
+            document has changed, so that `document_hash` no longer matches.
     """
 
     uri: str
@@ -350,15 +350,15 @@ class StreamedDocument:
 
 
 class Notice(Record):
-    """What the operator, or a stage that compares windows, is told; ids only, never a text.
+    """A message to the operator, or to a stage that compares windows; ids only, never a text.
 
     Spec: CRP-SPEC-009 §4.5, §8.4
 
     Attributes:
         kind: `quarantined`: review the source of the facts. `source-changed`: facts of a source
             were added, became STALE or came back.
-        facts: the quarantined facts, or the new ones of a source.
-        reason: one plain sentence, empty where the kind says it all.
+        facts: the quarantined facts, or the new facts of a source.
+        reason: one plain sentence, empty if the kind needs no explanation.
     """
 
     SCHEMA = "notice/1"
@@ -373,17 +373,17 @@ class Notice(Record):
 
 
 class IngestReport(Record):
-    """What one ingestion did.
+    """The result of one ingestion.
 
     Attributes:
-        sources, facts: ids of what was added, in order.
-        stale: ids of facts whose text is gone from its document.
-        returned: ids of stale facts whose text is back, so that they are ACTIVE again, and of
-            archived ones that were given again.
-        rewritten: ids of facts that were there and got another content, metadata or vector.
-        unchanged: URIs of documents, or ids of added facts, that were already there.
-        skipped: URIs of documents with too little text for a fact; nothing of them is stored. One
-            that gave facts before keeps its source, and these facts become STALE.
+        sources, facts: ids of the added sources and facts, in order.
+        stale: ids of facts whose text was removed from its document.
+        returned: ids of stale facts whose text is present again (now ACTIVE again), and of
+            archived facts that were ingested again.
+        rewritten: ids of existing facts that received other content, metadata or vectors.
+        unchanged: URIs of documents, or ids of facts, that were already stored unchanged.
+        skipped: URIs of documents with too little text for a fact; nothing of them is stored. A
+            document that had facts before keeps its source, and these facts become STALE.
     """
 
     SCHEMA = "ingest-report/1"

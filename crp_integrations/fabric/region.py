@@ -1,4 +1,4 @@
-"""One store with its engines, and what is kept in memory of its namespaces."""
+"""One store with its engines, and the in-memory state of its namespaces."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from crp_integrations.seals import iso
 
 _LOG = logging.getLogger("crp_integrations.fabric")
 
-# No tenant's name begins like this, so no tenant's namespace is ever a shared one.
+# Reserved prefix: tenant names cannot begin with it, so no tenant's namespace is a shared one.
 PREFIX = "shared:"
 
 
 def stored_name(name: str) -> str:
-    """The name under which a shared namespace is kept in the store."""
+    """Return the name of a shared namespace in the store."""
     return PREFIX + name
 
 
 def refuse_reserved(tenant: str) -> None:
-    """Refuse a tenant named like a shared namespace, also in letters that only look like it."""
+    """Refuse a tenant with the reserved prefix, also in compatible letter forms (NFKC)."""
     if unicodedata.normalize("NFKC", tenant).strip().casefold().startswith(PREFIX):
         raise AccessDenied(
-            f"tenant {tenant!r:.60} begins with {PREFIX!r}, which is kept for shared namespaces, "
+            f"tenant {tenant!r:.60} begins with {PREFIX!r}, reserved for shared namespaces, "
             "so access is denied"
         )
 
@@ -70,11 +70,11 @@ def check_configured(name: str, names: Iterable[str]) -> None:
 
 
 def log_notice(notice: Notice) -> None:
-    """Tell the log; a quarantine needs a person, so it is a warning.
+    """Log a notice; a quarantine needs a person's attention, so it is a warning.
 
     Spec: CRP-SPEC-009 §8.4
 
-    The reason is left out: it may say what the facts say.
+    The reason is left out, since it may repeat what the facts say.
     """
     level = logging.WARNING if notice.kind == "quarantined" else logging.INFO
     _LOG.log(
@@ -90,24 +90,24 @@ def log_notice(notice: Notice) -> None:
 
 
 class FabricRegion:
-    """A store with its engines, and what its namespaces share; safe between threads.
+    """A store with its engines, and what its namespaces share; thread-safe.
 
-    Two regions share nothing, not even what is kept in memory.
+    Two regions share nothing, not even state in memory.
 
     Args:
-        store: where everything is kept.
-        embedder: makes the vectors; a namespace stays with the one it was first written with.
-        counter: counts the tokens that chunking and the length of facts mean.
-        clock: tells when facts were ingested.
-        keyring: for the journal.
-        graphs: builds the graphs of large namespaces; None searches exactly at any size.
-        notify: told of quarantines and changed sources; None for the log.
-        leiden: finds communities; None for a fabric that has none.
-        elsewhere: what is kept of facts outside of the store; None for nothing.
-        guard: of every namespace that is bound without one; None for the local guard that allows
+        store: stores all facts, journals and settings.
+        embedder: makes the vectors; a namespace keeps the embedder of its first write.
+        counter: counts tokens for chunking and for the length of facts.
+        clock: gives the current time, for example of ingestion.
+        keyring: provides the keys of the journals.
+        graphs: builds the graphs of large namespaces; None for exact search at any size.
+        notify: receives notices of quarantines and changed sources; None for the log.
+        leiden: finds communities; None for a fabric without communities.
+        elsewhere: content derived from facts outside of the store; None for none.
+        guard: default guard of namespaces bound without one; None for the local guard that allows
             everything.
-        redactor: takes personal data out of texts where the guard says so; without one such texts
-            are withheld.
+        redactor: removes personal data from texts where the guard requires it; without one such
+            texts are withheld.
         residency: the region's name; empty for none.
     """
 
@@ -142,26 +142,26 @@ class FabricRegion:
         self.guard: Guard = guard or AllowAll()
         self.redactor = redactor
         self.residency = residency
-        # Similarity graphs by namespace, of a store that has no place for files.
+        # Similarity graphs by namespace, for a store that cannot cache files.
         self.similarities: dict[str, Similarity] = {}
         self.session_memory = SessionMemory(
             self.settings.hot, self.settings.lifecycle.session_idle_hours
         )
         self.recent_uses = RecentUses(self.settings.shelves)
         self._lock = threading.Lock()
-        # The writing transactions of each thread, by namespace.
-        self._under_way = threading.local()
+        # The open write transactions of each thread, by namespace.
+        self._open_writes = threading.local()
         self._states: dict[str, NamespaceState] = {}
 
     def key(self, name: str) -> bytes:
-        """The key that a namespace's journal is sealed with; one that is not there yet is made."""
+        """Return the key that seals a namespace's journal; create it if it does not exist yet."""
         return journal_key(self.keyring, name)
 
     def begin(self, name: str, *, write: bool) -> AbstractContextManager[Transaction]:
-        """A transaction of one namespace.
+        """Begin a transaction of one namespace.
 
-        A reading one shows what is prepared for this embedder while the namespace is on its way
-        to it (§3.4).
+        While the namespace is being migrated to this embedder, a read transaction uses the
+        prepared vectors (§3.4).
         """
         begun = self.store.begin(name, write=write)
         return (
@@ -171,13 +171,13 @@ class FabricRegion:
         )
 
     def tell(self, name: str, drafts: Sequence[EventDraft]) -> None:
-        """Journal something about a namespace.
+        """Append events to a namespace's journal.
 
-        Within the writing transaction that this thread has open on it, if any, and then it is
-        committed with that one or not at all; else in a transaction of its own.
+        If this thread has a write transaction open on the namespace, the events are part of it;
+        otherwise they are committed in a transaction of their own.
         """
         key, timestamp = self.key(name), iso(self.clock.now())
-        under_way = self._under_way.__dict__.get(name)
+        under_way = self._open_writes.__dict__.get(name)
         if under_way is not None:
             append_events(under_way.journal, key, drafts, timestamp)
             return
@@ -188,13 +188,13 @@ class FabricRegion:
     def _writes(
         self, name: str, begun: AbstractContextManager[Transaction]
     ) -> Iterator[Transaction]:
-        """A writing transaction that the thread is known to have open."""
+        """A write transaction that is registered as open in this thread."""
         with begun as transaction:
-            self._under_way.__dict__[name] = transaction
+            self._open_writes.__dict__[name] = transaction
             try:
                 yield transaction
             finally:
-                del self._under_way.__dict__[name]
+                del self._open_writes.__dict__[name]
 
     def check_embedder(self, facts: FactsFacet, shared: str = "") -> None:
         """Refuse to mix vectors of two embedders.
@@ -205,8 +205,8 @@ class FabricRegion:
         if stored is not None and stored != self.embedder.identity:
             if migration_target(facts, self.embedder.identity):
                 raise ConfigError(
-                    f"the namespace is on its way from embedder {stored!r} to "
-                    f"{self.embedder.identity!r}: until it is there, write with the first"
+                    f"the namespace is being moved from embedder {stored!r} to "
+                    f"{self.embedder.identity!r}: until it is moved, write with the first"
                 )
             place = f"namespace {shared!r} of {self.store.name}" if shared else self.store.name
             raise ConfigError(
@@ -216,18 +216,18 @@ class FabricRegion:
             )
 
     def check_key(self, name: str, journal: JournalFacet) -> None:
-        """Refuse to go on with a chain under another key: neither part would verify.
+        """Refuse to continue a journal with another key, since the chain would not verify.
 
-        An empty journal asks for no key, so that looking at a store makes none.
+        For an empty journal no key is needed, so that looking at a store creates none.
         """
         if journal.tip() is None:
             return
         if not matches_key(journal, self.key(name)):
-            # A stranger's key ring may show its key when it is printed; its type does not.
+            # Printing an unknown key ring might reveal its key; printing its type does not.
             ring = getattr(self.keyring, "path", None) or type(self.keyring).__name__
             raise ConfigError(
                 f"the journal of namespace {name!r} in {self.store.name} was sealed "
-                f"with another key than that of {ring}; open it with the key that it was made with"
+                f"with another key than that of {ring}; open it with the key that sealed it"
             )
 
     def reembed(
@@ -235,8 +235,8 @@ class FabricRegion:
     ) -> ReembedReport:
         """Move a namespace to another embedder; for `Namespace.reembed` and the operator.
 
-        Neither the old embedder nor a bound namespace is needed: a fabric that was made with the
-        new one, which nothing can be bound from yet, moves its own namespaces with it.
+        Neither the old embedder nor a bound namespace is needed: a fabric made with the new
+        embedder can move its namespaces although it cannot bind them yet.
 
         Spec: CRP-SPEC-009 §3.4
         """
@@ -252,7 +252,7 @@ class FabricRegion:
             hash_in=self.namespace_state(name).hash_in,
         ).carry_out(progress or ignore_progress)
         if self.graphs is not None:
-            # This fabric may still be one of the old embedder, so its own memory stays out of it.
+            # A fresh state, since this fabric's own may still use the old embedder.
             NamespaceState(
                 lambda: self.store.begin(name, write=False),
                 self.store.cache(name),
@@ -262,7 +262,7 @@ class FabricRegion:
         return report
 
     def namespace_state(self, name: str) -> NamespaceState:
-        """What is kept in memory of a namespace."""
+        """Return the in-memory state of a namespace."""
         with self._lock:
             if name not in self._states:
                 self._states[name] = NamespaceState(

@@ -1,8 +1,8 @@
-"""Facts that a session holds in memory alone, and what a subject's sessions used lately.
+"""Facts that a session keeps in memory only, and what a subject's sessions used recently.
 
-A session's facts are one frozen value that is replaced as a whole, so a turn that took it reads one
-state until it ends. Recent uses hold ids and names, never a text or a vector, so they are read
-through a `FabricView` like anything else.
+A session's facts are one frozen value that is replaced as a whole, so a turn that has read it sees
+the same state until it ends. Recent uses contain ids and names, never a text or a vector; the facts
+themselves are read through a `FabricView`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from crp_integrations.fabric.settings import HotSettings, ShelfSettings
 from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.vectors import FloatRows, cosine, top
 
-# Number of the session's own facts in the memory cascade (CRP-SPEC-003 §5.2).
+# Tier number of the session's own facts in the memory cascade (CRP-SPEC-003 §5.2).
 HOT_TIER = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What one session holds.
+    """The facts of one session.
 
     Attributes:
-        facts: by id, ascending.
+        facts: facts by id, in ascending order of ids.
         rows: their unit vectors in the same order, shape (len(facts), dimensions).
-        used_at: the session's last call.
+        used_at: time of the session's last call.
     """
 
     facts: Mapping[str, Fact]
@@ -44,13 +44,13 @@ class SessionFacts:
     used_at: datetime
 
     def as_shown(self, facts: Sequence[Fact]) -> SessionFacts:
-        """The same with some of the facts as a subject is shown them, and without the others."""
+        """Return a copy with only these facts, as a subject may read them (possibly redacted)."""
         shown = {fact.fact_id: fact for fact in facts}
         left = self.among(lambda fact: fact.fact_id in shown)
         return SessionFacts(shown, left.rows, left.used_at)
 
     def among(self, keep: Callable[[Fact], bool]) -> SessionFacts:
-        """The same without the facts that are not to be kept."""
+        """Return a copy with only the facts for which `keep` is true."""
         pairs = [(place, fact) for place, fact in enumerate(self.facts.values()) if keep(fact)]
         return SessionFacts(
             {fact.fact_id: fact for _, fact in pairs},
@@ -60,7 +60,7 @@ class SessionFacts:
 
 
 class SessionFactsLayer:
-    """What a session held at one moment, as one subject is shown it, for a `FabricView`."""
+    """A session's facts at one moment, as one subject may read them, for a `FabricView`."""
 
     tier = HOT_TIER
 
@@ -70,15 +70,15 @@ class SessionFactsLayer:
         self._place = {id_: number for number, id_ in enumerate(self._ids)}
 
     def size(self) -> int:
-        """How many facts there are."""
+        """Number of facts."""
         return len(self._ids)
 
     def ids(self) -> list[str]:
-        """Ids of every fact held, ascending."""
+        """Ids of all facts, ascending."""
         return list(self._ids)
 
     def nearest(self, vector: FloatRows, k: int, where: Where | None) -> list[Hit]:
-        """The k facts of highest cosine; none with a filter, which speaks of what is stored."""
+        """The k facts of highest cosine; none with a filter: filters are for stored facts only."""
         if where is not None:
             return []
         scores = cosine(self._held.rows, np.ascontiguousarray(vector, dtype=np.float32))
@@ -98,42 +98,42 @@ class SessionFactsLayer:
         return [Hit(id_, float(-score)) for score, id_ in best]
 
     def holds(self, ids: Sequence[str], *, aside: bool = True) -> set[str]:
-        """Those of the ids that the session holds."""
+        """The ids whose facts are in the session; `aside` is ignored, as none is archived."""
         return {id_ for id_ in ids if id_ in self._place}
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for; unknown ids are left out."""
+        """Facts in the order of the ids; unknown ids are left out."""
         return [self._held.facts[id_] for id_ in ids if id_ in self._place]
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of facts, in the order asked for; unknown ids are left out."""
+        """Briefs of facts for selection, in the order of the ids; unknown ids are left out."""
         return [FactBrief.of(fact) for fact in self.facts(ids)]
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for."""
+        """Unit rows in the order of the ids."""
         unknown = [id_ for id_ in ids if id_ not in self._place]
         if unknown:
-            raise StoreError(f"fact {unknown[0]} is not one that can be retrieved")
+            raise StoreError(f"fact {unknown[0]} cannot be retrieved")
         return np.ascontiguousarray(self._held.rows[[self._place[id_] for id_ in ids]])
 
     def edges(self, ids: Sequence[str]) -> list[Edge]:
-        """None: what is held in memory is linked to nothing."""
+        """Return no edges: facts in memory are not linked."""
         return []
 
     def token_counts(
         self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]], *, keep: bool
     ) -> dict[str, int]:
-        """Token counts by id, never kept."""
+        """Token counts by id; they are not stored, whatever `keep` says."""
         facts = self.facts(ids)
         counted = count([fact.content for fact in facts])
         return dict(zip((fact.fact_id for fact in facts), counted, strict=True))
 
 
 class SessionMemory:
-    """The sessions that hold facts in memory; safe between threads.
+    """The sessions that keep facts in memory; thread-safe.
 
-    Nothing here ever reaches a file. What a session holds is gone when the session ends, when
-    it was idle for too long, or with the process.
+    Nothing is ever written to a file. A session's facts are dropped when the session ends, when it
+    was idle for too long, or when the process ends.
 
     Spec: CRP-SPEC-009 §7.2
     """
@@ -147,7 +147,7 @@ class SessionMemory:
     def hold(
         self, tenant: str, session_id: str, facts: Sequence[Fact], rows: FloatRows, now: datetime
     ) -> list[str]:
-        """Keep facts for a session, all of them or none; those it holds already stay."""
+        """Add facts to a session, all or none; returns the ids that were new."""
         with self._lock:
             self._purge(now)
             before = self._sessions.get((tenant, session_id))
@@ -166,12 +166,12 @@ class SessionMemory:
             return [facts[place].fact_id for place in new]
 
     def check_room(self, tenant: str, session_id: str, more: int) -> None:
-        """Refuse what would be too much."""
+        """Raise LimitReached if `more` facts would exceed a limit."""
         with self._lock:
             self._check_room(tenant, session_id, more)
 
     def held(self, tenant: str, session_id: str, now: datetime) -> SessionFacts | None:
-        """What a session holds, and that it was used now; None for nothing."""
+        """Return a session's facts and mark the session as used now; None if it has none."""
         with self._lock:
             self._purge(now)
             held = self._sessions.get((tenant, session_id))
@@ -181,13 +181,13 @@ class SessionMemory:
             return held
 
     def end(self, tenant: str, session_id: str) -> int:
-        """Forget a session; returns how many facts it held."""
+        """Forget a session; returns the number of its facts."""
         with self._lock:
             gone = self._sessions.pop((tenant, session_id), None)
         return len(gone.facts) if gone else 0
 
     def forget_source(self, tenant: str, source_id: str) -> int:
-        """Forget what any of a tenant's sessions holds of a source; returns how many facts."""
+        """Forget the facts of a source in all sessions of a tenant; returns their number."""
         count = 0
         with self._lock:
             for place, held in list(self._sessions.items()):
@@ -235,12 +235,12 @@ class SessionMemory:
 
 @dataclass(frozen=True, slots=True)
 class RecentUse:
-    """What one subject used lately, as it was at one moment.
+    """What one subject used recently, at one moment.
 
     Attributes:
         facts: ids of facts in earlier envelopes of the session.
-        communities: labels of the communities used lately, by any session of the subject.
-        sources: ids of the sources of facts without a community, likewise.
+        communities: labels of the communities used recently by any session of the subject.
+        sources: ids of recently used sources, for facts without a community.
     """
 
     facts: frozenset[str] = frozenset()
@@ -253,10 +253,10 @@ EMPTY = RecentUse()
 
 @dataclass(frozen=True, slots=True)
 class FactUse:
-    """A fact that an envelope held.
+    """A fact that was in an envelope.
 
     Attributes:
-        community: its community's label, None for none.
+        community: label of the fact's community, None for none.
     """
 
     fact_id: str
@@ -264,16 +264,16 @@ class FactUse:
     community: str | None
 
 
-# Whether it is a source of loose facts, and the source's id or the community's label.
+# (True, source id) for facts without a community, (False, community label) for the others.
 _Subgraph = tuple[bool, str]
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
 class RecentUses:
-    """The shelves of every tenant and subject of a process; safe between threads.
+    """Recent uses of every tenant and subject of a process; thread-safe.
 
-    Each is bounded: what was used longest ago gives way. Nothing here reaches a file.
+    Each shelf is bounded: the least recently used entry is dropped. Nothing is written to a file.
 
     Spec: CRP-SPEC-003 §5.2
     """
@@ -285,14 +285,14 @@ class RecentUses:
         self._subjects: OrderedDict[tuple[str, str], OrderedDict[_Subgraph, None]] = OrderedDict()
 
     def note(self, tenant: str, subject: str, session_id: str, used: Iterable[FactUse]) -> None:
-        """Put what an envelope held on the shelves of its session and its subject."""
+        """Record the facts of an envelope on the shelves of its session and its subject."""
         most = self._settings
         by_session, by_subject = (tenant, subject, session_id), (tenant, subject)
         with self._lock:
             session = self._sessions.get(by_session, OrderedDict())
             graphs = self._subjects.get(by_subject, OrderedDict())
             for use in used:
-                # One string an id, however many sessions have seen the fact.
+                # Interned, so that all sessions that used a fact share one string.
                 _put(session, intern(use.fact_id), None, most.facts_per_session)
                 loose = use.community is None
                 name = intern(use.source_id if use.community is None else use.community)
@@ -301,7 +301,7 @@ class RecentUses:
             _put(self._subjects, by_subject, graphs, most.subjects)
 
     def shelf(self, tenant: str, subject: str, session_id: str) -> RecentUse:
-        """What a subject used lately; looking at it counts as no use."""
+        """Return what a subject used recently; reading it does not count as a use."""
         with self._lock:
             facts = frozenset(self._sessions.get((tenant, subject, session_id), ()))
             graphs = list(self._subjects.get((tenant, subject), ()))
@@ -317,7 +317,7 @@ class RecentUses:
             self._sessions.pop((tenant, subject, session_id), None)
 
     def clear(self, tenant: str | None) -> None:
-        """Forget everything of a tenant, or of everybody for None."""
+        """Forget the uses of one tenant, or of all tenants for None."""
         with self._lock:
             for session in [key for key in self._sessions if tenant in (None, key[0])]:
                 del self._sessions[session]
@@ -326,7 +326,7 @@ class RecentUses:
 
 
 def _put(shelf: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
-    """Put an entry in front; what was used longest ago gives way."""
+    """Move an entry to the recent end; drop the least recently used beyond the maximum."""
     shelf[key] = value
     shelf.move_to_end(key)
     while len(shelf) > most:

@@ -1,4 +1,4 @@
-"""Every number of the fabric, with its paragraph and unit."""
+"""Settings of the fabric, each with its section in the specification and its unit."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from crp_integrations.records import Part
 
 
 class ChunkingSettings(Part):
-    """How documents are cut.
+    """How documents are cut into chunks.
 
     Spec: CRP-SPEC-009 §4.2
 
     Attributes:
-        join_up_to_tokens: neighbouring paragraphs of one section join up to so many tokens, their
-            own added up; 0 joins none but those that are too short, to the letter (§4.2).
-        anchor_every: one paragraph in so many, by the hash of its text, joins none before it, so
-            that what an edit does to the joins behind it ends there; 0 chooses none.
+        join_up_to_tokens: maximum total tokens up to which neighbouring paragraphs of one section
+            are joined; 0 joins only those that are too short, as specified (§4.2).
+        anchor_every: one paragraph in so many, chosen by the hash of its text, is never joined to
+            the one before, so that an edit changes joins only up to there; 0 chooses none.
         split_above_tokens: a paragraph with more tokens is split at sentences (§4.2); 256, since
-            the shipped embedder reads 256 tokens at once; 512 is the letter.
+            the shipped embedder reads 256 tokens at once; the specification has 512.
         overlap_share: share of a chunk's tokens that the next chunk repeats (§4.2).
-        overlap_between: `split`, between the chunks of one split paragraph, where a cut goes
-            through running text; `all`, between any two chunks of a document, to the letter.
+        overlap_between: `split`: chunks of one split paragraph overlap, since the cut goes through
+            running text; `all`: any two adjacent chunks of a document overlap, as specified.
         decompose: when a chunk with several assertions becomes several facts (§4.3): `never`;
-            `standalone`, where each of them can be understood alone; `always`, to the letter.
-        min_fact_tokens: fewest tokens of a fact; a shorter chunk joins a neighbour (§2.1).
-        max_fact_tokens: most tokens of a fact (§2.1).
+            `standalone`, if each can be understood alone; `always`, as specified.
+        min_fact_tokens: minimum tokens of a fact; a shorter chunk joins a neighbour (§2.1).
+        max_fact_tokens: maximum tokens of a fact (§2.1).
     """
 
     join_up_to_tokens: int = Field(default=200, ge=0)
@@ -42,11 +42,11 @@ class ChunkingSettings(Part):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         low, split, high = self.min_fact_tokens, self.split_above_tokens, self.max_fact_tokens
-        # A short neighbour may join on either side of a chunk that is full.
+        # A short neighbour may join a full chunk on either side.
         if not low <= split <= high - 2 * low:
             raise ValueError(
                 f"min_fact_tokens {low}, split_above_tokens {split} and max_fact_tokens {high} "
-                "leave no room; wanted min <= split <= max - 2 * min"
+                "do not fit; wanted min <= split <= max - 2 * min"
             )
         if self.join_up_to_tokens > split:
             raise ValueError(
@@ -57,19 +57,19 @@ class ChunkingSettings(Part):
 
 
 class ImportanceSettings(Part):
-    """Base weights by kind of source and what is added to them, all in [0, 1].
+    """Base importance weights by kind of source, and additions to them, all in [0, 1].
 
     Spec: CRP-SPEC-009 §4.4
 
     Attributes:
         regulatory, official, research, internal, web, user: base weight of a source of this kind.
-        authoritative_domains: ends of host names that are authoritative.
-        regulatory_article: added for a passage of a numbered article or section.
-        official_version: added for a passage that names a version.
-        research_meta_analysis: added for the passages of a meta-analysis.
-        internal_classification: added by `classification` in a document's metadata.
-        web_authoritative: added for a host under one of `authoritative_domains`.
-        user_modifier: added to user-provided context.
+        authoritative_domains: endings of authoritative host names.
+        regulatory_article: addition for a passage of a numbered article or section.
+        official_version: addition for a passage that names a version.
+        research_meta_analysis: addition for the passages of a meta-analysis.
+        internal_classification: additions by `classification` in a document's metadata.
+        web_authoritative: addition for a host under one of `authoritative_domains`.
+        user_modifier: addition for user-provided context.
     """
 
     regulatory: float = Field(default=0.90, ge=0.0, le=1.0)
@@ -106,21 +106,21 @@ class ImportanceSettings(Part):
 
 
 class VectorGraphSettings(Part):
-    """The nearest-neighbour graph above the size up to which search is exact.
+    """The nearest-neighbour graph of namespaces that are too large for exact search.
 
     Spec: CRP-SPEC-009 §3.2, §3.3
 
     Attributes:
-        exact_up_to: facts up to which every row is compared (measured crossover).
-        m: most connections of a node in a layer.
-        ef_construction: candidates while the graph is built.
-        ef_search: fewest candidates while it is searched; at least k is used.
-        ef_beyond: candidates beyond the k wanted, and above 0 as many again as are wanted: the
-            k-th of k candidates is often not the k-th nearest (measured); 0 is the letter.
-        metric: distance within the graph; scores are cosines with each, since rows are unit.
+        exact_up_to: maximum number of facts for exact search (measured crossover).
+        m: maximum connections of a node in a layer.
+        ef_construction: number of candidates while the graph is built.
+        ef_search: minimum number of candidates while it is searched; at least k is used.
+        ef_beyond: extra candidates besides the k wanted; if above 0, at least k more, since the
+            k-th of k candidates is often not the k-th nearest (measured); 0 is as specified.
+        metric: distance within the graph; scores are always cosines, since rows have length 1.
         rebuild_share: share of facts changed since the graph was built, above which it is
-            built anew.
-        seed: of the layers' draw.
+            rebuilt.
+        seed: random seed for the choice of layers.
     """
 
     exact_up_to: int = Field(default=20_000, ge=0)
@@ -134,23 +134,23 @@ class VectorGraphSettings(Part):
 
 
 class CommunitySettings(Part):
-    """The similarity graph, its communities, and when they are found anew.
+    """The similarity graph, its communities, and when they are recomputed.
 
     Spec: CRP-SPEC-009 §5
 
     Attributes:
-        engine: library behind the Leiden algorithm; `graspologic` needs the extra `communities`,
+        engine: library for the Leiden algorithm; `graspologic` needs the extra `communities`,
             `leidenalg` the extra of its name.
-        neighbours: nearest facts that each fact is linked with.
-        similarity: least cosine of an edge; None takes the embedder card's `neighbour`, and
-            .60 for an embedder without one.
-        resolution, iterations, seed: of the Leiden algorithm.
-        min_size: facts of the smallest community; smaller ones are dissolved.
-        label_facts: most important facts of a community that its label is taken from.
-        recluster_after: new facts since the last reclustering that bring the next one.
-        recluster_share: share of all facts that they have to be as well; .01 keeps what is spent
-            on a large namespace that grows by small batches in proportion.
-        recluster_days: days after which `maintain` finds communities anew.
+        neighbours: number of nearest facts to which each fact is linked.
+        similarity: minimum cosine of an edge; None uses `neighbour` of the embedder's card, or
+            .60 if it has none.
+        resolution, iterations, seed: parameters of the Leiden algorithm.
+        min_size: minimum number of facts in a community; smaller ones are dissolved.
+        label_facts: number of the most important facts from which a community's label is made.
+        recluster_after: number of new facts since the last reclustering that triggers the next.
+        recluster_share: minimum share of all facts that must be new as well; .01 limits the cost
+            in a large namespace that grows by small batches.
+        recluster_days: days after which `maintain` recomputes the communities.
     """
 
     engine: Literal["graspologic", "leidenalg"] = "graspologic"
@@ -172,17 +172,17 @@ class LifecycleSettings(Part):
     Attributes:
         retention_days: days from deletion until the bytes are gone (§2.2).
         archive_after_days: days without use after which a fact is archived (§8.2); None never.
-        quarantine: whether a fact that answers are consistently found to distort is taken out of
-            retrieval by itself (§8.4); else its findings are counted, for
+        quarantine: whether a fact that answers consistently distort is removed from retrieval
+            automatically (§8.4); otherwise its findings are only counted, for
             `crp fabric stats --distorted`.
-        quarantine_findings, quarantine_share: fewest findings against a fact, and their share
-            of its uses, that count as "consistently" (§8.4).
+        quarantine_findings, quarantine_share: minimum findings against a fact, and their minimum
+            share of its uses, that count as "consistently" (§8.4).
         session_idle_hours: hours without a call after which the facts that a `no-store` session
-            holds in memory are purged (§7.2).
-        session_days: days after its last window from which on a stored session is forgotten, with
-            all that its windows said; None never.
-        prepared_days: days after which vectors that an ingestion left behind when it was killed,
-            and that nobody went on with, are removed.
+            keeps in memory are purged (§7.2).
+        session_days: days after its last window after which a stored session is removed, with all
+            answers of its windows; None never.
+        prepared_days: days after which vectors of an interrupted ingestion that was not resumed
+            are removed.
     """
 
     retention_days: float = Field(default=30.0, ge=0.0)
@@ -196,13 +196,13 @@ class LifecycleSettings(Part):
 
 
 class HotSettings(Part):
-    """How much `no-store` sessions may hold in memory (§7.2).
+    """Limits on what `no-store` sessions keep in memory (§7.2).
 
-    With the shipped embedder both limits together are about 100 MB of vectors, besides texts.
+    With the shipped embedder, both limits together allow about 100 MB of vectors, plus the texts.
 
     Attributes:
-        facts_per_session: most facts of one session.
-        sessions: most sessions of one region at a time.
+        facts_per_session: maximum number of facts in one session.
+        sessions: maximum number of sessions in one region at a time.
     """
 
     facts_per_session: int = Field(default=256, ge=1)
@@ -210,13 +210,13 @@ class HotSettings(Part):
 
 
 class ShelfSettings(Part):
-    """How much is remembered of what was used lately: ids and labels, in memory (003 §5.2).
+    """Limits on the record of recent uses: ids and labels, in memory (003 §5.2).
 
     Attributes:
-        facts_per_session: most facts on a session's shelf (tier 1).
-        sessions: most sessions with a shelf.
-        subgraphs: most communities and sources on a subject's shelf (tier 2).
-        subjects: most subjects with a shelf.
+        facts_per_session: maximum number of facts on a session's shelf (tier 1).
+        sessions: maximum number of sessions with a shelf.
+        subgraphs: maximum number of communities and sources on a subject's shelf (tier 2).
+        subjects: maximum number of subjects with a shelf.
     """
 
     facts_per_session: int = Field(default=512, ge=1)
@@ -229,13 +229,13 @@ class FabricSettings(Part):
     """The fabric's part of the settings tree.
 
     Attributes:
-        embed_slice: texts handed to the embedder at once; changes progress, never a vector.
-        embed_workers: slices embedded side by side.
-        query_terms: most distinct words of a query that the lexical search looks for.
-        redacted_hits: most facts of one word search whose texts are redacted for whoever asks, to
-            see whether the words are left in them; each distinct word of the query has its share.
+        embed_slice: number of texts per call of the embedder; affects progress, never a vector.
+        embed_workers: number of slices embedded in parallel.
+        query_terms: maximum number of distinct words of a query in the lexical search.
+        redacted_hits: maximum number of facts of one word search that are redacted for the subject,
+            to check that the words are still in them; shared equally by the query's words.
         shared: names of shared namespaces that every tenant reads (§9.2).
-        maintain_on_open: whether opening a relay runs what time has made due.
+        maintain_on_open: whether opening a relay runs due maintenance.
     """
 
     chunking: ChunkingSettings = ChunkingSettings()
@@ -261,11 +261,11 @@ class FabricSettings(Part):
 
     @classmethod
     def preset(cls, name: Literal["default", "literal"]) -> FabricSettings:
-        """One of the two promised presets.
+        """Return the settings of a preset.
 
         `literal` cuts paragraph by paragraph, splits above 512 tokens, lets any two adjacent chunks
-        overlap, also those of two paragraphs, links facts at a cosine of .60 whatever the embedder,
-        and builds the graph from the first fact.
+        overlap (also those of two paragraphs), links facts at a cosine of .60 with any embedder,
+        and builds the graph from the first fact on.
         """
         if name == "literal":
             return cls(

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from crp_integrations.fabric.nearest_neighbours import (
     MILLION,
-    NOBODY,
+    NO_FACT,
     Neighbours,
     Places,
     choose_neighbours,
@@ -30,14 +30,14 @@ from crp_integrations.vectors import FloatRows
 
 
 class Community(Record):
-    """A group of facts that are near to one another, as one subject may see it.
+    """A group of similar facts, as one subject may see it.
 
     Spec: CRP-SPEC-009 §5
 
     Attributes:
-        label: its topic in words of its facts, unique in the namespace.
-        size: how many of its facts the subject may read.
-        facts: ids of the most important ones, most important first.
+        label: the topic in words of the facts, unique in the namespace.
+        size: number of its facts that the subject may read.
+        facts: ids of the most important facts, most important first.
     """
 
     SCHEMA = "community/1"
@@ -48,21 +48,21 @@ class Community(Record):
 
 
 class ClusterReport(Record):
-    """What one reclustering found and changed; counts only.
+    """The result of one reclustering; counts only.
 
     Spec: CRP-SPEC-009 §5.5
 
     Attributes:
-        facts: retrievable facts that were looked at.
-        searched: facts whose neighbours were searched for; the others' were known.
-        edges: pairs of facts that are similar enough.
-        communities: how many there are now.
-        dissolved: groups of two facts or more that were too small to be a community.
-        unclustered: facts in no community.
-        relabelled: facts whose label is another one now.
-        modularity: of the whole partition before anything was dissolved, at most 1.
-        warm: whether the partition was found from the one before.
-        engine: library and version; empty when there was nothing to do.
+        facts: number of retrievable facts.
+        searched: number of facts whose neighbours were searched; the others' were known.
+        edges: number of pairs of facts that are similar enough.
+        communities: number of communities afterwards.
+        dissolved: number of groups of two or more facts that were too small for a community.
+        unclustered: number of facts in no community.
+        relabelled: number of facts whose label changed.
+        modularity: modularity of the partition before small groups were dissolved, at most 1.
+        warm: whether the partition started from the previous one.
+        engine: library and version; empty if there was nothing to do.
     """
 
     SCHEMA = "cluster-report/1"
@@ -85,9 +85,9 @@ class FactGraph:
     """The similarity graph of the facts that a subject may read.
 
     Attributes:
-        ids: of the facts, ascending.
-        communities: label of each, None for a fact in no community.
-        sources: source id of each.
+        ids: ids of the facts, ascending.
+        communities: community label of each fact, None for a fact in no community.
+        sources: source id of each fact.
         left, right: places of the ends of each undirected edge, left below right, shape (edges,).
         weights: cosine of each edge, shape (edges,), in (0, 1].
     """
@@ -100,7 +100,7 @@ class FactGraph:
     weights: npt.NDArray[np.float64]
 
     def among(self, keep: npt.NDArray[np.bool_]) -> FactGraph:
-        """The part of the graph between some of its facts, shape of `keep`: (facts,)."""
+        """Return the subgraph of the facts where `keep`, shape (facts,), is true."""
         place = np.cumsum(keep) - 1
         inside = keep[self.left] & keep[self.right]
         numbers = np.flatnonzero(keep).tolist()
@@ -121,7 +121,7 @@ def modularity(
     weights: npt.NDArray[np.float64],
     resolution: float = 1.0,
 ) -> float:
-    """How much more weight lies within communities than chance would put there."""
+    """Share of edge weight within communities, minus the share expected by chance."""
     total = float(weights.sum())
     if total == 0.0:
         return 0.0
@@ -132,23 +132,23 @@ def modularity(
 
 
 def groups_of(membership: Places) -> list[list[int]]:
-    """Places of the members of each community, ascending, in the order of their first."""
+    """Return the ascending places of each community's members, ordered by first member."""
     order = np.argsort(membership, kind="stable")
     cuts = np.flatnonzero(np.diff(membership[order])) + 1
     return sorted(part.tolist() for part in np.split(order, cuts)) if len(order) else []
 
 
 FILE = "similarity"
-# Name under which an embedder's card says from which cosine on two passages are neighbours, and
-# what holds for an embedder that says nothing (§5.2).
+# Key in an embedder's card for the minimum cosine of two neighbouring passages, and the default for
+# an embedder without it (§5.2).
 CARD_THRESHOLD = "neighbour"
 SIMILARITY = 0.60
-# Enough of a content hash to see that a fact has changed.
+# Digits of a content hash that are enough to see that a fact has changed.
 _HASH_DIGITS = 16
 _BLOCK = 4096
 _ARRAY = np.dtype("<i4")
 
-# Places that may be near each of some rows, as pairs of rows' and neighbours' places.
+# Returns candidate neighbours of the rows at some places, as pairs of row and neighbour places.
 Candidates = Callable[[Places], tuple[Places, Places]]
 
 
@@ -157,10 +157,10 @@ class Similarity:
     """The neighbours of every retrievable fact at some moment.
 
     Attributes:
-        ids: ascending.
-        hashes: the end of each fact's content hash.
-        embedder: identity of what made the vectors.
-        changed: facts added, changed or removed since all of it was last computed as a whole.
+        ids: fact ids, ascending.
+        hashes: last digits of each fact's content hash.
+        embedder: identity of the embedder of the vectors.
+        changed: number of facts added, changed or removed since the last full computation.
     """
 
     ids: tuple[str, ...]
@@ -172,12 +172,12 @@ class Similarity:
 
 @dataclass(frozen=True, slots=True)
 class CurrentSimilarity:
-    """Neighbours as they are now.
+    """The current neighbours.
 
     Attributes:
-        searched: for how many facts they were searched.
-        changed: places of the facts whose edges are not what was known, and of what is near new
-            facts; None when everything was searched.
+        searched: number of facts whose neighbours were searched.
+        changed: places of the facts whose edges changed, and of facts near new ones; None if all
+            facts were searched.
     """
 
     similarity: Similarity
@@ -186,7 +186,7 @@ class CurrentSimilarity:
 
 
 def similarity_threshold(settings: CommunitySettings, embedder: Embedder) -> int:
-    """Least cosine of an edge, in millionths: the setting's, else the card's, else .60.
+    """Minimum cosine of an edge, in millionths: the setting's, else the card's, else .60.
 
     Spec: CRP-SPEC-009 §5.2
     """
@@ -208,16 +208,16 @@ def update_similarity(
     rebuild_share: float = 0.20,
     candidates: Candidates | None = None,
 ) -> CurrentSimilarity:
-    """The neighbours of facts, searching only for what `known` does not tell.
+    """Compute the neighbours of facts; search only those that `known` does not contain.
 
     Spec: CRP-SPEC-009 §5.2
     """
     hashes = tuple(content_hash[-_HASH_DIGITS:] for content_hash in content_hashes)
     every = np.arange(len(ids))
     if known is not None and _fits(known, embedder, k, least):
-        to = _kept(known, ids, hashes)
-        new = np.setdiff1d(every, to[to != NOBODY], assume_unique=True)
-        changed = known.changed + len(new) + int(np.count_nonzero(to == NOBODY))
+        to = _new_places(known, ids, hashes)
+        new = np.setdiff1d(every, to[to != NO_FACT], assume_unique=True)
+        changed = known.changed + len(new) + int(np.count_nonzero(to == NO_FACT))
         if changed <= rebuild_share * len(ids):
             moved, robbed = known.neighbours.moved(to, len(ids))
             missing = np.union1d(new, robbed)
@@ -246,23 +246,23 @@ def _fits(known: Similarity, embedder: str, k: int, least: int) -> bool:
     return (known.embedder, lists.places.shape[1], lists.threshold) == (embedder, k, least)
 
 
-def _kept(known: Similarity, ids: Sequence[str], hashes: Sequence[str]) -> Places:
-    """The new place of each fact that is known, `NOBODY` for one that is gone or changed."""
+def _new_places(known: Similarity, ids: Sequence[str], hashes: Sequence[str]) -> Places:
+    """The new place of each known fact, `NO_FACT` for one that was removed or changed."""
     place = {id_: number for number, id_ in enumerate(ids)}
     to = [
-        NOBODY if (now := place.get(id_)) is None or hashes[now] != content_hash else now
+        NO_FACT if (now := place.get(id_)) is None or hashes[now] != content_hash else now
         for id_, content_hash in zip(known.ids, known.hashes, strict=True)
     ]
     return np.array(to, dtype=np.int64)
 
 
 class SimilarityFile(Record):
-    """What is said of a file of neighbours.
+    """The description of a file of neighbours.
 
     Attributes:
         facts, neighbours: shape of its lists.
-        threshold: least score of an entry, in millionths.
-        sequence, token: mark of the state that they are of.
+        threshold: minimum score of an entry, in millionths.
+        sequence, token: mark of the state from which the lists were computed.
     """
 
     SCHEMA = "similarity-file/1"
@@ -277,7 +277,7 @@ class SimilarityFile(Record):
 
 
 def load_similarity(cache: Cache) -> Similarity | None:
-    """What was kept, if it is there and whole."""
+    """Load the saved neighbours; None if there are none or they are damaged."""
     cached = cache.load(FILE)
     if cached is None:
         return None
@@ -289,7 +289,7 @@ def load_similarity(cache: Cache) -> Similarity | None:
     try:
         data = np.fromfile(cached.path, dtype=np.uint8)
     except OSError:
-        # Another process has put a newer one in its place, or dropped it.
+        # Another process has replaced or removed the file.
         return None
     size = facts * k * _ARRAY.itemsize
     if len(data) < 2 * size:
@@ -297,14 +297,14 @@ def load_similarity(cache: Cache) -> Similarity | None:
     places = data[:size].view(_ARRAY).reshape(facts, k).astype(np.int32)
     scores = data[size : 2 * size].view(_ARRAY).reshape(facts, k).astype(np.int32)
     names = _names(data[2 * size :].tobytes(), facts)
-    if names is None or np.any(places < NOBODY) or np.any(places >= facts):
+    if names is None or np.any(places < NO_FACT) or np.any(places >= facts):
         return None
     lists = Neighbours(places, scores, about.threshold)
     return Similarity(names[0], names[1], lists, about.embedder, about.changes)
 
 
 def save_similarity(cache: Cache, similarity: Similarity, mark: LogMark) -> bool:
-    """Keep the neighbours, unless a fact that they name has been removed since the mark."""
+    """Save the neighbours, unless one of their facts has been removed since the mark."""
     lists = similarity.neighbours
 
     def write(path: str) -> None:
@@ -317,7 +317,7 @@ def save_similarity(cache: Cache, similarity: Similarity, mark: LogMark) -> bool
 
     def still_valid(transaction: Transaction) -> bool:
         changed = transaction.facts.changes(mark)
-        # Changed facts are recognized by their hashes; of removed facts nothing may be kept.
+        # Changed facts are recognised by their hashes; of removed facts nothing may be saved.
         return changed is not None and len(transaction.facts.get(changed)) == len(changed)
 
     return cache.save(
@@ -349,11 +349,11 @@ def _names(data: bytes, facts: int) -> tuple[tuple[str, ...], tuple[str, ...]] |
     return tuple(map(str, ids)), tuple(map(str, hashes))
 
 
-# What a community is called whose facts hold no word that could name it.
+# Label of a community whose facts contain no word that could name it.
 UNNAMED = "unnamed"
-# A header token has 64 characters at most, and a number may follow.
+# A header token has 64 characters at most, and a number may be appended.
 LONGEST_LABEL = 56
-# Largest communities whose main facts show how common a word is.
+# Number of the largest communities whose main facts show how common a word is.
 _BACKGROUND = 200
 
 
@@ -362,9 +362,9 @@ class CommunityMember:
     """A fact within a community.
 
     Attributes:
-        importance: [0, 1].
+        importance: importance weight in [0, 1].
         strength: sum of the weights of its edges within the community.
-        labels: access labels.
+        labels: access labels of the fact.
     """
 
     fact_id: str
@@ -374,7 +374,7 @@ class CommunityMember:
 
 
 def main_facts(members: Iterable[CommunityMember], count: int) -> list[str]:
-    """Ids of the most important facts, of those with the fewest access labels.
+    """Return ids of the most important facts among those with the fewest access labels.
 
     Spec: CRP-SPEC-009 §5.4
     """
@@ -389,8 +389,8 @@ def main_facts(members: Iterable[CommunityMember], count: int) -> list[str]:
 
 
 def matching_names(groups: Sequence[Sequence[int]], before: Sequence[str | None]) -> dict[int, str]:
-    """The names that groups keep: more than half of a group had the name, and more than half of
-    the facts that had it are in the group. So no two groups can keep the same name.
+    """Return the names that groups keep: more than half of a group had the name, and more than
+    half of the facts with that name are in the group, so no two groups keep the same name.
     """
     counted = [Counter(map(before.__getitem__, group)) for group in groups]
     had: Counter[str | None] = Counter()
@@ -405,7 +405,7 @@ def matching_names(groups: Sequence[Sequence[int]], before: Sequence[str | None]
 
 
 def compared(sizes: Sequence[int], wanted: Iterable[int]) -> list[int]:
-    """The groups whose main facts are read to name the wanted ones: these, and the largest."""
+    """Return the groups to compare for naming: the wanted ones and the largest ones."""
     largest = sorted(range(len(sizes)), key=lambda number: (-sizes[number], number))
     return sorted({*wanted, *largest[:_BACKGROUND]})
 
@@ -420,8 +420,8 @@ def name_communities(
     phrases = {number: Phrases(listed) for number, listed in texts.items()}
     others = list(phrases.values())
     used = {token(name) for name in taken}
-    # The last number of each topic: many groups may have the same topic, and no number is tried
-    # twice.
+    # The last number used for each topic, so that no number is tried twice when many groups have
+    # the same topic.
     last: dict[str, int] = {}
     names = {}
     for number in wanted:
@@ -440,7 +440,7 @@ def name_communities(
 def topic_of(group: Phrases, others: Sequence[Phrases]) -> str:
     """The dominant topic of a group: its best phrase, or its two best words."""
     best = keywords(group, others, 2)
-    # One word alone is seldom a topic; a second one says which of its meanings is meant.
+    # A single word is often ambiguous; a second word makes the topic clear.
     pair = " ".join(best)
     if len(best) == 2 and pair.count(" ") == 1 and len(pair) <= LONGEST_LABEL:
         return pair
@@ -448,7 +448,7 @@ def topic_of(group: Phrases, others: Sequence[Phrases]) -> str:
 
 
 def token(name: str) -> str:
-    """What is left of a name where only plain letters and digits may stand.
+    """Reduce a name to lower-case ASCII letters and digits, joined by hyphens.
 
     >>> token("EU AI Act (2)"), token("eu-ai  act: 2")
     ('eu-ai-act-2', 'eu-ai-act-2')

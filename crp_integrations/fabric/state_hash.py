@@ -1,7 +1,7 @@
 """The state hash of a namespace, and its counters: epoch, facts since the last reclustering.
 
-`state_hash` is the formula as it is printed. `StateHash` gives the same value after a change from
-the items of the state before, so that the store need not be read again.
+`state_hash` is the formula of the specification. `StateHash` computes the same value after a change
+from the items of the previous state, so that the store need not be read again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def state_hash(items: Iterable[Item]) -> str:
 
     Spec: CRP-SPEC-009 §6.1
 
-    The content hash enters as it is stored, `sha256:` and the digits included. Sorting is by
-    code point. A fabric without facts has the hash of the empty text.
+    The content hash is used as stored, including the prefix `sha256:`. Sorting is by code point.
+    A fabric without facts has the hash of the empty text.
 
     Args:
         items: id, content hash and status of each ACTIVE or STALE fact, in any order.
@@ -47,16 +47,15 @@ def _hashed(joined_items: Iterable[str]) -> str:
 
 
 class StateHash:
-    """The state hash of one state, from which that of the next one is made without reading it.
+    """The state hash of one state, with the items needed to compute the next one.
 
-    Nothing of it changes after it is made: a transaction that is undone leaves the earlier value
-    as it was.
+    It is immutable, so a transaction that is rolled back leaves the earlier value unchanged.
 
     Spec: CRP-SPEC-009 §6.1
 
     Attributes:
-        digest: `sha256:` and 64 hexadecimal digits, bit for bit that of the formula.
-        epoch: the item that is no fact's, as `epoch_item` makes it; None for none.
+        digest: `sha256:` and 64 hexadecimal digits, equal to the result of `state_hash`.
+        epoch: the item that `epoch_item` returns; None for none.
     """
 
     __slots__ = ("_joined", "digest", "epoch")
@@ -65,7 +64,7 @@ class StateHash:
         self._take({item[0]: ":".join(item) for item in items}, epoch)
 
     def _take(self, joined: dict[str, str], epoch: Item | None) -> None:
-        # The epoch is no entry of its own, so no fact's id can mean it.
+        # The epoch is stored apart from the facts, so that no fact id can collide with it.
         self._joined, self.epoch = joined, epoch
         self.digest = _hashed([*joined.values(), *([":".join(epoch)] if epoch else [])])
 
@@ -75,7 +74,7 @@ class StateHash:
     def changed(
         self, removed: Iterable[str], items: Iterable[Item], epoch: Item | None
     ) -> StateHash:
-        """The hash after facts came, went or became others, with the epoch's item of then."""
+        """Return the hash after facts were removed, added or changed, with the new epoch item."""
         joined = self._joined.copy()
         for id_ in removed:
             joined.pop(id_, None)
@@ -88,7 +87,7 @@ class StateHash:
 
 
 def combine_state_hashes(own: str, shared: Iterable[str]) -> str:
-    """Hash the sorted state hashes, joined with `|`; without shared ones the own hash as it is.
+    """Hash the sorted state hashes, joined with `|`; without shared ones return the own hash.
 
     Spec: CRP-SPEC-009 §9.2 (decision E13)
 
@@ -109,13 +108,11 @@ def combine_state_hashes(own: str, shared: Iterable[str]) -> str:
     return sha256("|".join(sorted([own, *others]))) if others else own
 
 
-WAY_OUT = (
-    "crp fabric doctor says what else is wrong, and a copy of the store from before is the way back"
-)
+WAY_OUT = "crp fabric doctor lists other damage; to repair the store, restore an earlier copy of it"
 
 
 def stored_number(facts: FactsFacet, name: str) -> int:
-    """The number that a setting holds; 0 for none."""
+    """Return the number stored in a setting; 0 if it is not set."""
     stored = facts.setting(name)
     try:
         return int(stored or 0)
@@ -126,7 +123,7 @@ def stored_number(facts: FactsFacet, name: str) -> int:
 
 
 def stored_moment(facts: FactsFacet, name: str) -> datetime | None:
-    """The moment that a setting holds; None for none."""
+    """Return the moment stored in a setting; None if it is not set."""
     stored = facts.setting(name)
     if stored is None:
         return None
@@ -144,7 +141,7 @@ EPOCH_SETTING = "epoch"
 
 
 def advance_epoch(facts: FactsFacet) -> int:
-    """Add one to the epoch, in the transaction of the change that asks for it.
+    """Add one to the epoch, in the transaction of the change that requires it.
 
     Spec: CRP-SPEC-009 §3.4, §5.5, §6.2
     """
@@ -154,12 +151,12 @@ def advance_epoch(facts: FactsFacet) -> int:
 
 
 def read_epoch(facts: FactsFacet) -> int:
-    """How often the epoch was advanced."""
+    """Return the epoch: how often it was advanced."""
     return stored_number(facts, EPOCH_SETTING)
 
 
 def epoch_item(facts: FactsFacet) -> Item | None:
-    """The item of the state hash that is no fact's; None while the epoch is 0.
+    """Return the item of the state hash for epoch and embedder; None while the epoch is 0.
 
     Spec: CRP-SPEC-009 §6.1
     """
@@ -170,23 +167,23 @@ def epoch_item(facts: FactsFacet) -> Item | None:
 
 
 _DAY = timedelta(days=1)
-# Moment of the last reclustering; whoever takes communities away removes it.
+# Moment of the last reclustering; code that removes communities also removes this setting.
 RECLUSTERED_SETTING = "reclustered_at"
 NEW_FACTS_SETTING = "facts_since_recluster"
-# How many communities the last reclustering left; its presence says that there was one.
+# Number of communities after the last reclustering; set only if there was a reclustering.
 COMMUNITIES_SETTING = "communities"
-# How often communities were found; who began before the last time does not write over it.
+# Number of reclusterings; a run that began before the last one finished must not overwrite it.
 TIMES_SETTING = "reclusterings"
 
 
 def note_new_facts(facts: FactsFacet, count: int) -> None:
-    """Count facts that were added, in the transaction that adds them."""
+    """Add to the count of new facts, in the transaction that adds the facts."""
     if count:
         facts.set_setting(NEW_FACTS_SETTING, str(stored_number(facts, NEW_FACTS_SETTING) + count))
 
 
 def note_reclustering(facts: FactsFacet, now: datetime, communities: int, new: int) -> None:
-    """Begin to count again, in the transaction of a reclustering."""
+    """Record a reclustering and reset the count of new facts, in its transaction."""
     facts.set_setting(RECLUSTERED_SETTING, iso(now))
     facts.set_setting(NEW_FACTS_SETTING, str(new))
     facts.set_setting(COMMUNITIES_SETTING, str(communities))
@@ -194,12 +191,12 @@ def note_reclustering(facts: FactsFacet, now: datetime, communities: int, new: i
 
 
 def times_found(facts: FactsFacet) -> int:
-    """How often communities were found; 0 before the first time."""
+    """Return the number of reclusterings so far."""
     return stored_number(facts, TIMES_SETTING)
 
 
 def communities_found(facts: FactsFacet) -> int:
-    """How many communities the last reclustering left; 0 before the first."""
+    """Return the number of communities after the last reclustering; 0 before the first."""
     return stored_number(facts, COMMUNITIES_SETTING)
 
 
@@ -215,7 +212,7 @@ def reclustering_due_after_ingestion(facts: FactsFacet, settings: CommunitySetti
 
 
 def reclustering_due(facts: FactsFacet, settings: CommunitySettings, now: datetime) -> bool:
-    """Whether communities are to be found anew at this moment.
+    """Whether communities are due to be recomputed at this moment.
 
     Spec: CRP-SPEC-009 §5.5
     """

@@ -1,8 +1,8 @@
-"""What a subject reads: layers of facts, of which the first that stores an id decides about it.
+"""The facts that a subject can read, in layers: the first layer that stores an id decides.
 
-The layers are the tenant's own namespace, the shared ones, and what a session holds in memory.
-Later layers are not asked, whatever a fact's status is in the first: a fact that the tenant
-quarantined does not come back because a shared namespace has the same text.
+The layers are the tenant's own namespace, the shared ones, and a session's facts in memory. Later
+layers are not asked, whatever the fact's status in the first one: a fact that the tenant has
+quarantined is not returned just because a shared namespace has the same text.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ COLD_TIER = 3
 
 
 class FabricView:
-    """Every read of the fabric, for one subject and guard; safe between threads.
+    """All reads of the fabric, for one subject and guard; thread-safe.
 
-    `Namespace` is a view of what is stored; `Namespace.view` gives one with what a session holds.
-    Facts whose labels the guard denies to the subject, and facts that are DELETED or QUARANTINED,
-    come out of no method.
+    `Namespace` is a view of the stored facts; `Namespace.view` returns one that includes a
+    session's facts. No method returns facts whose labels the guard denies to the subject, or facts
+    that are DELETED or QUARANTINED.
 
     Spec: CRP-SPEC-009 §7.2, §9.2
 
     Args:
         own: the tenant's namespace.
         shared: shared namespaces, in the order of their names.
-        session: what a session held when the view was made; None for nothing.
-        embedder: made every vector.
+        session: facts in the session's memory when the view was made; None for none.
+        embedder: embedder of all vectors.
         keep_counts: whether token counts may be stored.
-        shelf: what the subject used lately; names alone, read through this view like all else.
+        shelf: ids and labels that the subject used recently; facts are read through this view.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class FabricView:
 
     @contextmanager
     def moment(self) -> Iterator[FabricView]:
-        """The same reads, all of one committed state of each namespace, while the block lasts.
+        """Yield a view that reads one committed state of each namespace during the block.
 
-        That of a shared namespace may be a little later than that of the own one. Nothing slow
-        belongs in the block: it keeps the store from giving up what was erased.
+        The state of a shared namespace may be slightly later than that of the own one. Do nothing
+        slow in the block, since it prevents the store from scrubbing erased bytes.
         """
         with ExitStack() as stack:
             own, *shared = [stack.enter_context(layer.moment()) for layer in self._stored]
@@ -95,25 +95,25 @@ class FabricView:
             )
 
     def decision(self, labels: tuple[str, ...]) -> Decision:
-        """The guard's decision on reading what carries exactly these labels.
+        """The guard's decision on reading facts with exactly these labels.
 
         Spec: Summit §Policy-as-Code Compliance Rules
         """
         return self._stored[0].decision(labels)
 
     def seen_facts(self) -> bool:
-        """Whether the states that were read last, if any were, held facts; reads nothing."""
+        """Whether the most recently read states contained facts; reads nothing."""
         in_session = self._session is not None and self._session.size() > 0
         return in_session or any(layer.seen_facts() for layer in self._stored)
 
     def generation(self) -> int:
-        """A number that grows with every committed change of what can be retrieved."""
+        """A number that grows with every committed change of the retrievable facts."""
         return sum(layer.generation() for layer in self._stored)
 
     def state_hash(self) -> str:
-        """One value for everything that can be retrieved, by anybody; no session enters it.
+        """The hash of all retrievable stored facts, whoever may read them; without sessions.
 
-        The own namespace's hash, combined with those of the shared ones if there are any.
+        This is the own namespace's hash, combined with those of the shared ones if there are any.
 
         Spec: CRP-SPEC-009 §6.1, §7.2, §9.2
         """
@@ -121,11 +121,11 @@ class FabricView:
         return combine_state_hashes(own, shared)
 
     def size(self) -> int:
-        """How many facts the subject may retrieve; one that two layers store counts twice."""
+        """Number of facts that the subject may retrieve; a fact in two layers counts twice."""
         return sum(layer.size() for layer in self._layers)
 
     def memory_tier(self) -> int:
-        """The largest tier that a search goes through (decision Fabric).
+        """The highest tier of the memory cascade that a search uses (decision Fabric).
 
         Spec: CRP-SPEC-003 §5.2
         """
@@ -134,7 +134,7 @@ class FabricView:
         return COLD_TIER
 
     def held(self) -> list[str]:
-        """Ids of the facts that the session alone holds, in memory, ascending."""
+        """Ids of the facts that are only in the session's memory, ascending."""
         if self._session is None:
             return []
         ids = self._session.ids()
@@ -153,7 +153,7 @@ class FabricView:
         return sorted(hits, key=lambda hit: (-hit.score, hit.fact_id))[:k]
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
-        """The k best facts that hold any word of a query; ties by id."""
+        """The k best facts that contain any word of a query; ties by id."""
         hit_lists = self._found(k, lambda layer, wanted: layer.search_text(query, wanted, where))
         if len(hit_lists) == 1:
             return hit_lists[0]
@@ -165,7 +165,7 @@ class FabricView:
         return [Hit(fact_id, 1.0 / rank) for rank, _, fact_id in ranked[:k]]
 
     def find(self, where: Where) -> list[str]:
-        """Ids of the stored facts that are meant, ascending; a session's facts are not stored."""
+        """Ids of the stored facts that match the filter, ascending, without a session's facts."""
         all_ids: list[str] = []
         for number, layer in enumerate(self._stored):
             ids = layer.find(where)
@@ -174,17 +174,16 @@ class FabricView:
         return sorted(all_ids) if len(self._stored) > 1 else all_ids
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for; what may not be retrieved is left out."""
+        """Facts in the order of the ids; facts that may not be retrieved are left out."""
         facts = {
             fact.fact_id: fact for layer, part in self._parted(ids) for fact in layer.facts(part)
         }
         return self._stored[0].aged(facts[id_] for id_ in ids if id_ in facts)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of facts, in the order asked for.
+        """Briefs of facts for selection, in the order of the ids.
 
-        What may not be retrieved is left out. What an earlier reader of the same state read is
-        not read again.
+        Facts that may not be retrieved are left out.
         """
         if len(self._layers) == 1:
             return self._stored[0].aged(self._layers[0].briefs(ids))
@@ -196,7 +195,7 @@ class FabricView:
         return self._stored[0].aged(briefs[id_] for id_ in ids if id_ in briefs)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
+        """Unit rows in the order of the ids, shape (len(ids), dimensions)."""
         if len(self._layers) == 1:
             return self._layers[0].vectors(ids)
         row = {
@@ -211,7 +210,7 @@ class FabricView:
     def token_counts(
         self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]]
     ) -> dict[str, int]:
-        """Token counts of facts, counting only those never counted under this key."""
+        """Token counts of facts; only facts not yet counted under this key are counted now."""
         if len(self._layers) == 1:
             own = list(dict.fromkeys(ids))
             return self._layers[0].token_counts(key, own, count, keep=self._keep_counts)
@@ -229,7 +228,7 @@ class FabricView:
         return sorted(edges, key=lambda edge: (edge.source_fact, edge.kind, edge.target_fact))
 
     def sources(self, ids: Collection[str] | None = None) -> list[Source]:
-        """The registry's entries that the subject may see, by id.
+        """Registry entries of the sources that the subject may see, by id.
 
         Spec: CRP-SPEC-009 §4.5
         """
@@ -248,7 +247,7 @@ class FabricView:
                 hits = search(layer, wanted)
                 shadowed = self._shadowed(number, [hit.fact_id for hit in hits] if number else ())
                 visible = [hit for hit in hits if hit.fact_id not in shadowed]
-                # Hits that earlier layers store took places: ask for more until there are enough.
+                # Hits stored in earlier layers are dropped, so request more until there are enough.
                 if len(visible) >= k or len(hits) < wanted:
                     hit_lists.append(visible[:k])
                     break
@@ -256,12 +255,12 @@ class FabricView:
         return hit_lists
 
     def _shadowed(self, number: int, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that a layer before the one of this number stores."""
+        """The ids that are stored in any layer before the layer of this number."""
         layers = self._layers[:number] if ids else ()
         return {id_ for layer in layers for id_ in layer.holds(ids, aside=False)}
 
     def _parted(self, ids: Sequence[str]) -> Iterator[tuple[FactLayer, list[str]]]:
-        """Each layer with the ids that it decides about; the last one gets what is left."""
+        """Yield each layer with the ids it decides about; the last one gets the remaining ids."""
         left = list(dict.fromkeys(several(ids, "ids", "a list of fact ids")))
         for layer in self._layers[:-1]:
             if held := layer.holds(left, aside=False) if left else set():

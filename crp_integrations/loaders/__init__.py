@@ -1,13 +1,13 @@
-"""Loaders: files and folders in, documents out.
+"""Loaders: read files and folders and return documents.
 
-In comes a path; out come `Document` records whose blocks are paragraphs with page, headings
-and character offsets. Nothing is rewritten beyond what a format demands: line ends become
-line feeds, markup of HTML and the line breaks of PDF go, and the offsets count in the text that is
-left.
+A loader takes a path and returns `Document` records whose blocks are paragraphs with page, headings
+and character offsets. Text is changed only where a format demands it: line ends become line
+feeds, and HTML markup and the line breaks of PDF are removed. Offsets count characters of the
+resulting text.
 
-Read `files` (which files, bytes to text) and `documents` (which loader), then one file a format:
-`text` (Markdown and front matter too), `html`, `pdf`, `jsonl`.
+Read `files` (which files, bytes to text) and `documents` (which loader), then one module per
+format: `text` (also Markdown and front matter), `html`, `pdf`, `jsonl`.
 
-The room never writes anything, never follows a link out of the folder that it was given, and
-never guesses an encoding.
+Loaders never write anything, never follow a link out of the given folder, and never guess an
+encoding.
 """

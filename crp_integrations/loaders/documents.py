@@ -1,12 +1,12 @@
-"""Documents of a path, or of what a caller gives: our own, LangChain's, LlamaIndex's.
+"""Load documents from a path, or convert documents of this package, LangChain or LlamaIndex.
 
-Text and JSON lines above `STREAMED` bytes are streamed: a paragraph, or a line, is in memory at a
-time. Markdown, HTML and PDF are read whole, since their parsers work on whole files: Markdown
+Text and JSON lines above `MAX_IN_MEMORY` bytes are streamed: one paragraph or line is in memory at
+a time. Markdown, HTML and PDF are read whole, since their parsers work on whole files: Markdown
 takes about 43 times and HTML about 28 times the file's size while it is read (measured), and each
-is refused above `LARGEST` bytes. Of a folder, what is beyond its first `STREAMED` bytes is not held
-either: each file is read again when its paragraphs are wanted.
+is refused above `MAX_WHOLE_FILE` bytes. In a folder, files after the first `MAX_IN_MEMORY` bytes
+are not kept in memory either: each is read again when its paragraphs are requested.
 
-Documents of a framework are recognised by their attributes, so that none of them is imported.
+Framework documents are recognised by their attributes, so that no framework is imported.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _HTML = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.I | re.S
 )
 _PDF = b"%PDF-"
-# How office programs' files begin, which nobody means as text: ZIP, and the older OLE2.
+# First bytes of office files (ZIP, and the older OLE2), which are never meant as text.
 _OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _HEAD = 4096
-# Bytes of a file, and of a folder's files together, up to which documents are held in memory.
-STREAMED = 8 << 20
-# Bytes of the largest file that is read whole although it is not text or JSON lines in UTF-8.
-LARGEST = 64 << 20
+# Maximum bytes of a file, and of a folder's files together, that are kept in memory.
+MAX_IN_MEMORY = 8 << 20
+# Maximum bytes of a file that cannot be streamed (only text and UTF-8 JSON lines can).
+MAX_WHOLE_FILE = 64 << 20
 
 
 def load_path(
@@ -68,7 +68,7 @@ def load_path(
         bytes_ = file_size(file)
         held += bytes_
         try:
-            yield from _load_file(file, bytes_, uri, keep=named or held <= STREAMED)
+            yield from _load_file(file, bytes_, uri, keep=named or held <= MAX_IN_MEMORY)
         except NoTextError:
             if named:
                 raise
@@ -80,7 +80,7 @@ def load_path(
 def _load_file(
     file: Path, bytes_: int, uri: str, *, keep: bool
 ) -> Iterator[Document | StreamedDocument]:
-    """The documents of one file, held when there are few bytes of them."""
+    """Load the documents of one file; keep them in memory only if the file is small."""
     name = str(file)
     head = read_part(file, 0, _HEAD)
     form = SUFFIXES.get(file.suffix.lower()) or _sniff(head)
@@ -88,25 +88,25 @@ def _load_file(
         raise IngestError(f"{name} is a PDF; give it the suffix .pdf")
     if form == "text" and head.startswith(_OFFICE):
         raise IngestError(
-            f"{name} is no text but an archive, as Word, Excel and PowerPoint write them; save it "
+            f"{name} is not text but an archive, as Word, Excel and PowerPoint write them; save it "
             "as PDF, HTML, Markdown or plain text"
         )
-    if bytes_ > STREAMED or not keep:
+    if bytes_ > MAX_IN_MEMORY or not keep:
         if form == "text":
             yield text.stream_text(file, uri=uri, name=name)
             return
         if form == "jsonl" and encoding_of(head)[0] == "utf-8":
             yield from jsonl.stream_jsonl(file, uri=uri, name=name)
             return
-    if bytes_ > LARGEST:
+    if bytes_ > MAX_WHOLE_FILE:
         raise IngestError(
             f"{name} has {bytes_ >> 20} MiB, and {form} is read whole; wanted at most "
-            f"{LARGEST >> 20} MiB: split it, or save it as text"
+            f"{MAX_WHOLE_FILE >> 20} MiB: split it, or save it as text"
         )
     if keep or form == "jsonl":
         yield from _read_form(form, read_bytes(file), uri=uri, name=name)
         return
-    # It reads its file again instead of holding its paragraphs.
+    # The document reads its file again instead of keeping its paragraphs in memory.
     yield text.reread_document(
         lambda: next(_read_form(form, read_bytes(file), uri=uri, name=name)), name
     )
@@ -144,12 +144,12 @@ def _read_pdf(data: bytes, *, uri: str, name: str) -> Document:
     return pdf.read_pdf(data, uri=uri, name=name)
 
 
-# Keys of metadata that name where a text is from, best first.
-_PLACES = ("source", "url", "uri", "file_path")
-# What LangChain's splitter for Markdown names the headings above a piece.
-_HEADINGS = tuple(f"Header {level}" for level in range(1, 7))
+# Metadata keys that name the origin of a text, best first.
+_ORIGIN_KEYS = ("source", "url", "uri", "file_path")
+# Metadata keys in which LangChain's Markdown splitter stores the headings above a piece.
+_HEADING_KEYS = tuple(f"Header {level}" for level in range(1, 7))
 _GAP = "\n\n"
-# What needs no conversion.
+# Types that need no conversion.
 _KNOWN = (str, Path, Document, StreamedDocument)
 
 
@@ -165,16 +165,16 @@ class _Piece:
 def load_documents(
     what: Any, *, prefix: str | None = None
 ) -> Iterator[Document | StreamedDocument]:
-    """The documents of a path, of a document, or of many of them, in order.
+    """Yield the documents of a path, of a document, or of several of them, in order.
 
     Spec: CRP-SPEC-009 §4.1, §4.5
 
-    A framework makes several pieces of one file: pages, chunks. Consecutive pieces of one place
-    are one document, since an update replaces a document as a whole. The place is
+    A framework splits one file into several pieces: pages, chunks. Consecutive pieces with the
+    same origin become one document, since an update replaces a document as a whole. The origin is
     `metadata["source"]` (or `url`, `uri`, `file_path`), else the id of the document that a node
     is from, else the framework's id, else the hash of the text.
     """
-    # A framework's document is iterable too, by its fields, but it is a single document.
+    # A framework's document can be iterated too (over its fields), but it is a single document.
     single = isinstance(what, _KNOWN) or _text(what) is not None
     if not single and not isinstance(what, Iterable):
         raise IngestError(
@@ -194,7 +194,7 @@ def load_documents(
 
 
 def _place(item: Any) -> str | None:
-    """Where a framework's document is from; None for what is no such document."""
+    """Return the origin of a framework's document; None if the item needs no conversion."""
     if isinstance(item, _KNOWN):
         return None
     metadata = getattr(item, "metadata", None)
@@ -204,7 +204,7 @@ def _place(item: Any) -> str | None:
             f"{type(item).__name__} cannot be ingested; wanted a path, or a document of this "
             "package, of LangChain or of LlamaIndex"
         )
-    for key in _PLACES:
+    for key in _ORIGIN_KEYS:
         if isinstance(value := metadata.get(key), str) and value.strip():
             return value
     for name in ("ref_doc_id", "id", "id_", "node_id"):
@@ -226,7 +226,7 @@ def _piece(item: Any, uri: str, number: int) -> _Piece:
     name = f"document {number}"
     text = (_text(item) or "").replace("\r\n", "\n").replace("\r", "\n")
     if "\x00" in text:
-        raise IngestError(f"{name} holds U+0000, which no text does")
+        raise IngestError(f"{name} contains U+0000, which is not allowed in text")
     try:
         (text + uri).encode()
     except UnicodeEncodeError:
@@ -262,7 +262,7 @@ def _join_pieces(pieces: list[_Piece]) -> Document:
 
 
 def _page(metadata: Mapping[str, JsonValue]) -> int | None:
-    """The page from 1: a printed label, or the number that loaders count from 0."""
+    """Page number from 1: the printed label, else the loader's number (from 0) plus one."""
     label = metadata.get("page_label")
     if isinstance(label, str) and label.isascii() and label.isdecimal() and int(label) > 0:
         return int(label)
@@ -272,5 +272,5 @@ def _page(metadata: Mapping[str, JsonValue]) -> int | None:
 
 def _heading(metadata: Mapping[str, JsonValue]) -> str:
     return " > ".join(
-        value for key in _HEADINGS if isinstance(value := metadata.get(key), str) and value
+        value for key in _HEADING_KEYS if isinstance(value := metadata.get(key), str) and value
     )

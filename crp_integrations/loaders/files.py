@@ -1,4 +1,4 @@
-"""The files that a path means, their bytes, and their text, without guessing an encoding."""
+"""Find the files of a path, read their bytes and decode them, without guessing an encoding."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class FoundFiles:
 
     Attributes:
         root: the folder that names are relative to.
-        files: what will be loaded, sorted by name within each folder.
-        skipped: files of a folder that will not be: of an unknown suffix, or links that lead
-            out of it or nowhere.
+        files: files to load, sorted by name within each folder.
+        skipped: files of a folder that are not loaded: unknown suffixes, broken links, and links
+            that lead out of the folder.
     """
 
     root: Path
@@ -46,11 +46,11 @@ class FoundFiles:
 
 
 def find_files(path: str | Path) -> FoundFiles:
-    """List the files of a file or folder; hidden ones are neither loaded nor counted.
+    """List the files at a path (a file or a folder); hidden ones are neither loaded nor counted.
 
-    Folders behind symbolic links are not entered, so a loop of links ends the walk nowhere.
+    Symbolic links to folders are not followed, so a loop of links cannot make the walk endless.
     """
-    # `Path("")` is the current folder, which nobody means by a variable that is not set.
+    # `Path("")` is the current folder, but an empty path is most likely a variable not set.
     if path == "":
         raise IngestError("the path '' is empty; give a file or a folder")
     start = Path(path)
@@ -67,7 +67,7 @@ def find_files(path: str | Path) -> FoundFiles:
 
 
 def skipped_files(paths: Iterable[str | Path]) -> tuple[Path, ...]:
-    """Files of the folders among paths that are not loaded: of an unknown suffix, or odd links."""
+    """List the files that are not loaded from folders: see `FoundFiles.skipped`."""
     folders = [path for path in paths if path != "" and Path(path).is_dir()]
     return tuple(file for folder in folders for file in find_files(folder).skipped)
 
@@ -93,7 +93,7 @@ def _walk_folder(root: Path) -> FoundFiles:
                 skipped.append(file)
     if not files:
         raise IngestError(
-            f"{root} holds no file that can be loaded; wanted {', '.join(sorted(SUFFIXES))}"
+            f"{root} contains no file that can be loaded; wanted {', '.join(sorted(SUFFIXES))}"
         )
     return FoundFiles(root, tuple(files), tuple(skipped))
 
@@ -119,14 +119,14 @@ def file_size(file: Path) -> int:
 
 
 def read_pieces(file: Path) -> Iterator[bytes]:
-    """A file's bytes, a mebibyte at a time."""
+    """Yield a file's bytes, one mebibyte at a time."""
     with _reading(file), file.open("rb") as opened:
         while piece := opened.read(_PIECE):
             yield piece
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Each line of a file with the place of its first byte, line feed included."""
+    """Yield each line of a file, line feed included, after the offset of its first byte."""
     place = 0
     with _reading(file), file.open("rb") as opened:
         for line in opened:
@@ -135,7 +135,7 @@ def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_part(file: Path, start: int, length: int) -> bytes:
-    """Bytes of a file from a place on; fewer where it ends."""
+    """Read `length` bytes from offset `start`; fewer at the end of the file."""
     with _reading(file), file.open("rb") as opened:
         opened.seek(start)
         return opened.read(length)
@@ -145,7 +145,7 @@ def _reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-# UTF-32 first: its little-endian mark begins with that of UTF-16.
+# UTF-32 before UTF-16: its little-endian mark begins with the UTF-16 mark.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -156,11 +156,11 @@ _MARKS = (
 
 
 class NoTextError(IngestError):
-    """A file can be read and holds no text: no reason to refuse the folder that it lies in."""
+    """A readable file contains no text; the other files of its folder are still loaded."""
 
 
 def decode(data: bytes, *, name: str, declared: str = "") -> str:
-    """Decode by byte-order mark, else by the encoding declared, else as UTF-8."""
+    """Decode by byte-order mark, else by the declared encoding, else as UTF-8."""
     encoding, marked = encoding_of(data, declared)
     try:
         text = data[marked:].decode(encoding)
@@ -172,12 +172,12 @@ def decode(data: bytes, *, name: str, declared: str = "") -> str:
         raise _nul_error(name)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise NoTextError(f"{name} holds no text")
+        raise NoTextError(f"{name} contains no text")
     return text
 
 
 def encoding_of(data: bytes, declared: str = "") -> tuple[str, int]:
-    """The encoding by byte-order mark, else the declared one, else UTF-8; the mark's length."""
+    """Return the encoding (from the mark, else declared, else UTF-8) and the mark's length."""
     for mark, marked in _MARKS:
         if data.startswith(mark):
             return marked, len(mark)
@@ -185,7 +185,7 @@ def encoding_of(data: bytes, declared: str = "") -> tuple[str, int]:
 
 
 def decode_pieces(pieces: Iterable[bytes], *, name: str) -> Iterator[str]:
-    """Decode a long file piece by piece; joined, the text is what `decode` gives of the whole."""
+    """Decode a long file piece by piece; the joined pieces equal `decode` of the whole file."""
     decoder: codecs.IncrementalDecoder | None = None
     encoding, read, held = "", 0, ""
     for piece in pieces:
@@ -205,7 +205,7 @@ def decode_pieces(pieces: Iterable[bytes], *, name: str) -> Iterator[str]:
 
 
 def _split_line_ends(text: str, name: str) -> tuple[str, str]:
-    """A carriage return at the end, whose line feed may come yet, and the text before it."""
+    """Split off a final carriage return: its line feed may be in the next piece."""
     if "\x00" in text:
         raise _nul_error(name)
     held = "\r" if text.endswith("\r") else ""
@@ -237,4 +237,4 @@ def _not_text(name: str, encoding: str, place: int) -> IngestError:
 
 
 def _nul_error(name: str) -> IngestError:
-    return IngestError(f"{name} is not text: it holds NUL characters")
+    return IngestError(f"{name} is not text: it contains NUL characters")

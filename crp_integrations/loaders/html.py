@@ -1,8 +1,8 @@
-"""HTML: what a reader sees of a page's main part, with its headings.
+"""HTML: the visible text of a page's main part, with its headings.
 
 Lists become lines with dashes or numbers and tables become rows with bars, as in Markdown; a
-merged cell's text stands in each row and column that it covers.
-Navigation, scripts, forms and everything hidden are left out.
+merged cell's text is repeated in each row and column that it covers.
+Navigation, scripts, forms and hidden elements are left out.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
 _CHARSET_WITHIN = 4096
-_NEVER = (
+_ALWAYS_REMOVED = (
     "script, style, noscript, template, svg, iframe, object, canvas, audio, video, button, input, "
     "select, textarea, nav, dialog, [role=navigation], [role=search], [hidden], "
     '[aria-hidden="true"], [style*="display:none"], [style*="display: none"], '
     '[style*="visibility:hidden"], [style*="visibility: hidden"], a.headerlink, a.anchor'
 )
-_AROUND = "footer, aside, [role=banner], [role=contentinfo], [role=complementary]"
+_OUTSIDE_MAIN = "footer, aside, [role=banner], [role=contentinfo], [role=complementary]"
 _INLINE = frozenset(
     (
         *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn"),
@@ -39,9 +39,9 @@ _INLINE = frozenset(
     )
 )
 _NOT_DATA = "table, h1, h2, h3, h4, h5, h6, ul, ol, pre, p + p"
-# Rows as HTML limits them; columns fewer, so that a page cannot grow by its attributes alone.
-_MOST_ROWS = 65_534
-_MOST_COLUMNS = 50
+# Row limit of the HTML standard; a lower column limit, so that attributes cannot inflate a page.
+_MAX_ROWS = 65_534
+_MAX_COLUMNS = 50
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
 
@@ -57,14 +57,14 @@ def read_html(data: bytes, *, uri: str, name: str) -> Document:
     tree = LexborHTMLParser(text)
     title = tree.css_first("title")
     named = _squeeze(title.text()) if title is not None else ""
-    _remove(tree.root, _NEVER)
+    _remove(tree.root, _ALWAYS_REMOVED)
     root = _main(tree)
     if root is None:
-        raise NoTextError(f"{name} holds no text")
+        raise NoTextError(f"{name} contains no text")
     page = _Page()
     page.walk(root)
     if not page.blocks:
-        raise NoTextError(f"{name} holds no text")
+        raise NoTextError(f"{name} contains no text")
     return Document(
         uri=uri,
         title=named or page.title or PurePath(name).stem,
@@ -78,7 +78,7 @@ def _main(tree: LexborHTMLParser) -> LexborNode | None:
         nodes = tree.css(selector)
         if len(nodes) == 1 and nodes[0].text().strip():
             return nodes[0]
-    _remove(tree.body, _AROUND)
+    _remove(tree.body, _OUTSIDE_MAIN)
     return tree.body
 
 
@@ -91,7 +91,7 @@ def _remove(node: LexborNode | None, selector: str) -> None:
 
 
 class _Page:
-    """Collects blocks during a walk; offsets count in the blocks joined by an empty line."""
+    """Collects blocks during a walk; offsets refer to the blocks joined by empty lines."""
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
@@ -101,7 +101,7 @@ class _Page:
         self._start = 0
 
     def walk(self, root: LexborNode) -> None:
-        # A stack of our own, since a page may be nested deeper than Python may call.
+        # An explicit stack, since a page may be nested deeper than Python's recursion limit.
         pending: list[tuple[LexborNode, bool]] = [(root, False)]
         while pending:
             node, leaving = pending.pop()
@@ -114,7 +114,7 @@ class _Page:
                 self._inline.append("\n")
             elif not tag[:1].isalpha():
                 continue  # a comment or a declaration
-            elif not self._whole(node, tag):
+            elif not self._add_block(node, tag):
                 block = tag not in _INLINE
                 if block:
                     self._flush()
@@ -122,8 +122,8 @@ class _Page:
                 pending.extend((child, False) for child in reversed(_children(node)))
         self._flush()
 
-    def _whole(self, node: LexborNode, tag: str) -> bool:
-        """Take elements that become one block; false for the others."""
+    def _add_block(self, node: LexborNode, tag: str) -> bool:
+        """Add an element that becomes one block; return False for other elements."""
         if tag in _HEADINGS:
             self._flush()
             self._heading(int(tag[1]), _text(node))
@@ -143,7 +143,7 @@ class _Page:
         return True
 
     def _list(self, lines: list[str]) -> None:
-        """Add a list as one block, or item by item where items are as long as paragraphs."""
+        """Add a list as one block, or one block per item if items are as long as paragraphs."""
         items: list[list[str]] = []
         for line in lines:
             if not items or not line.startswith(" "):
@@ -162,7 +162,7 @@ class _Page:
             self._add(words)
 
     def _flush(self) -> None:
-        lines = [_squeeze(line) for line in re.split(r"\n", _unbreak(self._inline))]
+        lines = [_squeeze(line) for line in re.split(r"\n", _join_inline(self._inline))]
         self._inline = []
         self._add("\n".join(line for line in lines if line))
 
@@ -173,8 +173,8 @@ class _Page:
             self._start += len(text) + 2
 
 
-def _unbreak(parts: list[str]) -> str:
-    """Text whose only line breaks are those of `br`."""
+def _join_inline(parts: list[str]) -> str:
+    """Join text parts; only the line breaks of `br` remain."""
     return "".join(part if part == "\n" else re.sub(r"\s", " ", part) for part in parts)
 
 
@@ -191,7 +191,7 @@ def _within(node: LexborNode, selector: str) -> bool:
 
 
 def _text(node: LexborNode, *, but: frozenset[str] = frozenset()) -> str:
-    """A subtree's text on one line; elements that are no inline ones are set apart."""
+    """Return a subtree's text on one line, with spaces around elements that are not inline."""
     parts: list[str] = []
     pending = _children(node)[::-1]
     while pending:
@@ -253,15 +253,15 @@ def _rows(node: LexborNode) -> Iterator[str]:
 
 
 def _grid(node: LexborNode) -> Iterator[list[str]]:
-    """The cells of each row, with those that reach into it from above or over more columns."""
-    above: dict[int, tuple[int, str]] = {}  # by column the rows that a cell still covers
+    """Yield the cells of each row; merged cells are repeated in every row and column."""
+    above: dict[int, tuple[int, str]] = {}  # by column: rows still covered, and the cell's text
     for row in node.css("tr"):
         cells: list[str] = []
         for cell in row.css("td, th"):
             _take_from_above(cells, above)
             words = _text(cell).replace("|", "\\|")
-            rows = _span(cell, "rowspan", _MOST_ROWS)
-            for _ in range(_span(cell, "colspan", _MOST_COLUMNS)):
+            rows = _span(cell, "rowspan", _MAX_ROWS)
+            for _ in range(_span(cell, "colspan", _MAX_COLUMNS)):
                 if rows > 1:
                     above[len(cells)] = (rows - 1, words)
                 cells.append(words)
@@ -279,6 +279,6 @@ def _take_from_above(cells: list[str], above: dict[int, tuple[int, str]]) -> Non
 
 def _span(cell: LexborNode, name: str, most: int) -> int:
     written = (cell.attributes.get(name) or "").strip()
-    # A rowspan of 0 reaches to the table's end (HTML, section 4.9.11).
+    # A rowspan of 0 extends to the table's end (HTML, section 4.9.11).
     covered = int(written) if re.fullmatch(r"[0-9]{1,5}", written) else 1
     return min(covered, most) if covered else most if name == "rowspan" else 1

@@ -1,4 +1,4 @@
-"""JSON lines: one document a line."""
+"""JSON lines: one document per line."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HASH_DIGITS = 16
 
 
 def read_jsonl(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
-    """Documents from the bytes of a file of JSON lines.
+    """Yield the documents of a JSON lines file, given its bytes.
 
     Each line is an object with `text` or `content`, and optionally `uri` or `id`, `title`,
-    `kind`, `labels` and `metadata`. A line that names neither URI nor id is known by its
-    content, so that lines put before it do not make it another document. A line whose text is
-    empty is a document without blocks, known by its number.
+    `kind`, `labels` and `metadata`. A line without URI and id is identified by its content, so
+    that lines inserted before it do not make it another document. A line whose text is empty is
+    a document without blocks, identified by its line number.
     """
     for number, line in enumerate(decode(data, name=name).split("\n"), 1):
         if line.strip():
@@ -31,15 +31,15 @@ def read_jsonl(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
 
 
 def stream_jsonl(file: Path, *, uri: str, name: str) -> Iterator[StreamedDocument]:
-    """The documents of a long file in UTF-8, one line in memory at a time.
+    """Yield the documents of a long UTF-8 file, with one line in memory at a time.
 
-    Each document knows where its line lies and reads it again when its blocks are asked for.
+    Each document records its line's position and reads the line again when its blocks are needed.
     """
     number, empty = 0, True
     for start, raw in read_lines(file):
         _, marked = encoding_of(raw) if start == 0 else ("", 0)
         body = raw[marked:]
-        # A file whose lines end in carriage returns alone is one line here.
+        # In a file whose lines end in carriage returns only, `raw` is the whole file.
         texts = body.removesuffix(b"\n").removesuffix(b"\r").split(b"\r")
         for text in texts:
             number += 1
@@ -49,7 +49,7 @@ def stream_jsonl(file: Path, *, uri: str, name: str) -> Iterator[StreamedDocumen
             yield _lazy(file, start + marked, len(text), number, uri=uri, name=name)
             marked += len(text) + 1
     if empty:
-        raise NoTextError(f"{name} holds no text")
+        raise NoTextError(f"{name} contains no text")
 
 
 def _lazy(
@@ -67,10 +67,10 @@ def _lazy(
 def _document(line: str, number: int, *, uri: str, name: str) -> Document:
     try:
         value: Any = json.loads(line)
-        # Escapes can spell half a character, which no encoding can write.
+        # Escapes can produce a lone surrogate, which no encoding can write.
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise IngestError(f"{name} holds a character that is not Unicode text") from None
+        raise IngestError(f"{name} contains a character that is not Unicode text") from None
     except (ValueError, RecursionError) as error:
         problem = getattr(error, "msg", "it cannot be parsed")
         raise IngestError(f"{name} is not JSON: {problem}") from None

@@ -1,8 +1,8 @@
-"""PDF: the text of each page, its lines put together into paragraphs again.
+"""PDF: the text of each page, with lines joined into paragraphs.
 
 Needs the extra `pdf`. Words hyphenated at a line's end are joined (a name and a figure keep their
-hyphen, and so does a word that the document hyphenates within a line), lines that stand on top or
-at the foot of most pages are left out, and a paragraph that runs over a page break is one.
+hyphen, and so does a word that the document hyphenates within a line), lines repeated at the top
+or foot of most pages are left out, and a paragraph that crosses a page break stays one paragraph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIGATURES = str.maketrans(
     {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-# The dots that lead to the page numbers of a table of contents.
+# Dot leaders before the page numbers of a table of contents.
 _LEADERS = re.compile(r"(?: ?\.){5,}")
 _ITEM = re.compile(r"(?:[•▪●◦‣*–-]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s+\S")
 _SENTENCE_END = re.compile(r"[.!?:;…][\"'”’)\]]*\Z")
@@ -31,9 +31,9 @@ _HYPHENATED = re.compile(r"(?<![^\W\d_])[^\W\d_]+(?:-[^\W\d_]+)+")
 _HYPHENS = frozenset("-\u2010\u00ad")
 _LAST_PART = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*[-\u2010]\Z")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
-# A line shorter than this share of the longest that ends a sentence ends its paragraph.
+# A line that ends a sentence and is shorter than this share of the longest ends its paragraph.
 _SHORT_LINE = 0.75
-# A line on top or at the foot of this share of at least this many pages is a running title.
+# A line at the top or foot of this share of at least this many pages is a running title.
 _RUNNING_SHARE = 0.6
 _RUNNING_PAGES = 4
 
@@ -53,7 +53,7 @@ def read_pdf(data: bytes, *, uri: str, name: str) -> Document:
 
 
 def _extract(data: bytes, name: str) -> tuple[str, list[list[str]]]:
-    """The title and the lines of each page; an empty line is a paragraph's end."""
+    """Return the title and the lines of each page; an empty line ends a paragraph."""
     try:
         reader = pypdf.PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
@@ -106,7 +106,7 @@ def _blocks(pages: list[list[str]]) -> list[Block]:
                 and paragraphs[-1][0] == number - 1
                 and _runs_on(paragraphs[-1][1], paragraph)
             ):
-                paragraphs[-1] = (paragraphs[-1][0], _put(paragraphs[-1][1], paragraph, compounds))
+                paragraphs[-1] = (paragraphs[-1][0], _add(paragraphs[-1][1], paragraph, compounds))
             else:
                 paragraphs.append((number, paragraph))
     blocks, start = [], 0
@@ -126,18 +126,18 @@ def _paragraphs(lines: list[str], compounds: set[str]) -> list[str]:
             done.append(text)
             text = ""
         if line:
-            text = _put(text, line, compounds)
+            text = _add(text, line, compounds)
         before = line
     return [*done, text] if text else done
 
 
-def _put(text: str, line: str, compounds: set[str]) -> str:
-    """Add a line to a paragraph: a list's item as a line, else as running text."""
+def _add(text: str, line: str, compounds: set[str]) -> str:
+    """Append a line to a paragraph: a list item on a line of its own, other lines inline."""
     if not text:
         return line
     if _ITEM.match(line) and not text.endswith("\u00ad"):
         return f"{text}\n{line}"
-    # A word before and behind is enough for the rule of all foldings.
+    # A few characters before and after the line break are enough to apply the hyphenation rule.
     joint = undo_typesetting(f"{text[-2:]}\n{line[:8]}") if text[-1] in _HYPHENS else None
     if joint is None:
         return f"{text} {line}"
@@ -150,5 +150,5 @@ def _put(text: str, line: str, compounds: set[str]) -> str:
 
 
 def _runs_on(before: str, after: str) -> bool:
-    """Whether a paragraph at a page's top goes on with that at the foot of the page before."""
+    """Whether the first paragraph of a page continues the last one of the page before."""
     return _SENTENCE_END.search(before) is None and after[:1].islower()

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _FENCE = re.compile(r"---[ \t]*\n(?P<yaml>.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-# What protects or ranks a document is never taken for text because of an error beside it.
-_TELLS = re.compile(r"""^[\s{?,-]*["']?(?:kind|labels)["']?\s*:""", re.MULTILINE)
+# Keys that protect or rank a document: a YAML error near them is raised, not read as plain text.
+_PROTECTED_KEYS = re.compile(r"""^[\s{?,-]*["']?(?:kind|labels)["']?\s*:""", re.MULTILINE)
 # What yaml raises besides its own errors: for a date in month 13, `!!bool perhaps`, deep nesting.
-_UNUSABLE = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
-# A few aliases of YAML can stand for billions of values.
-_MOST_VALUES = 10_000
+_YAML_ERRORS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
+# Limit on values, since a few YAML aliases can expand to billions.
+_MAX_VALUES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """A document's own description.
+    """A document's description in its front matter.
 
     Attributes:
-        metadata: everything but kind, title and labels.
+        metadata: all other keys.
     """
 
     kind: SourceKind | None = None
@@ -47,18 +47,18 @@ class FrontMatter:
 
 
 def split_front_matter(text: str, *, name: str) -> tuple[FrontMatter, int]:
-    """Read the YAML between two lines of `---` at the start of a text.
+    """Read the YAML between two `---` lines at the start of a text; also return its end offset.
 
-    A block that is no mapping in YAML is text of the document, such as a template's or a
-    sentence between two rules, unless a line of it begins with `kind:` or `labels:`.
+    A block that is not a YAML mapping (a template, a sentence between two rules) belongs to the
+    document's text, unless one of its lines begins with `kind:` or `labels:`.
     """
     match = _FENCE.match(text)
     if match is None:
         return FrontMatter(), 0
     try:
         values = yaml.safe_load(match["yaml"])
-    except (*_UNUSABLE, RecursionError) as error:
-        if _TELLS.search(match["yaml"]) is None:
+    except (*_YAML_ERRORS, RecursionError) as error:
+        if _PROTECTED_KEYS.search(match["yaml"]) is None:
             return FrontMatter(), 0
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         mark = getattr(error, "problem_mark", None)
@@ -67,7 +67,7 @@ def split_front_matter(text: str, *, name: str) -> tuple[FrontMatter, int]:
     if values is None:
         return FrontMatter(), match.end()
     if not isinstance(values, Mapping):
-        if _TELLS.search(match["yaml"]) is not None:
+        if _PROTECTED_KEYS.search(match["yaml"]) is not None:
             raise IngestError(
                 f"the front matter of {name} is not a list of keys; write `key: value` in each line"
             )
@@ -76,7 +76,7 @@ def split_front_matter(text: str, *, name: str) -> tuple[FrontMatter, int]:
 
 
 def read_front_matter(values: Mapping[Any, Any], *, name: str) -> FrontMatter:
-    """Sort out a mapping of values."""
+    """Build `FrontMatter` from a mapping; unknown keys become metadata."""
     known = {str(key): value for key, value in values.items()}
     kind = known.pop("kind", None)
     try:
@@ -86,7 +86,7 @@ def read_front_matter(values: Mapping[Any, Any], *, name: str) -> FrontMatter:
             f"{name} has kind {str(kind)[:40]!r}, wanted one of {', '.join(SourceKind)}"
         ) from None
     title = known.pop("title", None)
-    budget = [_MOST_VALUES]
+    budget = [_MAX_VALUES]
     return FrontMatter(
         kind=chosen,
         title="" if title is None else str(title).strip(),
@@ -109,7 +109,7 @@ def _labels(value: Any, name: str) -> tuple[str, ...]:
 def _as_json(value: Any, budget: list[int], name: str) -> JsonValue:
     budget[0] -= 1
     if budget[0] < 0:
-        raise IngestError(f"the metadata of {name} holds more than {_MOST_VALUES} values")
+        raise IngestError(f"the metadata of {name} contains more than {_MAX_VALUES} values")
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -124,7 +124,7 @@ def _as_json(value: Any, budget: list[int], name: str) -> JsonValue:
 
 
 def reread_document(read: Callable[[], Document], name: str) -> StreamedDocument:
-    """A document that is read again whenever its paragraphs are wanted, instead of holding them."""
+    """Return a document that reads its paragraphs again on each use, to save memory."""
     first = read()
     known = first.document_hash
 
@@ -145,32 +145,32 @@ def reread_document(read: Callable[[], Document], name: str) -> StreamedDocument
     )
 
 
-# Items of a list that have at least this many characters on average are paragraphs.
+# List items with at least this many characters on average are treated as paragraphs.
 LONG_ITEM = 200
-# A form feed ends a paragraph as an empty line does.
+# A form feed ends a paragraph, like an empty line.
 _GAP = re.compile(r"\n[ \t]*(?:\n[ \t]*)+|\f")
-# A paragraph of more characters is cut, so that no file is one paragraph of any size.
-_LONGEST = 1_000_000
+# Maximum characters of a paragraph; longer ones are cut, to bound memory.
+_MAX_PARAGRAPH = 1_000_000
 
 
 def split_paragraphs(text: str, *, heading: str = "") -> list[Block]:
-    """The paragraphs of a text, each a verbatim slice of it without outer white space."""
+    """Split a text into paragraphs, each a verbatim slice without outer white space."""
     return list(stream_paragraphs([text], heading=heading))
 
 
 def stream_paragraphs(texts: Iterable[str], *, heading: str = "") -> Iterator[Block]:
-    """The paragraphs of a text that comes in pieces, as `split_paragraphs` of the whole."""
+    """Split a text that arrives in pieces; the result equals `split_paragraphs` of the whole."""
     rest, base = "", 0
     for text in texts:
         rest += text
         start = 0
-        # More white space may follow a gap in the next piece; it is stripped in front.
+        # The next piece may continue a gap; that white space is stripped later.
         for gap in _GAP.finditer(rest):
             yield from _paragraph_blocks(rest, start, gap.start(), base, heading)
             start = gap.end()
         filled = len(rest.rstrip())
         for block in _paragraph_blocks(rest, start, filled, base, heading):
-            # What is cut off in front is a block whatever follows; the last one may grow.
+            # Only the last block may grow with the next piece; earlier ones are complete.
             if block.end - base == filled:
                 break
             yield block
@@ -181,7 +181,7 @@ def stream_paragraphs(texts: Iterable[str], *, heading: str = "") -> Iterator[Bl
 
 
 def _paragraph_blocks(text: str, start: int, end: int, base: int, heading: str) -> Iterator[Block]:
-    """A paragraph as one block, or as several when it is too long for one."""
+    """Yield a paragraph as one block, or as several if it exceeds the maximum length."""
     while True:
         body = text[start:end]
         start += len(body) - len(body.lstrip())
@@ -189,10 +189,10 @@ def _paragraph_blocks(text: str, start: int, end: int, base: int, heading: str) 
         if not body:
             return
         length = len(body)
-        if length > _LONGEST:
-            line = body.rfind("\n", _LONGEST // 2, _LONGEST)
-            space = line if line > 0 else body.rfind(" ", _LONGEST // 2, _LONGEST)
-            length = space if space > 0 else _LONGEST
+        if length > _MAX_PARAGRAPH:
+            line = body.rfind("\n", _MAX_PARAGRAPH // 2, _MAX_PARAGRAPH)
+            space = line if line > 0 else body.rfind(" ", _MAX_PARAGRAPH // 2, _MAX_PARAGRAPH)
+            length = space if space > 0 else _MAX_PARAGRAPH
         yield Block(text=body[:length].rstrip(), start=base + start, heading=heading)
         if length == len(body):
             return
@@ -210,17 +210,17 @@ def read_text(data: bytes, *, uri: str, name: str) -> Document:
 
 
 def stream_text(file: Path, *, uri: str, name: str) -> StreamedDocument:
-    """A document whose paragraphs are read from the file each time they are asked for.
+    """Return a document that reads its paragraphs from the file each time they are needed.
 
-    The file is read once to know its hash and that it is text; at most two million characters
-    of it are in memory.
+    The file is read once to compute its hash and to check that it is text; at most two million
+    characters of it are in memory.
     """
     first = hashlib.sha256()
     filled = False
     for text in decode_pieces(_hash_pieces(file, first), name=name):
         filled = filled or bool(text.strip())
     if not filled:
-        raise NoTextError(f"{name} holds no text")
+        raise NoTextError(f"{name} contains no text")
     known = f"sha256:{first.hexdigest()}"
 
     def blocks() -> Iterator[Block]:
@@ -245,13 +245,13 @@ _LINE_END = re.compile(r"\n")
 def read_markdown(data: bytes, *, uri: str, name: str) -> Document:
     """A document from the bytes of a Markdown file.
 
-    Its title is the front matter's, else the first heading, else the file's name.
+    The title is taken from the front matter, else the first heading, else the file name.
     """
     text = decode(data, name=name)
     about, begin = split_front_matter(text, name=name)
     blocks, title = _markdown_blocks(text, begin)
     if not blocks:
-        raise NoTextError(f"{name} holds no text")
+        raise NoTextError(f"{name} contains no text")
     return Document(
         uri=uri,
         title=about.title or title or PurePath(name).stem,
@@ -264,8 +264,8 @@ def read_markdown(data: bytes, *, uri: str, name: str) -> Document:
 
 
 def _markdown_blocks(text: str, begin: int) -> tuple[list[Block], str]:
-    """The blocks behind the front matter, and the first heading's words."""
-    # Loaded for the first file of this kind, since each opening of a relay would wait for it.
+    """Return the blocks after the front matter, and the text of the first heading."""
+    # Imported for the first Markdown file only, since it would slow the start of every relay.
     try:
         from markdown_it import MarkdownIt
     except ModuleNotFoundError as error:
@@ -293,7 +293,7 @@ def _markdown_blocks(text: str, begin: int) -> tuple[list[Block], str]:
 
 
 def _sections(tokens: list[Token], place: int) -> list[tuple[int, int]]:
-    """Line ranges of a block: one, or one an item for a list whose items are paragraphs."""
+    """Line ranges of a block: one, or one per item for a list whose items are paragraphs."""
     token = tokens[place]
     whole = (token.map[0], token.map[1]) if token.map else (0, 0)
     if token.type not in ("bullet_list_open", "ordered_list_open"):
@@ -309,7 +309,7 @@ def _sections(tokens: list[Token], place: int) -> list[tuple[int, int]]:
             length += len(inner.content)
     if not items or length < LONG_ITEM * len(items):
         return [whole]
-    # An item's lines may end before the next begins; each takes what lies between.
+    # An item's lines may end before the next item begins; each item takes the lines between.
     starts = [whole[0], *(first for first, _ in items[1:]), whole[1]]
     return list(pairwise(starts))
 
@@ -318,7 +318,7 @@ def _slice(text: str, start: int, end: int, token: Token) -> Block | None:
     body = text[start:end].strip()
     if not body or _is_markup(token):
         return None
-    # Indentation that belongs to code is kept; a strip at the left would move its lines.
+    # Indentation of code is kept: stripping on the left would shift its first line.
     first = start if token.type == "code_block" else text.index(body, start)
     return Block(text=text[first:end].rstrip(), start=first)
 
@@ -328,7 +328,7 @@ def _is_markup(token: Token) -> bool:
 
 
 def _line_starts(text: str, begin: int) -> list[int]:
-    """Offset of each line from `begin` on, and of the end."""
+    """Offsets of each line from `begin` on, and of the text's end."""
     starts = [begin, *(match.end() for match in _LINE_END.finditer(text, begin))]
     if starts[-1] != len(text):
         starts.append(len(text))

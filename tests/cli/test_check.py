@@ -218,7 +218,7 @@ def test_a_judge_reads_each_answer_of_a_log_once(here: Here, desk: Path) -> None
         (("right.md", "--context", "none"), "none does not exist"),
         (("right.md", "--context", ""), "--context is empty"),
         (("right.md", "--context", "blank.md"), "blank.md is empty"),
-        (("--watch", "blank.md"), "holds no text"),
+        (("--watch", "blank.md"), "contains no text"),
         (("--watch", "run.jsonl"), "line 1 of 'run.jsonl': it is no JSON object"),
         (("--watch", "list.jsonl"), "line 1 of 'list.jsonl': it is no JSON object"),
         (

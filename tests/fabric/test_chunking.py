@@ -210,7 +210,7 @@ def test_lines_without_sentence_ends_are_cut_between_lines() -> None:
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(ValueError, match="leave no room"):
+    with pytest.raises(ValueError, match="do not fit"):
         ChunkingSettings(split_above_tokens=100, max_fact_tokens=99)
 
 

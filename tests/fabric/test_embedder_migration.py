@@ -130,7 +130,7 @@ def test_old_and_new_model_both_read_during_the_move(store: Store) -> None:
                 assert coming.vectors([hits[0].fact_id]).shape == (1, 32)
                 assert coming.state_hash() != served.state_hash()
             seen.append((served.size(), len(hits)))
-            with pytest.raises(ConfigError, match="on its way"):
+            with pytest.raises(ConfigError, match="being moved"):
                 coming.add([sentence(100)])
             return super().embed_passages(texts)
 
@@ -271,7 +271,7 @@ def test_a_second_move_elsewhere_stops_the_first_and_forgets_its_vectors() -> No
                     transaction.facts.set_setting(NEXT_SETTING, Third.identity)
             return super().embed_passages(texts)
 
-    with pytest.raises(ConfigError, match="on its way to embedder 'third/32'"):
+    with pytest.raises(ConfigError, match="being moved to embedder 'third/32'"):
         fabric(opened).bind(ACME).reembed(Overtaken())
     with opened.begin("acme", write=False) as transaction:
         assert transaction.facts.setting(EMBEDDER_SETTING) == HashEmbedder.identity

@@ -485,7 +485,7 @@ def test_the_memory_of_an_ingestion_does_not_hold_the_text(
             return len(text) // 5
 
     # As if the file were longer.
-    monkeypatch.setattr(load_module, "STREAMED", 1 << 18)
+    monkeypatch.setattr(load_module, "MAX_IN_MEMORY", 1 << 18)
     monkeypatch.setattr(find_module, "_PIECE", 1 << 16)
     monkeypatch.setattr(ingestion_plan, "_HELD_CHARACTERS", 100_000)
     monkeypatch.setattr(fact_preparation, "_STEP", 64)

@@ -310,11 +310,11 @@ def test_a_batch_with_too_little_text_everywhere_is_refused_by_path() -> None:
     namespace.ingest([document("old", sentence(1))])
     before = (namespace.state_hash(), namespace.generation(), events(made))
     short = document("s", "too short", uri="file:///docs/a%20b.md")
-    with pytest.raises(IngestError, match=r"^/docs/a b\.md holds 2 tokens, and a fact needs"):
+    with pytest.raises(IngestError, match=r"^/docs/a b\.md has 2 tokens, and a fact needs"):
         namespace.ingest([short])
-    with pytest.raises(IngestError, match=r"test:blank holds no text.*first of 2"):
+    with pytest.raises(IngestError, match=r"test:blank contains no text.*first of 2"):
         namespace.ingest([blank("blank"), short])
-    with pytest.raises(IngestError, match="test:old holds no text"):
+    with pytest.raises(IngestError, match="test:old contains no text"):
         namespace.ingest([blank("old")])
     assert (namespace.state_hash(), namespace.generation(), events(made)) == before
 

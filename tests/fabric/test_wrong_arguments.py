@@ -152,7 +152,7 @@ def test_a_document_hash_that_is_none_is_refused_before_anything(store: Store, h
 
 @pytest.mark.parametrize("labels", [[""], ["a", "  "]])
 def test_a_blank_label_is_refused(labels: list[str]) -> None:
-    with pytest.raises(RequestError, match="labels holds a blank one"):
+    with pytest.raises(RequestError, match="labels contains a blank one"):
         fabric().bind(ACME).ingest([document("a", sentence(1))], labels=labels)
 
 

@@ -55,7 +55,7 @@ def test_a_key_is_made_listed_and_revoked(here: Here, tmp_path: Path) -> None:
         (("serve", "{store}", "--keys", "{keys}", "--upstream", "ftp://x"), "not an http"),
         (("serve", "{store}", "--keys", "{keys}", "--policy", "nonsense 1"), "nonsense"),
         (("keys", " ", "--keys", "{keys}"), "needs a tenant"),
-        (("keys", "shared:a", "--keys", "{keys}"), "kept for shared namespaces"),
+        (("keys", "shared:a", "--keys", "{keys}"), "reserved for shared namespaces"),
         (("keys", "a", "--scope", "fly", "--keys", "{keys}"), "--scope"),
         (("keys", "--revoke", "none", "--keys", "{keys}"), "no key has the id"),
         (("keys", "--keys", "{none}"), "cannot be read"),

@@ -82,7 +82,7 @@ def test_links_are_not_followed_out_of_the_folder_or_in_circles(tmp_path: Path) 
 def test_paths_that_cannot_be_loaded(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="does not exist"):
         list(load_path(tmp_path / "nothing"))
-    with pytest.raises(IngestError, match="holds no file that can be loaded"):
+    with pytest.raises(IngestError, match="contains no file that can be loaded"):
         list(load_path(tmp_path))
     with pytest.raises(IngestError, match="the path '' is empty"):
         list(load_path(""))
@@ -131,7 +131,7 @@ def test_a_file_of_a_folder_with_markup_only_has_no_blocks(
 ) -> None:
     (tmp_path / name).write_text(text)
     assert [document.blocks for document in load_path(tmp_path)] == [()]
-    with pytest.raises(IngestError, match="holds no text"):
+    with pytest.raises(IngestError, match="contains no text"):
         list(load_path(tmp_path / name))
 
 

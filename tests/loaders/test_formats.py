@@ -256,7 +256,7 @@ def test_html_encoding_is_the_declared_one() -> None:
 
 @pytest.mark.parametrize("page", [b"<html></html>", b"<body><script>x()</script></body>"])
 def test_html_without_text_is_refused(page: bytes) -> None:
-    with pytest.raises(IngestError, match="holds no text"):
+    with pytest.raises(IngestError, match="contains no text"):
         html.read_html(page, uri="u", name="x")
 
 

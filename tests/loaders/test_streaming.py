@@ -44,8 +44,8 @@ TEXT = st.lists(PIECE, max_size=40).map("".join)
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything above a hundred bytes is long."""
-    monkeypatch.setattr(load_module, "STREAMED", 100)
-    monkeypatch.setattr(load_module, "LARGEST", 4_000)
+    monkeypatch.setattr(load_module, "MAX_IN_MEMORY", 100)
+    monkeypatch.setattr(load_module, "MAX_WHOLE_FILE", 4_000)
 
 
 @settings(max_examples=150)
@@ -53,7 +53,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_paragraphs_of_pieces_are_those_of_the_whole(text: str, size: int, longest: int) -> None:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_module, "_LONGEST", longest)
+        patch.setattr(text_module, "_MAX_PARAGRAPH", longest)
         whole = split_paragraphs(text)
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
         assert list(stream_paragraphs(pieces)) == whole
@@ -131,7 +131,7 @@ def test_long_files_give_the_same_documents_read_when_they_are_wanted(
 ) -> None:
     files(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load_module, "STREAMED", 1 << 30)
+        patch.setattr(load_module, "MAX_IN_MEMORY", 1 << 30)
         held = list(load_path(tmp_path))
     lazy = list(load_path(tmp_path))
     assert [shape(one) for one in lazy] == [shape(one) for one in held]
@@ -171,7 +171,7 @@ def test_formats_that_are_read_whole_have_a_largest_size(
 def test_a_long_file_without_text_is_refused(tmp_path: Path, small_limits: None) -> None:
     for name in ("a.txt", "a.jsonl"):
         (tmp_path / name).write_text(" \n" * 200)
-        with pytest.raises(IngestError, match="holds no text"):
+        with pytest.raises(IngestError, match="contains no text"):
             list(load_path(tmp_path / name))
 
 
@@ -179,7 +179,7 @@ def test_a_long_file_without_text_is_refused(tmp_path: Path, small_limits: None)
 def test_a_long_file_is_never_in_memory_as_a_whole(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_module, "STREAMED", 1 << 20)
+    monkeypatch.setattr(load_module, "MAX_IN_MEMORY", 1 << 20)
     path, lines = tmp_path / name, 2_000 if "json" in name else 8_000
     with path.open("w") as out:
         for number in range(lines):

@@ -1,11 +1,11 @@
-"""Documents, or facts made by hand, become stored facts with vectors.
+"""Ingestion: documents, or facts made by hand, become stored facts with vectors.
 
 Spec: CRP-SPEC-009 §4
 
-Documents from a loader, or facts under their owner's ids, come in; one committed batch comes out,
-whole or not at all.
+Ingestion takes documents from a loader, or facts with ids chosen by the caller, and commits them
+as one batch, all or nothing.
 
 Read in this order: `chunker` (a document becomes passages), `document_passages` (passages become
-facts), `fact_preparation` (checks, importance, vectors), `ingestion_plan` (what the store lacks),
-`ingestion` (the step as a whole); `fact_upsert` for facts that come one by one.
+facts), `fact_preparation` (checks, importance, vectors), `ingestion_plan` (what has to change in
+the store), `ingestion` (the whole process); `fact_upsert` for facts with ids of their own.
 """

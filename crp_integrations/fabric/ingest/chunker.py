@@ -2,20 +2,20 @@
 
 The rule, in order:
 
-1. A paragraph is a passage. Lists, tables and blocks of code count as one paragraph each.
-2. What cannot stand alone joins its neighbour: a heading and a line that announces a list
-   join what follows; a paragraph below the least length joins the next of its section, else
-   the one before.
-3. Neighbouring paragraphs of one section join up to a length at which a passage says something
-   by itself; the letter of the specification joins none.
+1. A paragraph is a passage. A list, a table and a block of code count as one paragraph each.
+2. A paragraph that makes no sense alone joins its neighbour: a heading and a line that announces
+   a list join the following paragraph; a paragraph below the minimum length joins the next of its
+   section, else the one before.
+3. Neighbouring paragraphs of one section are joined up to a length at which a passage makes sense
+   by itself; the literal specification joins none.
 4. A paragraph above the limit is split at sentences into passages of about equal length.
-5. Passages of one split paragraph overlap by a tenth of their tokens: by whole sentences
-   where these come to between one and two tenths, else from the start of a word.
+5. Passages of one split paragraph overlap by a tenth of their tokens: by whole sentences if these
+   have between one and two tenths of the tokens, else from the start of a word.
 
 A passage's content is a slice of each block that it touches, joined by an empty line; nothing
-is rewritten. Where it stands goes into its location, with page, headings and offsets.
+is rewritten. Its location records page, headings and offsets.
 
-Passages leave as soon as nothing that follows can change them, so no document is held as a whole.
+A passage is emitted as soon as later blocks cannot change it, so no document is kept in memory.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from crp_integrations.seals import sha256
 
 _UNDERLINE = re.compile(r"\s*(?:=+|-+)\s*\Z")
 _LISTING = re.compile(r"\s{0,3}(?:[-*+•|>]|\d{1,3}[.)]|```|~~~|<(?:ul|ol|table|pre))")
-# Blocks whose tokens are counted at once, and the characters after which fewer are.
+# Maximum blocks, and about the maximum characters, whose tokens are counted in one call.
 _COUNTED_BLOCKS = 256
 _COUNTED_CHARACTERS = 1_000_000
-# Hexadecimal digits of a hash that are drawn from.
+# Hexadecimal digits of a text's hash that decide whether a paragraph is an anchor.
 _HASH_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ParagraphGroup:
-    """Paragraphs that stay together, each with its tokens."""
+    """Paragraphs that stay together, with the token count of each."""
 
     blocks: tuple[Block, ...]
     counts: tuple[int, ...]
@@ -52,7 +52,7 @@ class ParagraphGroup:
 
 
 def _counted(blocks: Iterator[Block], counter: TokenCounter) -> Iterator[ParagraphGroup]:
-    """Each block as a group of its own, tokens counted many at a time."""
+    """Yield each block as a group of its own; tokens are counted in batches."""
     while batch := list(islice(_within(blocks), _COUNTED_BLOCKS)):
         for block, count in zip(
             batch, counter.count_many([block.text for block in batch]), strict=True
@@ -63,10 +63,10 @@ def _counted(blocks: Iterator[Block], counter: TokenCounter) -> Iterator[Paragra
 def paragraph_groups(
     blocks: Iterator[Block], counter: TokenCounter, settings: ChunkingSettings
 ) -> Iterator[ParagraphGroup]:
-    """Join what cannot stand alone with a neighbour, in one pass."""
+    """Join paragraphs that make no sense alone with a neighbour, in one pass."""
     least = settings.min_fact_tokens
     most_carried = max(least, settings.split_above_tokens // 2)
-    # The last group that is complete; one more short paragraph may still join it.
+    # The last complete group; one more short paragraph may still join it.
     done: ParagraphGroup | None = None
     carried: ParagraphGroup | None = None
     ahead: Iterator[ParagraphGroup | None] = chain(_counted(blocks, counter), [None])
@@ -138,7 +138,7 @@ def _announces(own: ParagraphGroup, following: ParagraphGroup, limit: int) -> bo
 
 
 def _within(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Blocks up to and with the one that reaches the characters counted at once."""
+    """Yield blocks up to and including the one that reaches the maximum characters of a batch."""
     characters = 0
     for block in blocks:
         yield block
@@ -157,7 +157,7 @@ def _joined(left: ParagraphGroup, right: ParagraphGroup, heading: str) -> Paragr
 
 
 def _is_heading(block: Block) -> bool:
-    """Whether a block is the last of its own headings, as loaders write them."""
+    """Whether a block is itself the last heading in its `heading` path."""
     if not block.heading:
         return False
     first, *rest = block.text.split("\n")
@@ -171,20 +171,20 @@ def _is_heading(block: Block) -> bool:
 
 JOINT = "\n\n"
 _WORD_START = re.compile(r"(?<!\S)\S")
-# A sentence this many times above the limit is cut at white space; a shorter one stays whole.
+# A sentence longer than this multiple of the limit is cut at white space; others stay whole.
 _LONGEST_SENTENCE = 2
-# Overlap by whole sentences may be this many times the share that is wanted.
+# Overlap by whole sentences may be up to this multiple of the wanted share.
 _OVERLAP_SLACK = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkOrigin:
-    """Where a stretch of a passage's content is from.
+    """The origin of one stretch of a passage's content.
 
     Attributes:
-        offset: where it begins in the content.
-        start: where it begins in the document's text as loaded.
-        page: its page, None without pages.
+        offset: offset of the stretch in the content.
+        start: offset of the stretch in the document's text as loaded.
+        page: page of the stretch, None without pages.
     """
 
     offset: int
@@ -199,8 +199,8 @@ class DocumentChunk:
     Attributes:
         start, end: character offsets in the document's text as loaded.
         page, last_page: pages from 1 of the first and last character, None without pages.
-        heading: the headings above it joined with ` > `.
-        origins: where each block's stretch of the content is from, in order.
+        heading: the headings above the passage joined with ` > `.
+        origins: origin of each block's stretch of the content, in order.
     """
 
     content: str
@@ -213,7 +213,7 @@ class DocumentChunk:
 
     @property
     def location(self) -> str:
-        """Where it stands, such as `p. 3 · Intro > Scope · 120-560`.
+        """Location in the document, such as `p. 3 · Intro > Scope · 120-560`.
 
         Spec: CRP-SPEC-009 §4.2
         """
@@ -227,7 +227,7 @@ class DocumentChunk:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What is never split further: a whole block or a sentence."""
+    """A span that is not split further: a whole block, a sentence, or a piece of a long one."""
 
     start: int
     end: int
@@ -237,7 +237,7 @@ class _Unit:
 def chunk_document(
     document: Document, *, counter: TokenCounter, settings: ChunkingSettings
 ) -> list[DocumentChunk]:
-    """Cut a document into passages, in order; all that `cut` says holds.
+    """Cut a document into passages, in order, by the rules of this module.
 
     Spec: CRP-SPEC-009 §4.2
     """
@@ -247,7 +247,7 @@ def chunk_document(
 def cut_blocks(
     blocks: Iterable[Block], *, counter: TokenCounter, settings: ChunkingSettings
 ) -> Iterator[DocumentChunk]:
-    """Cut the blocks of one document into passages, in order, as the blocks come.
+    """Cut the blocks of one document into passages, in order, as the blocks arrive.
 
     Spec: CRP-SPEC-009 §4.2
     """
@@ -298,7 +298,7 @@ class _Cutter:
         aim = sums[-1] / max(1, -(-sums[-1] // fresh))
         number, start = 0, units[0].start
         while number < len(units):
-            # Tokens before the first new unit are the overlap with the chunk before.
+            # Tokens before the first new unit are the overlap with the previous chunk.
             filled = self._count(blocks, start, units[number].start) - sums[number]
             last = number
             while last + 1 < len(units) and (
@@ -323,7 +323,7 @@ class _Cutter:
     def _is_short_rest(
         self, blocks: Sequence[Block], units: list[_Unit], about: int, last: int
     ) -> bool:
-        """Whether what is left behind a unit is too little for a chunk."""
+        """Whether the text after a unit is too short for a chunk."""
         least = self.settings.min_fact_tokens
         return (
             last + 1 < len(units)
@@ -334,7 +334,7 @@ class _Cutter:
     def _corrected(
         self, blocks: Sequence[Block], units: list[_Unit], start: int, first: int, last: int
     ) -> int:
-        """The last unit of a chunk, by whole counts: those of parts need not add up."""
+        """Correct the last unit of a chunk by counting the whole text: parts may not add up."""
         limit, least = self.settings.split_above_tokens, self.settings.min_fact_tokens
         while (
             last > first
@@ -348,15 +348,15 @@ class _Cutter:
 
     def _units(self, block: Block, tokens: int) -> list[_Unit]:
         limit = self.settings.split_above_tokens
-        # Room is left for a neighbour below the least length on either side.
+        # Leave space for a neighbour below the minimum length on either side.
         longest = self.settings.max_fact_tokens - 2 * self.settings.min_fact_tokens
         if tokens <= limit:
             return [_Unit(block.start, block.end, tokens)]
         spans = split_sentences(block.text)
-        # White space behind a sentence counts with it, so that sums come near the whole.
-        behind = [*(span.start for span in spans[1:]), len(block.text)]
+        # White space after a sentence is counted with it, so that the sum is close to the whole.
+        stops = [*(span.start for span in spans[1:]), len(block.text)]
         counts = self.counter.count_many(
-            [block.text[span.start : stop] for span, stop in zip(spans, behind, strict=True)]
+            [block.text[span.start : stop] for span, stop in zip(spans, stops, strict=True)]
         )
         units: list[_Unit] = []
         for span, count in zip(spans, counts, strict=True):
@@ -369,10 +369,10 @@ class _Cutter:
         return units
 
     def _cut_words(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Cut a run of text into pieces within the limit, at a line's end or else at a space."""
+        """Cut text without sentence ends into pieces within the limit, at line ends or spaces."""
         limit = self.settings.split_above_tokens
         while start < end:
-            # Grow until it is too much, so that no count reads far beyond a piece.
+            # Grow until the limit is exceeded, so that no count reads far beyond a piece.
             size = 4 * limit
             while start + size < end and self.counter.count(text[start : start + size]) <= limit:
                 size *= 2
@@ -385,7 +385,7 @@ class _Cutter:
                     high = middle - 1
             stop = low
             if stop < end:
-                # A line's end cuts better than a space, unless the piece becomes small.
+                # A line end is a better cut than a space, unless the piece becomes small.
                 line = text.rfind("\n", start + (stop - start) // 2, stop + 1)
                 space = line if line > start else text.rfind(" ", start, stop + 1)
                 stop = space if space > start else stop
@@ -399,7 +399,7 @@ class _Cutter:
     def _overlap_start(
         self, blocks: Sequence[Block], start: int, end: int, sentences: Sequence[int]
     ) -> int:
-        """Where the next chunk begins so that it repeats its share of the chunk [start, end)."""
+        """Return where the next chunk begins to repeat the wanted share of chunk [start, end)."""
         wanted = round(self.settings.overlap_share * self._count(blocks, start, end))
         if wanted < 1:
             return end
@@ -422,12 +422,12 @@ class _Cutter:
 
     def _overlapped(
         self,
-        behind: tuple[DocumentChunk, tuple[Block, ...]],
+        previous: tuple[DocumentChunk, tuple[Block, ...]],
         piece: DocumentChunk,
         own: tuple[Block, ...],
     ) -> DocumentChunk:
-        """A chunk that begins with the end of the one before, where it does not yet."""
-        before, theirs = behind
+        """Extend a chunk to begin with the end of the previous one, unless it already does."""
+        before, theirs = previous
         if piece.start < before.end:
             return piece
         known = own if theirs is own else (*theirs, *own)
@@ -464,12 +464,12 @@ def _content(blocks: Sequence[Block], start: int, end: int) -> str:
     pieces = (
         block.text[max(0, start - block.start) : max(0, end - block.start)] for block in blocks
     )
-    # The indentation of a first line is kept: it belongs to code.
+    # The indentation of a first line is kept, since it may belong to code.
     return JOINT.join(piece.rstrip().lstrip("\n") for piece in pieces if piece.strip())
 
 
 def _origins(blocks: Sequence[Block], start: int, end: int) -> Iterator[ChunkOrigin]:
-    """Where the stretches are from that `_content` joins."""
+    """Yield the origins of the stretches that `_content` joins."""
     offset = 0
     for block in blocks:
         first = max(0, start - block.start)

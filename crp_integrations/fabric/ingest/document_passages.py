@@ -1,4 +1,4 @@
-"""The passages of a document, decomposed into what becomes its facts."""
+"""Cut a document into the passages that become its facts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import ClaimType
 
-# What an assertion that leans on the one before begins with.
+# First words of an assertion that depends on the one before.
 _LEANING = re.compile(
     r"[\"'(\[\u201c\u2018*_]*(?:it|its|he|his|him|she|hers?|they|their|theirs|them|this|that|these"
     r"|those|such|here|there|then|thus|hence|so|therefore|however|moreover|furthermore|also"
@@ -43,7 +43,7 @@ _PROSE = frozenset({"paragraph", "heading"})
 def decompose_document(
     blocks: Iterable[Block], *, counter: TokenCounter, settings: ChunkingSettings
 ) -> Iterator[DocumentChunk]:
-    """Cut the blocks of one document into what becomes its facts, in order, as the blocks come.
+    """Cut the blocks of one document into passages for facts, in order, as the blocks arrive.
 
     Spec: CRP-SPEC-009 §4.2, §4.3
     """
@@ -60,7 +60,7 @@ def decompose_document(
 def decompose_chunk(
     whole: DocumentChunk, *, counter: TokenCounter, settings: ChunkingSettings, covered: int = 0
 ) -> list[DocumentChunk]:
-    """The pieces of a passage, or the passage itself when it is to stay whole.
+    """Split a passage into pieces, or return the passage itself if it must stay whole.
 
     Spec: CRP-SPEC-009 §4.3
     """
@@ -77,7 +77,7 @@ def decompose_chunk(
     spans = [
         (start, end)
         for start, end in zip(starts, ends, strict=True)
-        if _place(whole, start + len(content[start:end].rstrip()), behind=True) > covered
+        if _place(whole, start + len(content[start:end].rstrip()), at_end=True) > covered
     ]
     if not spans:
         return [whole]
@@ -90,7 +90,7 @@ def decompose_chunk(
             joined.append([start, end, count])
     if len(joined) > 1 and joined[-1][2] < settings.min_fact_tokens:
         joined[-2:] = [[joined[-2][0], joined[-1][1], 0]]
-    # Where the new text is too little for a fact, it is joined with what comes before it.
+    # If the new text is too short for a fact, join it with the text before it.
     for start in reversed(starts[: len(starts) - len(spans)]):
         if len(joined) > 1 or joined[0][2] >= settings.min_fact_tokens:
             break
@@ -101,7 +101,7 @@ def decompose_chunk(
 
 
 def _starts(content: str, claims: Sequence[Segment]) -> list[int]:
-    """Where each piece begins: at its assertion, or at the list marker in front of it."""
+    """Offsets where pieces begin: at the assertion, or at the list marker before it."""
     starts = [0]
     for before, claim in pairwise(claims):
         line = content.rfind("\n", before.end, claim.start)
@@ -131,7 +131,7 @@ def _all_stand_alone(
 
 
 def _body(content: str, start: int, end: int) -> str:
-    """A slice without outer empty lines; the indentation of its first line belongs to code."""
+    """A slice without outer empty lines; its first line keeps its indentation, as in code."""
     return content[start:end].rstrip().lstrip("\n")
 
 
@@ -144,16 +144,16 @@ def _piece(whole: DocumentChunk, start: int, end: int) -> DocumentChunk:
         whole,
         content=content,
         start=_place(whole, start),
-        end=_place(whole, last, behind=True),
+        end=_place(whole, last, at_end=True),
         page=_origin(whole, start).page,
         last_page=_origin(whole, last - 1).page,
         origins=(),
     )
 
 
-def _place(whole: DocumentChunk, offset: int, *, behind: bool = False) -> int:
-    """The offset in the document of an offset in a passage's content."""
-    origin = _origin(whole, offset - behind)
+def _place(whole: DocumentChunk, offset: int, *, at_end: bool = False) -> int:
+    """Convert an offset in a passage's content to an offset in the document."""
+    origin = _origin(whole, offset - at_end)
     return origin.start + offset - origin.offset
 
 
@@ -173,15 +173,15 @@ class DocumentPassage:
 
 
 class PassageReader:
-    """A document with the ids and hashes of its passages, made by one pass over its blocks.
+    """A document with the ids and hashes of its passages, made in one pass over its blocks.
 
     Args:
-        hold: characters of passages that may stay in memory; of a longer document the passages are
-            cut again whenever they are asked for.
+        hold: maximum characters of passages kept in memory; the passages of a longer document are
+            cut again on each use.
 
     Attributes:
         ids, hashes: fact ids and content hashes of the passages, in order.
-        characters: of all passages together.
+        characters: total characters of all passages.
     """
 
     def __init__(
@@ -215,13 +215,13 @@ class PassageReader:
         return self._held is not None
 
     def empty(self) -> None:
-        """Take the document for one without passages."""
+        """Treat the document as one without passages."""
         self.ids, self.hashes = [], []
         self._held = []
         self.characters = 0
 
     def all(self) -> Iterator[DocumentPassage]:
-        """Every passage in order."""
+        """Yield every passage in order."""
         if self._held is not None:
             yield from self._held
             return
@@ -235,7 +235,7 @@ class PassageReader:
             raise self._changed()
 
     def at(self, places: Sequence[int]) -> Iterator[DocumentPassage]:
-        """The passages at ascending places."""
+        """Yield the passages at some places, which must be ascending."""
         if not places:
             return
         if self._held is not None:
@@ -266,13 +266,13 @@ class PassageReader:
 
 
 def _in_order(blocks: Iterable[Block], uri: str) -> Iterator[Block]:
-    """The blocks, as long as each begins where the one before has ended."""
+    """Yield the blocks; raise IngestError if one begins before the previous one ends."""
     end = 0
     for number, block in enumerate(blocks, 1):
         if block.start < end:
             raise IngestError(
-                f"block {number} of {shown(uri)} begins at {block.start}, before the one ahead of "
-                f"it ends at {end}; give blocks in order, each with its own offset"
+                f"block {number} of {shown(uri)} begins at {block.start}, before the previous one "
+                f"ends at {end}; give blocks in order, each with its own offset"
             )
         end = block.end
         yield block

@@ -1,4 +1,4 @@
-"""Facts before they are stored: checks, defaults, importance, plain metadata, vectors."""
+"""Preparation of facts before storage: checks, defaults, importance, metadata, vectors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _VERSION = re.compile(
     re.IGNORECASE,
 )
 _META_ANALYSIS = re.compile(r"\bmeta[- ]?analy(?:sis|ses|tic)\b", re.IGNORECASE)
-# A passage that speaks of its own paper; one that only cites a meta-analysis gets nothing.
+# Matches a passage about its own meta-analysis, but not one that only cites another.
 _OWN_META_ANALYSIS = re.compile(
     r"\b(?:this|our|the present|we (?:conducted|performed|report|did) an?)\b[\w ,-]{0,40}?"
     r"\bmeta[- ]?analy(?:sis|tic)\b",
@@ -59,7 +59,7 @@ def fact_importance(
     uri: str = "",
     metadata: Mapping[str, JsonValue] | None = None,
 ) -> float:
-    """The importance weight of a passage: base plus modifier, within [0, 1].
+    """Compute the importance weight of a passage: base plus modifier, within [0, 1].
 
     Spec: CRP-SPEC-009 §4.4
     """
@@ -70,21 +70,21 @@ def fact_importance(
             weight = settings.regulatory + (settings.regulatory_article if specific else 0.0)
         case SourceKind.OFFICIAL:
             versioned = (
-                _named(known, "version") or _VERSION.search(heading) or _VERSION.search(content)
+                _field(known, "version") or _VERSION.search(heading) or _VERSION.search(content)
             )
             weight = settings.official + (settings.official_version if versioned else 0.0)
         case SourceKind.RESEARCH:
             pooled = (
-                _META_ANALYSIS.search(_named(known, "study"))
+                _META_ANALYSIS.search(_field(known, "study"))
                 or _META_ANALYSIS.search(title)
                 or _OWN_META_ANALYSIS.search(content)
             )
             weight = settings.research + (settings.research_meta_analysis if pooled else 0.0)
         case SourceKind.INTERNAL:
-            label = _named(known, "classification").casefold()
+            label = _field(known, "classification").casefold()
             weight = settings.internal + settings.internal_classification.get(label, 0.0)
         case SourceKind.WEB:
-            trusted = _authoritative(_named(known, "url") or uri, settings.authoritative_domains)
+            trusted = _authoritative(_field(known, "url") or uri, settings.authoritative_domains)
             weight = settings.web + (settings.web_authoritative if trusted else 0.0)
         case SourceKind.USER:
             weight = settings.user + settings.user_modifier
@@ -93,7 +93,7 @@ def fact_importance(
 
 
 def weigh_importance(source: Source, content: str, heading: str, settings: FabricSettings) -> float:
-    """The importance weight of a passage of a source.
+    """Compute the importance weight of a passage of a source.
 
     Spec: CRP-SPEC-009 §4.4
     """
@@ -108,7 +108,7 @@ def weigh_importance(source: Source, content: str, heading: str, settings: Fabri
     )
 
 
-def _named(metadata: Mapping[str, JsonValue], name: str) -> str:
+def _field(metadata: Mapping[str, JsonValue], name: str) -> str:
     value = metadata.get(name)
     return "" if value is None else str(value).strip()
 
@@ -129,13 +129,13 @@ def check_length(what: str, tokens: int, limits: ChunkingSettings) -> None:
     if not limits.min_fact_tokens <= tokens <= limits.max_fact_tokens:
         raise FactRejected(
             f"{what} {tokens} tokens, wanted {limits.min_fact_tokens} to {limits.max_fact_tokens} "
-            "(settings fabric.chunking.min_fact_tokens and max_fact_tokens); longer text is split "
-            "first, or ingested as a document"
+            "(settings fabric.chunking.min_fact_tokens and max_fact_tokens); split longer text "
+            "first, or ingest it as a document"
         )
 
 
 def check_fact_list(facts: object) -> None:
-    """Refuse what is not a list of facts; one text would be taken for its letters."""
+    """Refuse anything but a list of facts; a single text would be read letter by letter."""
     if isinstance(facts, str):
         raise FactRejected("add takes a list of facts; got one text, put it into a list")
     if isinstance(facts, Fact) or not isinstance(facts, Iterable):
@@ -145,7 +145,7 @@ def check_fact_list(facts: object) -> None:
 
 
 def check_fact(item: object, number: int) -> None:
-    """Refuse what is not a fact, or one that ends before it begins."""
+    """Refuse an item that is not a fact, or a fact whose validity ends before it begins."""
     if not isinstance(item, Fact):
         raise FactRejected(f"fact {number} is of type {type(item).__name__}, wanted a Fact")
     check_validity(item)
@@ -159,7 +159,7 @@ def filled_fact(
     now: datetime,
     settings: FabricSettings,
 ) -> Fact:
-    """A fact as it would be stored, of a text or of one that leaves fields to the fabric."""
+    """Return a fact as it would be stored, made from a text or a fact with fields to fill in."""
     times: dict[str, Any] = {"namespace": namespace}
     if isinstance(item, str):
         own = kind or SourceKind.USER
@@ -194,7 +194,7 @@ _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 def plain_metadata(
     metadata: Mapping[Any, Any], *, name: str, refusal: type[CRPError]
 ) -> dict[str, JsonValue]:
-    """Metadata as plain JSON that shares nothing with what was given."""
+    """Return a deep copy of metadata as plain JSON."""
     made: dict[str, JsonValue] = {}
     for key, value in metadata.items():
         if not isinstance(key, str):
@@ -211,19 +211,19 @@ def plain_metadata(
     return made
 
 
-# When vectors were last kept for an ingestion under way; maintenance clears what it left behind.
+# Time at which a running ingestion last stored vectors; maintenance clears abandoned ones.
 PREPARED_SETTING = "prepared_at"
 
 Slice = Sequence[tuple[str, str]]
 Row = npt.NDArray[np.float32]
-# Texts looked up in the store at once.
+# Number of texts looked up in the store at once.
 _STEP = 512
 
 
 def embed_texts(
     embedder: Embedder, slices: Iterable[Slice], *, workers: int
 ) -> Iterator[tuple[Slice, FloatRows]]:
-    """Embed slices of content hashes and texts; a text's vector depends on the text alone."""
+    """Embed slices of (content hash, text); a vector depends only on its text."""
     waiting = iter(slices)
     first = list(islice(waiting, 2))
     if workers == 1 or len(first) < 2:
@@ -242,7 +242,7 @@ def embed_texts(
                 done, rows = running.popleft()
                 yield done, rows.result()
         finally:
-            # After a failure nothing that has not begun is begun.
+            # After a failure, slices that have not started are cancelled.
             for _, rows in running:
                 rows.cancel()
 
@@ -260,11 +260,11 @@ def _rows(embedder: Embedder, part: Slice) -> FloatRows:
 
 @dataclass(frozen=True, slots=True)
 class TextEmbedding:
-    """The vectors of texts by content hash, in memory or kept in the store.
+    """Embeds texts by content hash, in memory or into the store.
 
     Attributes:
-        begin: opens a transaction of the namespace; true for a writing one.
-        check: raises ConfigError when what is embedded no longer belongs into the namespace.
+        begin: opens a transaction of the namespace; true for a write transaction.
+        check: raises ConfigError if the namespace no longer uses this embedder.
     """
 
     begin: Callable[[bool], AbstractContextManager[Transaction]]
@@ -274,7 +274,7 @@ class TextEmbedding:
     settings: FabricSettings
 
     def vectors(self, texts: Mapping[str, str], progress: Progress) -> dict[str, Row]:
-        """Embed texts by content hash and give their rows."""
+        """Embed texts and return their rows by content hash."""
         progress_count = ProgressCount("embed", progress, len(texts))
         items, size = list(texts.items()), self.settings.embed_slice
         slices = (items[start : start + size] for start in range(0, len(items), size))
@@ -285,7 +285,7 @@ class TextEmbedding:
         return rows
 
     def prepare(self, texts: Iterable[tuple[str, str]], progress: ProgressCount) -> None:
-        """Embed texts that have no vector in the store, and keep each slice there as it comes."""
+        """Embed texts that have no vector in the store, and store each finished slice there."""
         slices = self._missing(iter(texts), progress)
         for part, block in embed_texts(self.embedder, slices, workers=self.settings.embed_workers):
             with self.begin(True) as transaction:
@@ -298,7 +298,7 @@ class TextEmbedding:
     def _missing(
         self, texts: Iterator[tuple[str, str]], progress: ProgressCount
     ) -> Iterator[Slice]:
-        """Slices of those texts that have no vector in the store yet."""
+        """Yield slices of the texts that have no vector in the store yet."""
         part: list[tuple[str, str]] = []
         while group := list(islice(texts, _STEP)):
             distinct = dict(group)

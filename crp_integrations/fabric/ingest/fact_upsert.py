@@ -1,4 +1,4 @@
-"""Facts under ids that their owner chose: added when new, changed when known."""
+"""Upsert of facts with ids chosen by the caller: new ones are added, known ones changed."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from crp_integrations.seals import digest, iso, sha256
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 
-# How often a put begins anew when another writer was faster.
+# Attempts of a put if other writers change the same facts meanwhile.
 _TRIES = 3
 
 
 def named(name: str) -> str:
-    """The fact id of what its owner calls by a name of his own: a UUIDv5 of the name.
+    """Return the fact id for a name chosen by the caller: a UUIDv5 of the name.
 
     Spec: CRP-SPEC-009 §2
     """
     return str(uuid5(ID_SPACE, "item\u241f" + name))
 
 
-class _PutOvertakenError(StoreBusy):
-    """Another writer changed a fact between the reading and the writing of a put."""
+class _PutConflictError(StoreBusy):
+    """Another writer changed a fact between the read and the write of a put."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class FactUpsert:
     def put(
         self, facts: Sequence[Fact], *, uris: Mapping[str, str], vectors: FloatRows | None
     ) -> IngestReport:
-        """Add or change facts: the whole batch or nothing."""
-        facts_by_id = self._given(facts)
+        """Add or change facts, all or nothing."""
+        facts_by_id = self._checked_facts(facts)
         rows = None if vectors is None else self._rows(facts, vectors)
         for _ in range(_TRIES):
             try:
                 return self._put(list(facts_by_id.values()), uris, rows)
-            except _PutOvertakenError:
+            except _PutConflictError:
                 continue
         raise StoreBusy(
             f"other writers changed the same facts of namespace {self.writer.namespace!r} during "
@@ -96,15 +96,15 @@ class FactUpsert:
         with self.writer.tracer.step("fabric.insert"), self.writer.begin(True) as transaction:
             now_stored = _stored(transaction.facts, wanted)
             if _without_use(now_stored) != _without_use(known):
-                raise _PutOvertakenError("a fact was changed by another writer")
+                raise _PutConflictError("a fact was changed by another writer")
             self.writer.check(transaction.facts)
             plan.replace = [_with_use(fact, now_stored[fact.fact_id]) for fact in plan.replace]
             report = self._write(transaction, plan, rows, uris, key, now)
-        self._tell(plan, known)
+        self._notify_changes(plan, known)
         return report
 
-    def _tell(self, plan: UpsertPlan, known: Mapping[str, Fact]) -> None:
-        """Say whose facts changed, as after an update of a document.
+    def _notify_changes(self, plan: UpsertPlan, known: Mapping[str, Fact]) -> None:
+        """Send a notice for each source whose facts changed, as after an update of a document.
 
         Spec: CRP-SPEC-009 §4.5
         """
@@ -127,8 +127,8 @@ class FactUpsert:
                 )
             )
 
-    def _given(self, facts: Sequence[Fact]) -> dict[str, Fact]:
-        """The facts by id, each complete and allowed; one given twice counts once."""
+    def _checked_facts(self, facts: Sequence[Fact]) -> dict[str, Fact]:
+        """Check the facts and return them by id; an identical duplicate counts once."""
         check_fact_list(facts)
         for number, candidate in enumerate(facts, 1):
             check_fact(candidate, number)
@@ -195,7 +195,7 @@ class FactUpsert:
     def _moved(
         self, facts: FactsFacet, stored: Mapping[str, Fact], rows: dict[str, Any] | None
     ) -> set[str]:
-        """Ids whose given vector differs from the stored one."""
+        """Ids of facts whose given vector differs from the stored one."""
         ids = [id_ for id_, fact in stored.items() if fact.status is not FactStatus.DELETED]
         if rows is None or not ids:
             return set()
@@ -222,7 +222,7 @@ class FactUpsert:
         )
 
     def _embedded(self, plan: UpsertPlan, known: Mapping[str, Fact]) -> dict[str, Any]:
-        """Vectors by fact id of the contents that are new; each distinct text is embedded once."""
+        """Vectors by fact id for new contents; each distinct text is embedded once."""
         waiting = [
             fact
             for fact in (*plan.add, *plan.replace)
@@ -286,26 +286,26 @@ def _stored(facts: FactsFacet, wanted: Sequence[Fact]) -> dict[str, Fact]:
 
 
 def _without_use(stored: Mapping[str, Fact]) -> dict[str, Fact]:
-    """The facts without what being read changes."""
+    """Return the facts without the fields that reading changes."""
     unused = {"access_count": 0, "last_accessed_at": None}
     return {id_: fact.model_copy(update=unused) for id_, fact in stored.items()}
 
 
 def _with_use(fact: Fact, stored: Fact) -> Fact:
-    """A new record that keeps how often the stored one was used up to now."""
+    """Return the new fact with the stored fact's current use counts."""
     used = {"access_count": stored.access_count, "last_accessed_at": stored.last_accessed_at}
     return fact.model_copy(update=used)
 
 
 @dataclass(slots=True)
 class UpsertPlan:
-    """What is to be written, found out within one transaction.
+    """The changes to write, determined within one transaction.
 
     Attributes:
-        same: ids of facts that are stored just so.
-        purge: ids of deleted facts that are used again; their rows go.
-        returned: ids of stale or archived facts that are put again.
-        counts: facts that come and go, by source.
+        same: ids of facts that are already stored unchanged.
+        purge: ids of deleted facts that are used again; their old rows are removed.
+        returned: ids of stale or archived facts that become retrievable or ACTIVE again.
+        counts: change in the number of facts, by source.
     """
 
     add: list[Fact] = field(default_factory=list)
@@ -317,7 +317,7 @@ class UpsertPlan:
 
 
 def document_sources(facts: FactsFacet, source_ids: set[str]) -> set[str]:
-    """The sources that a document lies behind; their facts' ids are made of the source's."""
+    """Return the sources that are documents, whose facts' ids derive from the source id."""
     return {
         id_
         for id_ in source_ids
@@ -330,7 +330,7 @@ def document_sources(facts: FactsFacet, source_ids: set[str]) -> set[str]:
 def collected_entries(
     facts: FactsFacet, plan: UpsertPlan, uris: Mapping[str, str], now: datetime
 ) -> dict[str, Source]:
-    """The registry's entries as they will be, by id.
+    """Return the registry entries after the upsert, by id.
 
     Spec: CRP-SPEC-009 §4.5
     """
@@ -344,7 +344,7 @@ def collected_entries(
     made: dict[str, Source] = {}
     for id_ in sorted({*touched, *plan.counts}):
         source = facts.source(id_)
-        # Of one that was removed, nothing counts any more; it may be an empty tombstone.
+        # A removed source starts afresh; its entry may be an empty tombstone.
         if source is None or (source.status is SourceStatus.REMOVED and touched[id_]):
             uri = uris.get(id_, f"{USER_SOURCE}:{id_}")
             first = touched[id_][0]
@@ -360,7 +360,7 @@ def collected_entries(
             )
         count = max(0, source.fact_count + plan.counts.get(id_, 0))
         if returned[id_]:
-            # A fact that an update of its document took away was in no count, and is ACTIVE now.
+            # A fact that an update of its document had removed was not counted; it is ACTIVE now.
             statuses = {known: status for known, _, status in facts.passages(id_)}
             active = {known for known, status in statuses.items() if status is FactStatus.ACTIVE}
             count = max(count, len({*active, *(fact.fact_id for fact in touched[id_])}))
@@ -368,7 +368,7 @@ def collected_entries(
         if not count:
             changes["status"] = SourceStatus.REMOVED
         if source.metadata.get(COLLECTED) is True and touched[id_]:
-            # There is no document: its hash stands for everything that was put, in order.
+            # There is no document: the hash covers everything that was put, in order.
             hashes = sorted(fact.content_hash for fact in touched[id_])
             changes["document_hash"] = sha256("|".join([source.document_hash, *hashes]))
         made[id_] = source.changed(**changes)
@@ -376,7 +376,7 @@ def collected_entries(
 
 
 def events_of(sources: Mapping[str, Source], plan: UpsertPlan) -> list[dict[str, Any]]:
-    """Ids and hashes of what was put into each source; never text, title or URI."""
+    """Return journal entries with ids and hashes of the facts put into each source, no texts."""
     new: dict[str, list[str]] = defaultdict(list)
     changed: dict[str, list[str]] = defaultdict(list)
     for ids, facts in ((new, plan.add), (changed, plan.replace)):
@@ -394,7 +394,7 @@ def events_of(sources: Mapping[str, Source], plan: UpsertPlan) -> list[dict[str,
 
 
 def signed_of(plan: UpsertPlan) -> list[dict[str, Any]]:
-    """One entry for each signed fact; the metadata of its memory names the signer.
+    """Return one entry for each signed fact, whose memory metadata name the signer.
 
     Spec: Summit §Backlog Write 2
     """

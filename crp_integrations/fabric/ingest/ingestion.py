@@ -1,12 +1,12 @@
-"""From documents to stored facts: chunk, make facts, embed, insert. Whole batch or nothing.
+"""From documents to stored facts: chunk, make facts, embed, insert; the batch succeeds or fails.
 
-Everything slow happens before the one writing transaction: reading, chunking and embedding.
-The transaction then looks at the stored state once more, decides what is new, what is still
-there and what has vanished, and writes sources, facts, vectors and journal together.
+Everything slow happens before the one write transaction: reading, chunking and embedding.
+The transaction then reads the stored state again, determines which passages are new, unchanged or
+gone, and writes sources, facts, vectors and journal together.
 
-What is above one slice of the embedder keeps its vectors in the store as they come, by content
-hash and outside every search, so an ingestion that was killed embeds only what is missing when it
-is run again.
+If a batch needs more than one slice of the embedder, finished vectors are stored at once, by
+content hash and invisible to searches, so that an interrupted ingestion embeds only the missing
+ones when it is run again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from crp_integrations.fabric.ingest.ingestion_plan import (
     AnyDocument,
     IngestionBatch,
     Insertion,
-    OvertakenError,
     SourceChange,
+    WriteConflictError,
     compare_facts,
     distinct_documents,
     gather_batch,
@@ -48,13 +48,13 @@ from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType, FactStatus, SourceKind
 
-# How often an ingestion begins anew when another writer was faster.
+# Attempts of an ingestion if other writers change the same sources meanwhile.
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Ingestion:
-    """Writes documents, and facts as they are, into one namespace."""
+    """Writes documents, or facts without chunking, into one namespace."""
 
     writer: NamespaceWriter
 
@@ -67,7 +67,7 @@ class Ingestion:
         ttl: str | None,
         progress: Progress,
     ) -> IngestReport:
-        """Ingest documents; those with too little text for a fact are skipped and named.
+        """Ingest documents; those with too little text for a fact are reported as skipped.
 
         Spec: CRP-SPEC-009 §4.1
         """
@@ -77,9 +77,9 @@ class Ingestion:
         for _ in range(_TRIES):
             try:
                 return self._ingested(distinct, readers, kind, labels, ttl, progress)
-            except OvertakenError:
+            except WriteConflictError:
                 continue
-        raise self._overtaken()
+        raise self._conflict_error()
 
     def _ingested(
         self,
@@ -106,7 +106,7 @@ class Ingestion:
             same_as_stored -= of_another_ttl(facts, same_as_stored, ttl)
             aged = sources_with_stale(facts, map(source_id, same_as_stored), now)
             before = "" if len(same_as_stored) < len(entries) else self.writer.hash_in(facts)
-        # Whoever changes labels must be allowed to write under the old labels as well.
+        # To change labels, the subject must also be allowed to write under the old labels.
         both = {own.labels for _, own in entries}
         both |= {known.labels for known in stored.values() if known is not None}
         for label_set in sorted(both):
@@ -148,7 +148,7 @@ class Ingestion:
                     state_hash=self.writer.hash_in(transaction.facts),
                 )
             changes = batch.changes(transaction.facts)
-        # Before anything is written: the store's key must exist before anything is sealed with it.
+        # Before the write transaction, since the key must exist before it seals anything.
         key = self.writer.key()
         with self.writer.tracer.step("fabric.embed"):
             rows = self._embedded(batch, changes, progress)
@@ -156,13 +156,13 @@ class Ingestion:
             facts = transaction.facts
             for uri in changed_uris:
                 if facts.source(source_id(uri)) != stored[uri]:
-                    raise OvertakenError(f"{uri} was changed by another writer")
+                    raise WriteConflictError(f"{uri} was changed by another writer")
             changes = batch.changes(facts)
             insertions = batch.insertions(changes, self.writer.namespace, self.writer.settings)
             after = self._write(transaction, insertions, rows, key, progress)
             if not rows:
                 batch.clear_prepared(facts, changes, self.writer.embedder.identity)
-        self._tell(insertions, stored)
+        self._notify_changes(insertions, stored)
         return IngestReport(
             sources=tuple(change.source.source_id for change in changes),
             facts=tuple(id_ for insertion in insertions for id_ in insertion.ids),
@@ -179,7 +179,7 @@ class Ingestion:
         stored: Mapping[str, Source | None],
         readers: dict[str, PassageReader],
     ) -> set[str]:
-        """URIs of those documents, equal to what is stored, that say the text of a STALE fact.
+        """URIs of unchanged documents that contain the text of a STALE fact.
 
         Spec: CRP-SPEC-009 §2.2
         """
@@ -201,14 +201,14 @@ class Ingestion:
     def facts(
         self, facts: Sequence[Fact | str], *, kind: SourceKind | None, progress: Progress
     ) -> IngestReport:
-        """Add facts that the caller made; those that can be found already are left alone."""
+        """Add facts made by the caller; facts that are already retrievable stay unchanged."""
         prepared = self.writer.prepared(facts, kind)
         for _ in range(_TRIES):
             try:
                 return self._added(prepared, progress)
-            except OvertakenError:
+            except WriteConflictError:
                 continue
-        raise self._overtaken()
+        raise self._conflict_error()
 
     def _added(self, facts: Sequence[Fact], progress: Progress) -> IngestReport:
         now = self.writer.clock.now()
@@ -245,7 +245,7 @@ class Ingestion:
             state_hash=after,
         )
 
-    def _overtaken(self) -> StoreBusy:
+    def _conflict_error(self) -> StoreBusy:
         return StoreBusy(
             f"other writers changed the sources of namespace {self.writer.namespace!r} during "
             f"{_TRIES} tries; nothing was written"
@@ -254,7 +254,7 @@ class Ingestion:
     def _embedded(
         self, batch: IngestionBatch, changes: Sequence[SourceChange], progress: Progress
     ) -> dict[str, Row]:
-        """Vectors of the new texts by content hash; none when they are kept in the store."""
+        """Vectors of the new texts by content hash; empty if they were put into the store."""
         total = batch.waiting_count(changes)
         waiting = batch.waiting(changes)
         if total <= self.writer.settings.embed_slice:
@@ -272,7 +272,7 @@ class Ingestion:
         key: bytes,
         progress: Progress,
     ) -> str:
-        """Carry changes out and tell the journal; returns the new state hash."""
+        """Write the changes and their journal events; returns the new state hash."""
         facts = transaction.facts
         self.writer.check(facts)
         before = self.writer.hash_in(facts)
@@ -288,16 +288,16 @@ class Ingestion:
         )
         insert.carry_out(insertions)
         after = self.writer.hash_in(facts)
-        insert.tell(insertions, before, after, key)
+        insert.write_events(insertions, before, after, key)
         progress_count.end()
         return after
 
-    def _tell(
+    def _notify_changes(
         self,
         insertions: Sequence[Insertion],
         stored: Mapping[str, Source | None],
     ) -> None:
-        """Tell of the sources that were there before and have other facts now.
+        """Send a notice for each existing source whose facts have changed.
 
         Spec: CRP-SPEC-009 §4.5
         """
@@ -318,19 +318,19 @@ class Ingestion:
                 )
 
 
-# Facts written, or read, at once.
+# Number of facts written or read at once.
 _STEP = 512
-# Most ids in one event of the journal.
+# Maximum number of ids in one journal event.
 _EVENT_IDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class InsertTransaction:
-    """One writing transaction of an ingestion.
+    """One write transaction of an ingestion.
 
     Attributes:
-        rows: vectors by content hash; where one is missing it lies prepared in the store.
-        stored: is told how many more facts were written.
+        rows: vectors by content hash; missing ones are prepared in the store.
+        stored: callback that receives the number of further facts written.
     """
 
     writer: NamespaceWriter
@@ -352,7 +352,7 @@ class InsertTransaction:
                 self._add(facts, part, change)
                 self.stored(len(part))
             for start in range(0, len(change.restored), _STEP):
-                # As `restore`: the moment of return is kept, or disuse would archive them again.
+                # As in `restore`: `modified_at` is set, or they would be archived again as unused.
                 back = facts.get(change.restored[start : start + _STEP])
                 facts.replace(
                     [fact.changed(archived_at=None, modified_at=self.now) for fact in back]
@@ -368,14 +368,14 @@ class InsertTransaction:
 
     def _add(self, facts: FactsFacet, part: Sequence[Fact], change: SourceChange) -> None:
         rows = self._vectors(facts, part, change)
-        buried = [fact.fact_id for fact in part if fact.fact_id in change.revived]
-        if buried:
-            # There is no way out of DELETED: the row goes and another one comes.
-            facts.remove(buried)
+        deleted = [fact.fact_id for fact in part if fact.fact_id in change.revived]
+        if deleted:
+            # DELETED is final: the old row is removed and a new one added.
+            facts.remove(deleted)
         facts.add(part, rows)
 
     def _vectors(self, facts: FactsFacet, part: Sequence[Fact], change: SourceChange) -> FloatRows:
-        """The rows of some facts: from memory, from facts of equal text, or prepared ones."""
+        """The rows of some facts: from memory, from facts with equal text, or prepared ones."""
         hashes = dict.fromkeys(fact.content_hash for fact in part)
         copied = [
             content_hash
@@ -399,11 +399,11 @@ class InsertTransaction:
             rows.update(facts.prepared(self.writer.embedder.identity, prepared))
         missing = len(hashes) - len(rows)
         if missing:
-            raise OvertakenError(f"{missing} prepared vectors were used up by another writer")
+            raise WriteConflictError(f"{missing} prepared vectors were used by another writer")
         return np.stack([rows[fact.content_hash] for fact in part])
 
     def _relabel(self, facts: FactsFacet, change: SourceChange) -> None:
-        """Give the facts of a source its new kind, labels, metadata, ttl; texts stay."""
+        """Give a source's facts its new kind, labels, metadata and ttl; texts stay unchanged."""
         source, ids, settings = change.source, change.relabelled, self.writer.settings
         for start in range(0, len(ids), _STEP):
             old = facts.get(ids[start : start + _STEP])
@@ -444,10 +444,12 @@ class InsertTransaction:
             if again:
                 facts.replace(again)
 
-    def tell(self, insertions: Sequence[Insertion], before: str, after: str, key: bytes) -> None:
-        """Write into the journal what every source brought: only ids, hashes and counts."""
+    def write_events(
+        self, insertions: Sequence[Insertion], before: str, after: str, key: bytes
+    ) -> None:
+        """Write the changes of every source into the journal: only ids, hashes and counts."""
         for insertion in insertions:
-            # One by one, since each may hold thousands of ids.
+            # One by one, since each event may contain thousands of ids.
             for data in _events(insertion.change, insertion.ids):
                 draft = EventDraft(EventType.FACT_INGESTED, data)
                 append_events(self.transaction.journal, key, [draft], iso(self.now))
@@ -458,7 +460,7 @@ class InsertTransaction:
 
 
 def _events(change: SourceChange, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The journal's events of one source; a long list of ids continues in further events."""
+    """Data of one source's journal events; a long list of ids continues in further events."""
     base = {
         "source": change.source.source_id,
         "document_hash": change.source.document_hash,
@@ -473,14 +475,14 @@ def _events(change: SourceChange, ids: Sequence[str]) -> Iterator[dict[str, Any]
         part = slice(start, start + _EVENT_IDS)
         data: dict[str, Any] = {**base, "facts": list(ids[part])}
         for name, fact_ids in rest.items():
-            # The two older lists are always there, so that a reader need not ask.
+            # The first event always has the other two lists, so that a reader need not check.
             if fact_ids[part] or (start == 0 and name != "relabelled"):
                 data[name] = list(fact_ids[part])
         yield data
 
 
 def _heading_of(fact: Fact) -> str:
-    """The headings in a location as chunking writes it, pages and offsets left out."""
+    """The headings in a fact's location, without pages and offsets."""
     parts = fact.source_location.split(" · ")[:-1]
     if parts and parts[0].startswith("p. "):
         del parts[0]

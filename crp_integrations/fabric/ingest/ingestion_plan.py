@@ -1,6 +1,6 @@
-"""What documents and facts change of what is stored: the decisions of an ingestion.
+"""The decisions of an ingestion: what documents and facts change in the store.
 
-Everything here reads one transaction and returns values; `ingestion` carries them out.
+Functions here read from one transaction and return values; `ingestion` carries them out.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, SourceStatus
 
-# In a source's metadata: no document lies behind it, its facts were put one by one.
+# Metadata key that marks a source without a document, whose facts were put one by one.
 COLLECTED = "collected"
 _STEP = 512
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """What one document, or some facts made by hand, does to one source.
+    """The changes of one source by a document, or by facts made by hand.
 
     Attributes:
-        source: the registry entry as it will be.
-        new: places, ascending, of the passages that no stored fact of the source says.
-        revived: ids of the new ones that lie in the store as deleted rows, which make room.
-        known: ids of stored facts of the source by content hash; their vectors serve new facts of
-            equal text.
-        returned: ids of stale facts whose text is back.
-        vanished: ids of active facts whose text is gone.
-        relabelled: ids of facts that get the source's new kind, labels or metadata.
-        metadata: of the source as it is stored, which its facts were given.
-        restored: ids of archived facts that were given again by hand.
-        ttl: of the new facts, and of those that are relabelled; None leaves theirs.
+        source: the new registry entry.
+        new: ascending places of the passages for which the source has no stored fact.
+        revived: ids of new facts that are in the store as deleted rows, which are replaced.
+        known: ids of stored facts of the source by content hash; new facts with equal text reuse
+            their vectors.
+        returned: ids of stale facts whose text is present again.
+        vanished: ids of active facts whose text was removed.
+        relabelled: ids of facts that receive the source's new kind, labels or metadata.
+        metadata: stored metadata of the source, which its facts received earlier.
+        restored: ids of archived facts that were added again by hand.
+        ttl: ttl of new and relabelled facts; None leaves the ttl of the latter unchanged.
     """
 
     source: Source
@@ -77,7 +77,7 @@ def source_entry(
     labels: tuple[str, ...],
     now: datetime,
 ) -> Source:
-    """The registry entry that the document will have.
+    """Return the registry entry that the document will have.
 
     Spec: CRP-SPEC-009 §4.5
     """
@@ -101,7 +101,7 @@ def source_entry(
 
 
 def is_unchanged(source: Source, stored: Source | None) -> bool:
-    """Whether a document would leave everything as it is stored, but for STALE facts."""
+    """Whether a document changes nothing in the store, except perhaps its STALE facts."""
     return (
         stored is not None
         and stored.status is not SourceStatus.REMOVED
@@ -112,7 +112,7 @@ def is_unchanged(source: Source, stored: Source | None) -> bool:
 
 
 def sources_with_stale(facts: FactsFacet, ids: Iterable[str], now: datetime) -> set[str]:
-    """Those of the sources that have STALE facts whose time to live is not over."""
+    """Return the sources with STALE facts whose ttl has not ended."""
     sources = tuple(sorted(ids))
     if not sources:
         return set()
@@ -126,7 +126,7 @@ def sources_with_stale(facts: FactsFacet, ids: Iterable[str], now: datetime) -> 
 
 
 def of_another_ttl(facts: FactsFacet, uris: Iterable[str], ttl: str | None) -> set[str]:
-    """Those of the URIs whose stored facts do not all have this time to live; none without one."""
+    """Return the URIs with stored facts of another ttl; none if `ttl` is None."""
     return {
         uri
         for uri in sorted(uris)
@@ -145,7 +145,7 @@ def compare_document(
     stored: Source | None,
     ttl: str | None,
 ) -> SourceChange:
-    """Compare what a document says now with what is stored of it; no texts are read.
+    """Compare a document's passages with its stored facts by id and hash; no texts are read.
 
     Spec: CRP-SPEC-009 §4.5
     """
@@ -154,24 +154,24 @@ def compare_document(
         return SourceChange(
             source.changed(fact_count=len(reader.ids)), range(len(reader.ids)), ttl=ttl
         )
-    # Facts made by hand may have brought a removed source back; then it has no document.
+    # A removed source may exist again through facts made by hand; then it has no document.
     removed = (
         stored is None
         or stored.status is SourceStatus.REMOVED
         or stored.metadata.get(COLLECTED) is True
     )
     known = {content_hash: id_ for id_, content_hash, _ in passages}
-    buried = {i for i, _, status in passages if removed and status is FactStatus.DELETED}
-    states = {id_: status for id_, _, status in passages if id_ not in buried}
-    kept_ids, new = _matched(reader, [p for p in passages if p[0] not in buried])
+    deleted = {i for i, _, status in passages if removed and status is FactStatus.DELETED}
+    states = {id_: status for id_, _, status in passages if id_ not in deleted}
+    kept_ids, new = _matched(reader, [p for p in passages if p[0] not in deleted])
     old = (stored.kind, stored.labels, stored.metadata) if stored else None
-    new_ids = {reader.ids[place] for place in new} if buried else set()
+    new_ids = {reader.ids[place] for place in new} if deleted else set()
     return SourceChange(
         source.changed(
             fact_count=len(new) + sum(states[i] is not FactStatus.DELETED for i in kept_ids)
         ),
         new,
-        frozenset(buried & new_ids),
+        frozenset(deleted & new_ids),
         known,
         _alive(facts, [i for i in sorted(kept_ids) if states[i] is FactStatus.STALE], source, ttl),
         tuple(i for i in sorted(states) if i not in kept_ids and states[i] is FactStatus.ACTIVE),
@@ -186,7 +186,7 @@ def compare_document(
 def _matched(
     reader: PassageReader, passages: Sequence[tuple[str, str, FactStatus]]
 ) -> tuple[set[str], list[int]]:
-    """Ids of stored passages that the document still says, and the places of the others."""
+    """Return ids of stored passages still in the document, and places of its new passages."""
     ids = {id_ for id_, _, _ in passages}
     kept_ids = ids.intersection(reader.ids)
     by_text: dict[str, list[str]] = defaultdict(list)
@@ -208,7 +208,7 @@ def _matched(
 def _alive(
     facts: FactsFacet, ids: Sequence[str], source: Source, ttl: str | None
 ) -> tuple[str, ...]:
-    """Those of the facts whose time to live, the given one if any, is not over."""
+    """Return the facts whose ttl (or the given one, if any) has not ended."""
     again: dict[str, object] = {} if ttl is None else {"ttl": ttl}
     alive: list[str] = []
     for start in range(0, len(ids), _STEP):
@@ -224,7 +224,7 @@ def _alive(
 def compare_facts(
     facts: FactsFacet, wanted: Sequence[Fact], now: datetime
 ) -> list[tuple[SourceChange, list[Fact]]]:
-    """What facts made by hand do to their sources; those that can be found already do nothing."""
+    """Return the changes by facts made by hand; facts already retrievable cause none."""
     stored = {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in wanted])}
     fresh: dict[str, list[Fact]] = defaultdict(list)
     back: dict[str, list[Fact]] = defaultdict(list)
@@ -269,7 +269,7 @@ def compare_facts(
                 metadata={COLLECTED: True} if source else {},
             )
         if source.uri == f"{USER_SOURCE}:{name}":
-            # No document lies behind these facts: the hash is that of their hashes.
+            # Without a document, the source's hash is that of its facts' hashes.
             hashes = [
                 content_hash
                 for _, content_hash, status in facts.passages(name)
@@ -293,24 +293,24 @@ def compare_facts(
 
 
 def check_same_labels(stored: Fact, fact: Fact) -> None:
-    """Refuse to give a stored fact again with other labels."""
+    """Refuse a stored fact that is added again with other labels."""
     if stored.labels != fact.labels:
         raise FactRejected(
             f"fact {fact.fact_id} is stored with other labels than {list(fact.labels)}"
         )
 
 
-class OvertakenError(StoreBusy):
-    """Another writer changed what an ingestion had read or prepared."""
+class WriteConflictError(StoreBusy):
+    """Another writer changed data that an ingestion had read or prepared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """A change and what it adds.
+    """A change of a source with its new facts.
 
     Attributes:
-        ids: of the new facts, in order.
-        facts: makes the new facts in that order, anew at every call.
+        ids: ids of the new facts, in order.
+        facts: makes the new facts in that order, again at every call.
     """
 
     change: SourceChange
@@ -320,21 +320,21 @@ class Insertion:
 
 AnyDocument = Document | StreamedDocument
 
-# Characters of passages that a batch holds in memory; documents beyond are cut again, which takes
-# little beside their embedding.
+# Characters of passages that a batch keeps in memory; further documents are cut again when needed,
+# which takes little time compared with embedding.
 _HELD_CHARACTERS = 32_000_000
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class IngestionBatch:
-    """The documents that are waiting, with what they are to be and what was stored of them.
+    """The documents to ingest, with their new and their stored registry entries.
 
     Attributes:
-        readers, sources: in the same order.
-        stored: registry entries by URI as they were read before.
-        refused: by URI, why a document has too little text for a fact.
-        ttl: ISO 8601 duration for all of their facts; None leaves what is stored.
+        readers, sources: the documents and their new registry entries, in the same order.
+        stored: registry entries by URI as read before.
+        refused: reason by URI for each document with too little text for a fact.
+        ttl: ISO 8601 duration for all of their facts; None keeps the stored ones.
     """
 
     readers: Sequence[PassageReader]
@@ -344,21 +344,21 @@ class IngestionBatch:
     ttl: str | None = None
 
     def changes(self, facts: FactsFacet) -> list[SourceChange]:
-        """What each document does to what a transaction sees."""
+        """Return each document's changes to the state that a transaction sees."""
         return [
             compare_document(facts, source, reader, self.stored[source.uri], self.ttl)
             for reader, source in zip(self.readers, self.sources, strict=True)
         ]
 
     def waiting(self, changes: Sequence[SourceChange]) -> Iterator[tuple[str, str]]:
-        """Content hash and text of each new passage that no stored fact of its source says."""
+        """Yield hash and text of each new passage whose text its source does not have yet."""
         for reader, change in zip(self.readers, changes, strict=True):
             for passage in reader.at(change.new):
                 if passage.content_hash not in change.known:
                     yield passage.content_hash, passage.piece.content
 
     def waiting_count(self, changes: Sequence[SourceChange]) -> int:
-        """How many `waiting` gives; no document is read."""
+        """Number of items that `waiting` yields; no document is read."""
         return sum(
             reader.hashes[place] not in change.known
             for reader, change in zip(self.readers, changes, strict=True)
@@ -368,7 +368,7 @@ class IngestionBatch:
     def insertions(
         self, changes: Sequence[SourceChange], namespace: str, settings: FabricSettings
     ) -> list[Insertion]:
-        """The changes with the facts that they add."""
+        """Return the changes with the facts that they add."""
         return [
             _insertion(reader, change, namespace, settings)
             for reader, change in zip(self.readers, changes, strict=True)
@@ -377,7 +377,7 @@ class IngestionBatch:
     def clear_prepared(
         self, facts: FactsFacet, changes: Sequence[SourceChange], embedder: str
     ) -> None:
-        """Forget the vectors that were prepared for these documents."""
+        """Remove the vectors that were prepared for these documents."""
         for reader, change in zip(self.readers, changes, strict=True):
             for start in range(0, len(change.new), _STEP):
                 places = change.new[start : start + _STEP]
@@ -395,7 +395,7 @@ def gather_batch(
     settings: ChunkingSettings,
     progress: Progress = ignore_progress,
 ) -> IngestionBatch:
-    """Cut every document once, and set aside those with too little text for a fact."""
+    """Cut every document once, and refuse those with too little text for a fact."""
     refused: dict[str, str] = {}
     accepted: list[tuple[PassageReader, Source]] = []
     room = _HELD_CHARACTERS - sum(reader.characters for reader in readers.values() if reader.held)
@@ -409,7 +409,7 @@ def gather_batch(
         reason = _too_little(reader, source, counter, settings.min_fact_tokens)
         if reason:
             refused[source.uri] = reason
-        # A stored document is here because it changed, so its old facts have to go stale.
+        # A stored document is here because it changed, so its old facts have to become stale.
         if not reason or stored[source.uri] is not None:
             accepted.append((reader, source))
     progress("chunk", len(pairs), len(pairs))
@@ -419,9 +419,9 @@ def gather_batch(
 
 
 def _too_little(reader: PassageReader, source: Source, counter: TokenCounter, least: int) -> str:
-    """A sentence that says what a document has too little of; empty when it has enough."""
+    """Return why a document has too little text; empty if it has enough."""
     if len(reader.ids) == 0:
-        return f"{shown(source.uri)} holds no text"
+        return f"{shown(source.uri)} contains no text"
     if len(reader.ids) > 1:
         return ""
     (only,) = reader.all()
@@ -430,7 +430,7 @@ def _too_little(reader: PassageReader, source: Source, counter: TokenCounter, le
         return ""
     reader.empty()
     return (
-        f"{shown(source.uri)} holds {tokens} tokens, and a fact needs at least "
+        f"{shown(source.uri)} has {tokens} tokens, and a fact needs at least "
         f"{least} (setting fabric.chunking.min_fact_tokens)"
     )
 
@@ -438,7 +438,7 @@ def _too_little(reader: PassageReader, source: Source, counter: TokenCounter, le
 def _insertion(
     reader: PassageReader, change: SourceChange, namespace: str, settings: FabricSettings
 ) -> Insertion:
-    """A document's new facts: each passage, or piece of one, becomes a fact.
+    """Return a document's new facts: each passage, or piece of one, becomes a fact.
 
     Spec: CRP-SPEC-009 §4.3
     """
@@ -465,7 +465,7 @@ def _insertion(
 
 
 def distinct_documents(documents: Iterable[AnyDocument], progress: Progress) -> list[AnyDocument]:
-    """The documents by URI; a URI given twice with one content counts once."""
+    """Check documents and drop duplicates: an equal URI with equal content counts once."""
     if isinstance(documents, AnyDocument) or not isinstance(documents, Iterable):
         raise IngestError(
             f"documents is of type {type(documents).__name__}, wanted a list of documents"
@@ -480,7 +480,7 @@ def distinct_documents(documents: Iterable[AnyDocument], progress: Progress) -> 
         progress("read", number, 0)
         uri = document.uri
         if not _HASH.fullmatch(document.document_hash):
-            # With one hash for two texts, the second would be taken for the first.
+            # If two texts had one hash, the second would be mistaken for the first.
             raise IngestError(
                 f"{shown(uri)} has the document_hash {document.document_hash!r:.40}, wanted "
                 "sha256: and 64 hexadecimal digits, those of its content"

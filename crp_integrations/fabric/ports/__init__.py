@@ -1,4 +1,4 @@
-"""What the fabric needs of a store and of libraries.
+"""Interfaces that stores and libraries implement for the fabric.
 
 A store is a set of namespaces. A transaction belongs to one namespace, sees and changes
 nothing outside it, and commits all its facets together or none. Read `facts`, `store`, `engines`.

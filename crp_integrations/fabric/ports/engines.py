@@ -1,4 +1,4 @@
-"""What libraries do for the fabric: graphs, communities, word search; notices and progress."""
+"""Interfaces for graph and community libraries, and for notices and progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GraphIndex(Protocol):
     """A built nearest-neighbour graph over the rows 0 to n - 1 of one block."""
 
     def search(self, vector: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
-        """Rows near a unit vector, at most k, nearest first; not all of the nearest."""
+        """Rows near a unit vector, at most k, nearest first; approximate, so some may be missed."""
         ...
 
     def save(self, path: str) -> None:
@@ -29,7 +29,7 @@ class GraphEngine(Protocol):
     """Builds and loads nearest-neighbour graphs; equal rows and settings give equal graphs.
 
     Attributes:
-        name: library and version, part of what a cached file is checked against.
+        name: library and version; a cached file must have been made by the same.
     """
 
     @property
@@ -47,7 +47,7 @@ class GraphEngine(Protocol):
         """Read a graph that was saved for exactly these rows.
 
         Raises:
-            EngineError: the file does not hold a graph of this many rows and dimensions.
+            EngineError: the file does not contain a graph of this many rows and dimensions.
         """
         ...
 
@@ -79,12 +79,12 @@ class CommunityEngine(Protocol):
         Spec: CRP-SPEC-009 §5.3
 
         Args:
-            nodes: how many there are; nodes without an edge are communities of their own.
+            nodes: number of nodes; nodes without an edge are communities of their own.
             sources, targets, weights: each undirected edge once, shape (edges,), weights above 0.
             initial: a membership to start from, shape (nodes,); None to start from single nodes.
 
         Returns:
-            Shape (nodes,), numbers from 0 without gaps.
+            Community numbers, shape (nodes,), from 0 without gaps.
 
         Raises:
             EngineError: the library failed.
@@ -93,7 +93,7 @@ class CommunityEngine(Protocol):
 
 
 class Notify(Protocol):
-    """Tells the operator or another stage; must not raise and must not block for long."""
+    """Sends a notice to the operator or another stage; must not raise or block for long."""
 
     def __call__(self, notice: Notice) -> None: ...
 
@@ -102,17 +102,17 @@ Progress = Callable[[str, int, int], None]
 
 
 def ignore_progress(step: str, done: int, total: int) -> None:
-    """The progress callback that shows nothing."""
+    """A progress callback that does nothing."""
 
 
 class ProgressCount:
-    """Counts what is done of a step and tells it; never backwards and never beyond the total."""
+    """Counts and reports the progress of a step; never backwards, never beyond the total."""
 
     def __init__(self, step: str, progress: Progress, total: int) -> None:
-        """Tell that nothing is done yet.
+        """Report that nothing is done yet.
 
         Args:
-            total: how many there are to do.
+            total: number of items in the step.
         """
         self._progress = progress
         self._step = step
@@ -121,12 +121,12 @@ class ProgressCount:
         progress(step, 0, total)
 
     def more(self, count: int) -> None:
-        """So many more are done."""
+        """Report that `count` more items are done."""
         count = min(count, self._total - self._done)
         if count:
             self._done += count
             self._progress(self._step, self._done, self._total)
 
     def end(self) -> None:
-        """Everything is done."""
+        """Report that everything is done."""
         self.more(self._total)

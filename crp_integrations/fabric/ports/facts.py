@@ -1,4 +1,4 @@
-"""The facts of a transaction: vectors, sources, text index, token counts, edges, vector search."""
+"""The facts facet of a transaction: facts, vectors, sources, text index, token counts, edges."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from crp_integrations.vocabulary import FactStatus
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """A place in a namespace's log of changes.
+    """A position in a namespace's change log.
 
     Attributes:
         sequence: grows with every fact that is added, changed or removed; 0 for an empty log.
-        token: differs between two histories that reached the same sequence, as after a file was
-            put back from a copy; empty for an empty log.
+        token: differs between two histories with the same sequence, for example after a file was
+            restored from a copy; empty for an empty log.
     """
 
     sequence: int
@@ -32,10 +32,10 @@ class LogMark:
 
 @dataclass(frozen=True, slots=True)
 class FactOutline:
-    """What communities are made of: a fact without its text and its vector.
+    """A fact without its text and its vector, for community detection.
 
     Attributes:
-        importance: in [0, 1].
+        importance: importance weight in [0, 1].
     """
 
     fact_id: str
@@ -47,13 +47,13 @@ class FactOutline:
 
 @dataclass(frozen=True, slots=True)
 class FactBrief:
-    """What selection reads of a retrievable fact: not its use, its metadata and its vector.
+    """The part of a retrievable fact that selection needs: without use, metadata and vector.
 
     Attributes:
-        importance_weight: in [0, 1].
+        importance_weight: importance in [0, 1].
         labels: access labels, sorted.
-        decay: the decay function that the fact carries in its metadata, None for none.
-        expires_at: when its ttl runs out, None for never.
+        decay: decay function in the fact's metadata, None for none.
+        expires_at: when the ttl ends, None for never.
     """
 
     fact_id: str
@@ -70,7 +70,7 @@ class FactBrief:
 
     @classmethod
     def of(cls, fact: Fact) -> FactBrief:
-        """That of a whole fact."""
+        """Make the brief of a fact."""
         return cls(
             fact.fact_id,
             fact.content,
@@ -89,19 +89,19 @@ class FactBrief:
 class FactsFacet(Protocol):
     """Facts, vectors, sources, text index, token counts and edges of one namespace.
 
-    "Retrievable" is ACTIVE or STALE and not archived, everywhere in this file.
+    "Retrievable" means ACTIVE or STALE and not archived, everywhere in this module.
     """
 
     def generation(self) -> int:
         """A number that grows with every committed change of facts, statuses or labels.
 
-        What a writing transaction sees may be undone, and then the same number comes again with
-        another content: memoise under a number from a reading transaction only.
+        A write transaction may be rolled back, and the same number then comes again with other
+        content: cache only under a number from a read transaction.
         """
         ...
 
     def setting(self, name: str) -> str | None:
-        """A stored value such as `embedder`, the identity that the vectors were made with."""
+        """Return a stored value, such as `embedder`, the identity of the vectors' embedder."""
         ...
 
     def set_setting(self, name: str, value: str) -> None:
@@ -109,7 +109,7 @@ class FactsFacet(Protocol):
         ...
 
     def remove_setting(self, name: str) -> None:
-        """Forget a value; one that is not there is no error."""
+        """Remove a value; a missing one is not an error."""
         ...
 
     def add_source(self, source: Source) -> None:
@@ -117,7 +117,7 @@ class FactsFacet(Protocol):
         ...
 
     def source(self, source_id: str) -> Source | None:
-        """A source by id."""
+        """Return a source by id; None if there is none."""
         ...
 
     def sources(self) -> Iterator[Source]:
@@ -127,39 +127,39 @@ class FactsFacet(Protocol):
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
         """Add facts with their unit vectors, shape (len(facts), dimensions).
 
-        A fact that names no namespace is stored with the transaction's.
+        A fact without a namespace is stored with the transaction's namespace.
 
         Raises:
-            StoreError: an id exists already or is given twice, a fact names another namespace,
-                the shape is wrong, or a value is not finite.
+            StoreError: an id exists already or is given twice, a fact has another namespace, the
+                shape is wrong, or a value is not finite.
         """
         ...
 
     def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
-        """Put records in the place of those with the same ids.
+        """Replace the facts with these ids.
 
         Args:
             facts: whole records; every field but the id may differ.
             vectors: their new unit vectors, shape (len(facts), dimensions); None keeps the old
                 ones. Token counts of a fact whose content changed, and vectors prepared for its
-                old content, are forgotten.
+                old content, are removed.
 
         Raises:
-            StoreError: an id is unknown or given twice, another namespace is named, or the
-                vectors are refused as by `add`.
+            StoreError: an id is unknown or given twice, a fact has another namespace, or the
+                vectors are invalid (see `add`).
         """
         ...
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Remove facts and everything that hangs on them: vectors, prepared vectors of their
-        contents, text index, counts, edges. `Store.scrub` then takes the bytes off the disk.
+        """Remove facts and all data derived from them: vectors, prepared vectors of their
+        contents, text index, counts, edges. `Store.scrub` then scrubs the bytes from disk.
 
-        Ids are never used for another row. Unknown ids are left out.
+        Row ids are never reused. Unknown ids are ignored.
         """
         ...
 
     def set_archived(self, ids: Sequence[str], at: datetime | None) -> None:
-        """Put facts aside, or bring them back with None; status and `modified_at` stay.
+        """Archive facts, or restore them with None; status and `modified_at` stay.
 
         Raises:
             StoreError: an id is unknown.
@@ -167,7 +167,7 @@ class FactsFacet(Protocol):
         ...
 
     def set_communities(self, labels: Mapping[str, str | None]) -> None:
-        """Give facts their community; leaves `modified_at` alone and grows the generation once.
+        """Set the facts' communities; `modified_at` stays, the generation grows once.
 
         Raises:
             StoreError: an id is unknown.
@@ -175,11 +175,11 @@ class FactsFacet(Protocol):
         ...
 
     def find(self, where: Where) -> list[str]:
-        """Ids of the facts that are meant, ascending."""
+        """Ids of the facts that match the filter, ascending."""
         ...
 
     def tally(self) -> Mapping[str, int]:
-        """How many facts there are by status; archived ones count under `ARCHIVED` instead."""
+        """Number of facts by status; archived ones count under `ARCHIVED` instead."""
         ...
 
     def passages(self, source_id: str) -> list[tuple[str, str, FactStatus]]:
@@ -187,31 +187,31 @@ class FactsFacet(Protocol):
         ...
 
     def mark(self) -> LogMark:
-        """The end of the log of changes."""
+        """The mark at the end of the change log."""
         ...
 
     def changes(self, since: LogMark) -> list[str] | None:
         """Ids of the facts that were added, changed or removed after a mark, each once, by id.
 
-        A change is one of content, vector, status, archiving, labels or community; use and token
-        counts are none.
+        Changes of content, vector, status, archiving, labels or community count; changes of use
+        and token counts do not.
 
         Returns:
-            None when the log does not lead back to the mark: it was trimmed, or the mark is of
-            another history. What was known at the mark must then be read again as a whole.
+            None if the log does not reach back to the mark: it was trimmed, or the mark is of
+            another history. All state known at the mark must then be read again.
         """
         ...
 
     def trim_changes(self, keep: int) -> None:
-        """Forget the log but for its last `keep` entries; at least the last one stays."""
+        """Remove all but the last `keep` entries of the log; at least the last one stays."""
         ...
 
     def get(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts by id in the order asked for, whatever their status; unknown ids are left out."""
+        """Facts in the order of the ids, whatever their status; unknown ids are left out."""
         ...
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of those of the ids that are retrievable, by id."""
+        """Briefs of the retrievable facts among the ids, by id."""
         ...
 
     def of_source(self, source_id: str) -> list[Fact]:
@@ -219,15 +219,15 @@ class FactsFacet(Protocol):
         ...
 
     def retrievable(self, ids: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
-        """Id and labels of every retrievable fact, by id; with ids, of those among them."""
+        """Id and labels of every retrievable fact, by id; with `ids`, only of these."""
         ...
 
     def vectors(self, ids: Sequence[str], *, prepared_for: str | None = None) -> FloatRows:
-        """Unit rows in the order asked for.
+        """Unit rows in the order of the ids.
 
         Args:
-            prepared_for: identity of an embedder that the namespace is on its way to: its prepared
-                vectors; None for the vectors in use.
+            prepared_for: identity of an embedder whose prepared vectors to return, during a
+                migration; None for the vectors in use.
 
         Raises:
             StoreError: an id is unknown or has no such vector.
@@ -235,8 +235,8 @@ class FactsFacet(Protocol):
         ...
 
     def prepare(self, embedder: str, hashes: Sequence[str], vectors: FloatRows) -> None:
-        """Keep vectors of texts by content hash, for an ingestion or a change of embedder that
-        is under way; replaces those of the same embedder and hash. Leaves the generation alone.
+        """Store vectors of texts by content hash, for a running ingestion or change of embedder;
+        replaces those of the same embedder and hash. The generation stays.
 
         Args:
             vectors: unit rows, shape (len(hashes), dimensions of that embedder).
@@ -246,7 +246,7 @@ class FactsFacet(Protocol):
     def prepared(
         self, embedder: str, hashes: Sequence[str]
     ) -> Mapping[str, npt.NDArray[np.float32]]:
-        """Those of the hashes that have a prepared vector, each with its row."""
+        """The hashes that have a prepared vector, each with its row."""
         ...
 
     def unprepared(self, embedder: str, limit: int, *, after: str = "") -> list[tuple[str, str]]:
@@ -254,7 +254,7 @@ class FactsFacet(Protocol):
         text once, by hash, at most `limit`.
 
         Args:
-            after: only hashes above this one, so that a walk need not begin anew each time.
+            after: only hashes above this one, to continue from an earlier call.
         """
         ...
 
@@ -263,30 +263,30 @@ class FactsFacet(Protocol):
         ...
 
     def use_prepared(self, embedder: str) -> None:
-        """Make an embedder's prepared vectors those in use, and forget all prepared ones.
+        """Put an embedder's prepared vectors in use, and remove all prepared ones.
 
         Raises:
-            StoreError: a fact has none.
+            StoreError: a fact has no prepared vector.
         """
         ...
 
     def clear_prepared(
         self, embedder: str | None = None, hashes: Sequence[str] | None = None
     ) -> None:
-        """Forget prepared vectors, of one embedder or all of them; with hashes, those of them."""
+        """Remove prepared vectors, of one embedder or of all; with `hashes`, only of these."""
         ...
 
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
-        """Best retrievable facts that hold any of the terms: id and BM25 score, higher better.
+        """Best retrievable facts that contain any term: id and BM25 score, higher is better.
 
-        Terms come from strangers; no character of them has a meaning. Ties by id.
+        Terms are untrusted input; none of their characters may act as query syntax. Ties by id.
         """
         ...
 
     def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
-        """Change the status, and `modified_at` of the facts that had another one.
+        """Set the status, and `modified_at` of the facts that had another status.
 
-        Whether the change is legal is the fabric's business.
+        The fabric, not the store, checks whether the change is legal.
 
         Raises:
             StoreError: an id is unknown.
@@ -294,22 +294,22 @@ class FactsFacet(Protocol):
         ...
 
     def touch(self, ids: Sequence[str], at: datetime) -> None:
-        """Record that facts were put into an envelope; leaves the generation alone.
+        """Record that facts were put into an envelope; the generation stays.
 
-        Each fact counts once a call; unknown ids are left out.
+        Each fact counts once per call; unknown ids are ignored.
         """
         ...
 
     def state(self, ids: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
-        """Id, content hash and status of every retrievable fact, by id; with ids, of those."""
+        """Id, content hash and status of retrievable facts, by id; with `ids`, only of these."""
         ...
 
     def texts(self, ids: Sequence[str]) -> list[tuple[str, str]]:
-        """Id and content of those of the ids that are retrievable, by id."""
+        """Id and content of the retrievable facts among the ids, by id."""
         ...
 
     def outline(self) -> Iterator[FactOutline]:
-        """Every retrievable fact, by id; no texts are read."""
+        """Outlines of all retrievable facts, by id; no texts are read."""
         ...
 
     def token_counts(self, tokenizer: str, ids: Sequence[str]) -> Mapping[str, int]:
@@ -317,15 +317,15 @@ class FactsFacet(Protocol):
         ...
 
     def save_token_counts(self, tokenizer: str, counts: Mapping[str, int]) -> None:
-        """Store counts; leaves the generation alone."""
+        """Store token counts; the generation stays."""
         ...
 
     def add_edges(self, edges: Iterable[Edge]) -> None:
-        """Add edges or replace those between the same facts of the same kind."""
+        """Add edges; an edge of the same kind between the same facts is replaced."""
         ...
 
     def edges(self, ids: Sequence[str]) -> list[Edge]:
-        """Edges that leave any of the facts, by source, kind and target."""
+        """Edges that start at any of the facts, by source, kind and target."""
         ...
 
 
@@ -333,18 +333,18 @@ Labels = tuple[str, ...]
 
 
 class VectorSearch(Protocol):
-    """Vector search over what a transaction sees, by an index of the store's own."""
+    """Vector search with the store's own index, over the facts that a transaction sees."""
 
     def size(self) -> int:
-        """How many facts are retrievable; 0 while the store has no index of their vectors."""
+        """Number of retrievable facts; 0 while the store has no index of their vectors."""
         ...
 
     def label_sets(self) -> list[Labels]:
-        """The different sets of labels that retrievable facts carry, ascending as JSON."""
+        """The distinct label sets of retrievable facts, ascending as JSON."""
         ...
 
     def count(self, label_sets: Sequence[Labels]) -> int:
-        """How many retrievable facts carry one of these sets of labels."""
+        """Number of retrievable facts with one of these label sets."""
         ...
 
     def nearest(
@@ -358,8 +358,8 @@ class VectorSearch(Protocol):
         """At least the k retrievable facts that the index finds nearest, with their unit rows.
 
         Args:
-            label_sets: only facts that carry one of these; None for all.
-            among: only these facts, compared one by one; None for all.
+            label_sets: restricts the search to facts with one of these sets; None for all.
+            among: restricts the search to these facts, each compared; None for all.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The store, its transactions, and the optional parts that a store may offer beside them."""
+"""The store interface, its transactions, and optional interfaces that a store may implement."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Transaction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """A derived file that was found whole.
+    """A derived file that was found intact.
 
     Attributes:
-        path: the file, for reading now; another writer may replace it at any time.
-        about: what was said of it when it was saved.
+        path: path of the file; read it at once, since another writer may replace it any time.
+        about: description of the file, given when it was saved.
     """
 
     path: str
@@ -40,12 +40,12 @@ class CachedFile:
 class Cache(Protocol):
     """Derived files of one namespace: each can be lost at any time and be made again.
 
-    A file counts only with a manifest of its name, namespace, length and SHA-256 that fits;
-    anything else is logged, removed and reported as absent.
+    A file is valid only with a matching manifest of its name, namespace, length and SHA-256;
+    any other file is logged, removed and reported as absent.
     """
 
     def load(self, name: str) -> CachedFile | None:
-        """A file whose manifest was checked; None when there is none or it is damaged."""
+        """Return a file with a valid manifest; None if it is missing or damaged."""
         ...
 
     def save(
@@ -55,12 +55,12 @@ class Cache(Protocol):
         write: Callable[[str], None],
         still_valid: Callable[[Transaction], bool],
     ) -> bool:
-        """Write a file under a temporary name, sync it, and give it its name.
+        """Write a file under a temporary name, sync it, and rename it.
 
         Args:
-            write: is called with the path to write.
-            still_valid: asked in a writing transaction right before the renaming, so that nothing
-                is published that holds what was erased meanwhile.
+            write: function that writes the file to the given path.
+            still_valid: called in a write transaction right before the renaming, so that no file
+                is published that contains facts erased meanwhile.
 
         Returns:
             Whether it was published.
@@ -68,38 +68,38 @@ class Cache(Protocol):
         ...
 
     def drop(self, name: str | None = None) -> None:
-        """Remove a file, or all of them, temporary ones of other processes included."""
+        """Remove a file, or all files, including temporary ones of other processes."""
         ...
 
 
 class DerivedContent(Protocol):
-    """What is kept of facts outside of the store, such as artifacts."""
+    """Content derived from facts and kept outside of the store, such as artifacts."""
 
     def erase(self, namespace: str, ids: Iterable[str], now: datetime) -> int:
-        """Erase what comes from these facts or sources; returns how many things that were.
+        """Erase content derived from these facts or sources; returns the number of items.
 
         Raises:
-            StoreError: it could not be done; call it again.
+            StoreError: the erasure failed; call it again.
         """
         ...
 
 
 class Store(Protocol):
-    """Where everything is kept."""
+    """Stores facts, journals and settings of all namespaces."""
 
     @property
     def name(self) -> str:
-        """Kind and place for people, such as `sqlite:kb`."""
+        """Readable kind and place, such as `sqlite:kb`."""
         ...
 
     def begin(self, namespace: str, *, write: bool = True) -> AbstractContextManager[Transaction]:
-        """Open a transaction: commits when the block ends, undoes everything when it raises.
+        """Open a transaction: it commits when the block ends, and rolls back if the block raises.
 
-        A reading transaction sees one state of the namespace throughout, may run beside a
-        writing one, and refuses to write.
+        A read transaction sees one state of the namespace throughout, may run at the same time
+        as a write transaction, and refuses writes.
 
         Raises:
-            StoreBusy: another process held the write lock for too long.
+            StoreBusy: another process kept the write lock for too long.
             StoreDamaged, StoreNewer: the files cannot be used.
         """
         ...
@@ -109,17 +109,17 @@ class Store(Protocol):
         ...
 
     def cache(self, namespace: str) -> Cache | None:
-        """Where derived files of a namespace are kept; None for a store without files."""
+        """The cache for derived files of a namespace; None for a store without files."""
         ...
 
     def scrub(self, namespace: str) -> bool:
-        """Take every byte of what was removed off the disk: free pages, log, text index, caches.
+        """Scrub removed bytes from disk: free pages, log, text index, caches.
 
-        A removal notes in its own transaction that this is due, so that it can be asked for at any
-        time, by any process, and costs nothing when nothing is due. Not within a transaction.
+        A removal records in its own transaction that a scrub is due, so any process can call this
+        at any time, at no cost if nothing is due. Do not call it within a transaction.
 
         Returns:
-            False when a reader still holds an old state; call it again later.
+            False if a reader still has an old state open; call it again later.
 
         Raises:
             StoreBusy: another process wrote for too long; call it again later.
@@ -127,7 +127,7 @@ class Store(Protocol):
         ...
 
     def compact(self, namespace: str) -> None:
-        """Rewrite the namespace's files without free space, scrubbed. Not within a transaction.
+        """Rewrite the files without free space, scrubbed. Do not call it within a transaction.
 
         Raises:
             StoreBusy: another process used the files for too long.
@@ -135,7 +135,7 @@ class Store(Protocol):
         ...
 
     def check(self, namespace: str) -> list[str]:
-        """What is wrong with the namespace's files, one sentence each; empty when nothing is.
+        """Return the problems of the namespace's files, one sentence each; empty if none.
 
         Raises:
             StoreBusy: another process wrote for too long.
@@ -152,113 +152,113 @@ class Store(Protocol):
 
 
 class WorkLocks(Protocol):
-    """What a store has that many processes open, beside `Store`."""
+    """Optional interface of a store that many processes open at once."""
 
     def alone(self, namespace: str, work: str) -> AbstractContextManager[bool]:
-        """Keep other processes from a long work on a namespace for the length of the block.
+        """Lock a long job on a namespace against other processes for the length of the block.
 
-        What is written must not rest on it: a lock goes with a connection that is lost.
+        Do not rely on it for correctness: the lock is released if the connection drops.
 
         Args:
-            work: its name.
+            work: name of the job.
 
         Returns:
-            Whether nobody else has it; at once.
+            Whether the lock was acquired; does not wait.
         """
         ...
 
 
 class IndexedStore(Protocol):
-    """What a store has that searches with an index of its own, beside `Store`."""
+    """Optional interface of a store that searches with an index of its own."""
 
     def settle(self, namespace: str) -> bool:
-        """Build the namespace's index when one is due; whether it was built."""
+        """Build the namespace's index if one is due; returns whether it was built."""
         ...
 
 
 class WriteCheck(Protocol):
-    """What a store has that may be open where nothing can be written, beside `Store`."""
+    """Optional interface of a store that may be open without being writable."""
 
     def must_write(self, namespace: str) -> None:
-        """Refuse where a namespace cannot be written just now, or by whoever has it open.
+        """Raise if a namespace cannot be written now, or not by this login.
 
-        Costs next to nothing where it can be, since every question asks it. That a write then
-        succeeds is not promised.
+        Must be cheap if it can be written, since every question calls it. A later write may still
+        fail.
 
         Raises:
-            StoreBusy: as on a standby.
+            StoreBusy: the namespace cannot be written now, for example on a standby server.
             AccessDenied: the login, or the user, may not write it.
-            StoreError: there is no room for it.
+            StoreError: there is not enough space.
         """
         ...
 
 
 def must_write(store: Store, namespace: str) -> None:
-    """As `WriteCheck`; a store that has no such thing finds out as it writes."""
+    """Call `WriteCheck.must_write` if the store has it; other stores fail only when writing."""
     if hasattr(store, "must_write"):
         cast("WriteCheck", store).must_write(namespace)
 
 
 def build_due_index(store: Store, namespace: str) -> bool:
-    """As `IndexedStore`; a store without an index of its own has nothing to build."""
+    """Call `IndexedStore.settle` if the store has it; other stores have nothing to build."""
     return hasattr(store, "settle") and cast("IndexedStore", store).settle(namespace)
 
 
 def work_lock(store: Store, namespace: str, work: str) -> AbstractContextManager[bool]:
-    """As `WorkLocks`; a store that has no such lock lets everyone begin."""
+    """Return the lock of `WorkLocks.alone`; for a store without locks, one that always succeeds."""
     if not hasattr(store, "alone"):
         return nullcontext(True)
     return cast("WorkLocks", store).alone(namespace, work)
 
 
 class WindowRecordsFacet(Protocol):
-    """What sessions keep, as far as it must go with facts or with time."""
+    """The records of sessions, as far as facts or time can require their removal."""
 
     def withdraw(self, fact_ids: Sequence[str], at: datetime, *, source_id: str = "") -> int:
-        """Remove what windows said with some facts, and keep nothing of what is on its way.
+        """Delete the answers of windows that used some facts, including windows still running.
 
-        A window that showed one of them is emptied, and so is every window that follows it, near
-        or far, and every later window of the sessions that its session was delegated from or to:
-        their answers may repeat it. A window under way that shows one keeps nothing when it is
-        added within a day, unless the namespace then holds a fact of that id that is not DELETED.
+        A window that used one of them is emptied, and so are all windows that follow it, directly
+        or not, and all later windows of the sessions that its session was delegated from or to,
+        since their answers may repeat it. A running window that used one is stored empty if it is
+        added within a day, unless the namespace then has a fact with that id that is not DELETED.
 
         Args:
-            fact_ids: stored in this namespace or not.
-            at: the moment of the withdrawal.
-            source_id: also what was said with facts of this source; empty for none.
+            fact_ids: ids of the facts, stored in this namespace or not.
+            at: time of the withdrawal.
+            source_id: source whose facts count as well; empty for none.
 
         Returns:
-            How many windows were emptied.
+            Number of windows that were emptied.
         """
         ...
 
     def has(self, session_id: str) -> bool:
-        """Whether a session is kept."""
+        """Whether a session is stored."""
         ...
 
     def idle(self, since: datetime) -> list[str]:
-        """Ids of the sessions not gone on with since a moment, ascending."""
+        """Ids of the sessions not continued since a moment, ascending."""
         ...
 
     def forget(self, session_id: str) -> bool:
-        """Remove a session, its windows and all that they said; whether there was one."""
+        """Remove a session, its windows and their answers; returns whether it existed."""
         ...
 
 
 def window_records_of(transaction: Transaction) -> WindowRecordsFacet | None:
-    """What an open transaction's store keeps of sessions; None for a store that keeps none."""
+    """Return a transaction's facet for session records; None for a store without sessions."""
     return cast("WindowRecordsFacet | None", getattr(transaction, "sessions", None))
 
 
 class FaultCounts(NamedTuple):
-    """How often a fact was found at fault, and how often it was shown to a model."""
+    """Number of findings against a fact, and number of times it was sent to a model."""
 
     findings: int
     uses: int
 
 
 class FaultCountsFacet(Protocol):
-    """Counts of one namespace, which go with the facts that they are of."""
+    """Fault counts of one namespace; they are removed together with their facts."""
 
     def count(self, fact_ids: Sequence[str]) -> dict[str, FaultCounts]:
         """Count one more finding against each fact.
@@ -266,15 +266,15 @@ class FaultCountsFacet(Protocol):
         Spec: CRP-SPEC-009 §8.4
 
         Args:
-            fact_ids: each once; ids that are not stored in this namespace are left out.
+            fact_ids: distinct ids; ids that are not stored in this namespace are ignored.
 
         Returns:
-            What is counted of each since it was last reset. A fact's uses are its `access_count`.
+            Counts of each fact since its last reset. A fact's uses are its `access_count`.
         """
         ...
 
     def due(self, findings: int, share: float) -> list[str]:
-        """Retrievable facts with at least so many findings, in such a share of their uses.
+        """Retrievable facts with at least this number of findings and this share of their uses.
 
         Spec: CRP-SPEC-009 §8.4
 
@@ -284,7 +284,7 @@ class FaultCountsFacet(Protocol):
         ...
 
     def reset(self, fact_ids: Sequence[str]) -> None:
-        """Begin anew, so that a fact whose quarantine is lifted is not held against its past."""
+        """Reset counts, so that a fact released from quarantine is not judged by its past."""
         ...
 
 
@@ -294,7 +294,7 @@ class _WithFaultCounts(Protocol):
 
 
 def fault_counts_of(transaction: Transaction) -> FaultCountsFacet | None:
-    """The counts of an open transaction's store; None for a store that keeps none."""
+    """Return a transaction's facet for fault counts; None for a store without them."""
     if not hasattr(transaction, "faulted"):
         return None
     return cast("_WithFaultCounts", transaction).faulted
@@ -302,10 +302,10 @@ def fault_counts_of(transaction: Transaction) -> FaultCountsFacet | None:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedJob:
-    """A job that nobody else has.
+    """A job that only this process works on.
 
     Attributes:
-        finish: notes the job's result, ids and numbers as JSON; it stands when the block ends.
+        finish: records the job's result, ids and numbers as JSON, saved when the block ends.
     """
 
     job_id: str
@@ -313,28 +313,28 @@ class ClaimedJob:
 
 
 class Jobs(Protocol):
-    """Jobs of one batch after another; a job is its id, a hash, and its result is no content."""
+    """Batches of jobs; a job is identified by a hash, and its result contains no texts."""
 
     def put(self, namespace: str, batch: str, ids: Sequence[str]) -> int:
-        """Add the jobs that are not there yet; returns how many that were."""
+        """Add the jobs that do not exist yet; returns their number."""
         ...
 
     def claim(self, namespace: str, batch: str) -> AbstractContextManager[ClaimedJob | None]:
-        """The next job without a result that nobody has, for the length of the block.
+        """Claim the next free job without a result for the length of the block.
 
-        When the block raises, or the process dies, the job is free again without a result.
+        If the block raises, or the process dies, the job is free again without a result.
 
         Returns:
-            None when every job has a result or is somebody's.
+            None if every job has a result or is claimed.
         """
         ...
 
     def results(self, namespace: str, batch: str) -> Mapping[str, str | None]:
-        """The result of each job in the order they came, None for one without."""
+        """The result of each job in the order they were added, None for one without."""
         ...
 
     def forget(self, namespace: str, batch: str) -> int:
-        """Remove a batch; returns how many jobs it had."""
+        """Remove a batch; returns the number of its jobs."""
         ...
 
 
@@ -346,16 +346,16 @@ class _WithJobs(Protocol):
 
 
 def jobs_of(store: Store) -> Jobs | None:
-    """The jobs of a store; None for one that keeps none."""
+    """Return the jobs of a store; None for a store without jobs."""
     if not hasattr(store, "jobs"):
         return None
     return cast("_WithJobs", store).jobs
 
 
 def bulk_load(store: Store, namespace: str) -> AbstractContextManager[None]:
-    """Tells a store that many batches of facts come within the block.
+    """Announce to a store that the block adds many batches of facts.
 
-    One that keeps an index of vectors builds it once, after them; for another it does nothing.
+    A store with its own vector index builds it once afterwards; for others this does nothing.
     """
     if not hasattr(store, "loading"):
         return nullcontext()

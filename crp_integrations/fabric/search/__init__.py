@@ -1,11 +1,11 @@
-"""What is kept in memory of one namespace, and how it is searched.
+"""The in-memory state of one namespace, and the search over it.
 
 Spec: CRP-SPEC-009 §3
 
-The rows of a store and the log of its changes come in; hits come out, each with its exact float32
-score, the same ones in whatever order the facts came in.
+The search reads a store's rows and its change log and returns hits, each with its exact float32
+score. The result does not depend on the order in which facts were added.
 
-Read in this order: `vector_index` (the unit rows of one state, exact search, the step to the next),
-`neighbour_graph` (the graph above a size, and its file), `store_index` (a store that searches by
-itself), `word_search`, `namespace_state` (all of it kept up to date).
+Read in this order: `vector_index` (the unit rows of one state, exact search, the step to the next
+state), `neighbour_graph` (the graph for large namespaces, and its file), `store_index` (a store
+that searches its vectors itself), `word_search`, `namespace_state` (keeps all of it up to date).
 """

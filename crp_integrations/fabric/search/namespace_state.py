@@ -1,4 +1,4 @@
-"""The last committed state of a namespace in memory, brought forward by its log of changes."""
+"""The last committed state of a namespace in memory, updated from its change log."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from crp_integrations.fabric.state_hash import (
 )
 from crp_integrations.vocabulary import RETRIEVABLE
 
-# Facts up to which the items of a state hash are always held. Of more, they are held only once a
-# small change was seen: who ingests a long file, or asks once, has the value alone.
-HELD_ITEMS = 50_000
-# Entries of the log up to which a state hash follows from the one before. Reading everything anew
-# costs little beside so many changes, and needs no room for them.
-FOLLOWED = 8_192
+# Up to this many facts, the items of a state hash are always kept in memory. With more, they are
+# kept only after a small change, to save memory in processes that ingest once or ask once.
+MAX_HELD_ITEMS = 50_000
+# Maximum log entries for which a state hash is updated incrementally. With more changes, reading
+# everything again costs hardly more and needs no memory for the changes.
+MAX_FOLLOWED = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class _HashedState:
     """The state hash of one state.
 
     Attributes:
-        items: what the next hash is made from; None where it is read from the store.
+        items: items for computing the next hash; None if they have to be read from the store.
     """
 
     mark: LogMark
@@ -45,14 +45,14 @@ class _HashedState:
 
 
 class StateHashes:
-    """The state hashes of the last two states that were asked for; safe between threads."""
+    """The state hashes of the last two requested states; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: tuple[_HashedState, ...] = ()
 
     def of(self, facts: FactsFacet) -> str:
-        """The state hash of what a transaction sees, also of what it has written itself.
+        """The state hash of what a transaction sees, including its own writes.
 
         Spec: CRP-SPEC-009 §6.1
         """
@@ -63,13 +63,13 @@ class StateHashes:
         return made.digest
 
     def _made(self, facts: FactsFacet) -> _HashedState:
-        """The hash from the nearest one that is kept, or from every fact."""
+        """Compute the hash from the most recent usable hash, or else from every fact."""
         mark, generation, epoch = facts.mark(), facts.generation(), epoch_item(facts)
-        hold: int | None = HELD_ITEMS
+        hold: int | None = MAX_HELD_ITEMS
         for known in reversed(self._known):
             if (known.mark, known.generation, known.epoch) == (mark, generation, epoch):
                 return known
-            if not 0 <= mark.sequence - known.mark.sequence <= FOLLOWED:
+            if not 0 <= mark.sequence - known.mark.sequence <= MAX_FOLLOWED:
                 continue
             changed = facts.changes(known.mark)
             if changed is None:
@@ -79,7 +79,7 @@ class StateHashes:
                 return _HashedState(mark, generation, epoch, items.digest, items)
             if not changed and known.epoch == epoch:
                 return _HashedState(mark, generation, epoch, known.digest, None)
-            # A change of a few facts: more of them are to be expected.
+            # After one small change, more are likely: keep the items whatever their number.
             hold = None
             break
         items = StateHash(facts.state(), epoch)
@@ -87,8 +87,8 @@ class StateHashes:
         return _HashedState(mark, generation, epoch, items.digest, held)
 
 
-# States that are kept: a reader that began a little earlier than another one finds its own.
-_KEPT = 4
+# Number of states kept, so that a reader that began slightly earlier still finds its state.
+_SNAPSHOTS = 4
 _log = logging.getLogger(__name__)
 
 
@@ -97,9 +97,9 @@ class Snapshot:
     """One committed state of a namespace.
 
     Attributes:
-        mark: its place in the log of changes.
-        index: what can be retrieved.
-        lacking: whether its size asks for a graph and there is none, or a worn one.
+        mark: position of the state in the change log.
+        index: the retrievable facts.
+        lacking: whether the size requires a graph and there is none, or an outdated one.
     """
 
     mark: LogMark
@@ -108,22 +108,22 @@ class Snapshot:
 
     @property
     def generation(self) -> int:
-        """Of the state."""
+        """Generation of the state."""
         return self.index.generation
 
 
 class NamespaceState:
-    """The last states of one namespace; safe between threads.
+    """The last states of one namespace; thread-safe.
 
-    A new state is made from an earlier one and the facts that changed in between. Only snapshots of
-    what a reading transaction sees are kept: a writing one may still be undone. Of a hash its mark
-    tells whether it was.
+    A new state is made from an earlier one and the facts that changed in between. Snapshots are
+    kept from read transactions only, since a write transaction may be rolled back. A hash is kept
+    from either, since its mark shows whether the state was committed.
 
     Args:
-        begin: opens a reading transaction of the namespace.
-        cache: where the graph's file lies; None for a store without files.
-        engine: builds graphs; None searches exactly at any size.
-        check: refuses vectors of another embedder.
+        begin: opens a read transaction of the namespace.
+        cache: contains the graph's file; None for a store without files.
+        engine: builds graphs; None for exact search at any size.
+        check: raises ConfigError if the vectors are from another embedder.
     """
 
     def __init__(
@@ -142,35 +142,35 @@ class NamespaceState:
         self._settling = threading.Lock()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._hashes = StateHashes()
-        # Searches that lacked a graph, and whether that was logged.
+        # Number of searches without the graph they needed, and whether a warning was logged.
         self._searches_without_graph = 0
         self._warned = False
 
     # --- in a reading transaction --------------------------------------------------------
 
     def snapshot(self, facts: FactsFacet) -> Snapshot:
-        """What a reading transaction sees."""
+        """The state that a read transaction sees."""
         snapshot = self._current(facts)
         return self._find_graph(facts, snapshot) if snapshot.lacking else snapshot
 
     def state_hash(self, facts: FactsFacet) -> str:
-        """The state hash of what a reading transaction sees.
+        """The state hash of what a read transaction sees.
 
         Spec: CRP-SPEC-009 §6.1
         """
-        # One thread reads the states; the others wait for it.
+        # One thread computes the hash; the others wait for it.
         with self._lock:
             return self._hashes.of(facts)
 
     def seen_facts(self) -> bool:
-        """Whether the state that was looked at last held facts."""
+        """Whether the most recently read state contained facts."""
         snapshots = self._snapshots
         return bool(snapshots) and len(snapshots[-1].index) > 0
 
     # --- in any transaction --------------------------------------------------------------
 
     def retrievable(self, facts: FactsFacet, ids: Sequence[str]) -> set[str]:
-        """Those of the ids whose facts can be retrieved; a snapshot of this state knows them."""
+        """The ids of retrievable facts, from a snapshot of this state if there is one."""
         snapshot = self._known(facts.mark(), facts.generation()) if self._snapshots else None
         if snapshot is None:
             return {id_ for id_, _ in facts.retrievable(ids)}
@@ -178,7 +178,7 @@ class NamespaceState:
         return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
 
     def hash_in(self, facts: FactsFacet) -> str:
-        """The state hash of what a transaction sees, also of what it has written itself.
+        """The state hash of what a transaction sees, including its own writes.
 
         Spec: CRP-SPEC-009 §6.1
         """
@@ -187,11 +187,11 @@ class NamespaceState:
     # --- after a commit ------------------------------------------------------------------
 
     def settle(self, *, thorough: bool = False) -> bool:
-        """Bring what is kept forward, and build the graph when one is due; for writers.
+        """Update the state in memory, and build the graph if it is due; called by writers.
 
         Spec: CRP-SPEC-009 §3.3
         """
-        # Who comes while a graph is being built leaves the rest to the next writer.
+        # A writer that arrives while a graph is being built leaves the rest to the next writer.
         if not self._settling.acquire(blocking=False):
             return False
         try:
@@ -206,9 +206,9 @@ class NamespaceState:
         graphs = self._graphs
         with self._begin() as transaction:
             facts = transaction.facts
-            # From here on a change costs only itself, also to a process that never reads.
+            # With this hash in memory, later changes are incremental even if nothing is read.
             self.state_hash(facts)
-            # A process that has read nothing yet need not read a small namespace for its graph.
+            # A process that has read nothing yet must not load a namespace too small for a graph.
             if graphs is None or not (self._snapshots or graphs.wanted(_retrievable(facts))):
                 return False
             snapshot = self._current(facts)
@@ -221,7 +221,7 @@ class NamespaceState:
             return False
         built = self._snapshot_of(snapshot.mark, graphs.build(index))
         with self._lock:
-            # Later states are made from this one; a reader of an earlier one keeps its own.
+            # Later states are made from this one; readers of earlier states keep their snapshots.
             earlier = [p for p in self._snapshots if p.mark.sequence < built.mark.sequence]
             self._snapshots = (*earlier, built)
         graphs.save(built.index, built.mark, embedder)
@@ -231,7 +231,7 @@ class NamespaceState:
         mark, generation = facts.mark(), facts.generation()
         snapshot = self._known(mark, generation)
         if snapshot is None:
-            # One thread brings the state forward; the others wait for it.
+            # One thread updates the state; the others wait for it.
             with self._lock:
                 snapshot = self._known(mark, generation)
                 if snapshot is None:
@@ -241,7 +241,7 @@ class NamespaceState:
 
     def _known(self, mark: LogMark, generation: int) -> Snapshot | None:
         for snapshot in reversed(self._snapshots):
-            # What only a filter looks at, such as metadata, is not in the log.
+            # Changes that only filters see, such as metadata, change the generation, not the log.
             if snapshot.mark == mark and snapshot.generation == generation:
                 return snapshot
         return None
@@ -252,14 +252,14 @@ class NamespaceState:
         return Snapshot(mark, index, lacking=self._graphs.due(index))
 
     def _made(self, facts: FactsFacet, mark: LogMark) -> Snapshot:
-        """A snapshot from the nearest earlier one, or else from everything that is stored."""
+        """Make a snapshot from the nearest earlier one, or else from the whole store."""
         for earlier in reversed(self._snapshots):
             if earlier.mark.sequence <= mark.sequence:
                 changed = facts.changes(earlier.mark)
                 index = None if changed is None else earlier.index.advanced(facts, changed)
                 if index is not None:
                     return self._keep(self._snapshot_of(mark, self._without_worn_graph(index)))
-        # The log leads from none of them to here, so they may be of another history.
+        # The log does not connect any of them to this state, so they may be of another history.
         self._snapshots = ()
         graphs = self._graphs
         index = None
@@ -268,7 +268,7 @@ class NamespaceState:
         return self._keep(self._snapshot_of(mark, index or VectorIndex.read(facts)))
 
     def _without_worn_graph(self, index: VectorIndex) -> VectorIndex:
-        """One block alone where a worn graph is left that nobody builds anew."""
+        """Drop an outdated graph that will not be rebuilt, and merge the rows into one block."""
         graphs = self._graphs
         if graphs is None or index.graph is None or graphs.wanted(len(index)):
             return index
@@ -277,15 +277,15 @@ class NamespaceState:
         return index.with_graph(None).merged()
 
     def _keep(self, made: Snapshot) -> Snapshot:
-        """Keep a snapshot beside the last ones; at most two base blocks stay in memory."""
+        """Add a snapshot to the last ones; at most two base blocks stay in memory."""
         others = [snapshot for snapshot in self._snapshots if snapshot.mark != made.mark]
-        ordered = sorted([*others, made], key=lambda snapshot: snapshot.mark.sequence)[-_KEPT:]
+        ordered = sorted([*others, made], key=lambda state: state.mark.sequence)[-_SNAPSHOTS:]
         bases = {id(snapshot.index.base) for snapshot in ordered[-2:]}
         self._snapshots = tuple(p for p in ordered if id(p.index.base) in bases)
         return made
 
     def _find_graph(self, facts: FactsFacet, snapshot: Snapshot) -> Snapshot:
-        """Look for a graph that another process built meanwhile, and never build one."""
+        """Look for a graph that another process has built; never build one here."""
         size = len(snapshot.index)
         if self._graphs is None:
             self._warn_once(
@@ -309,7 +309,7 @@ class NamespaceState:
         return snapshot
 
     def _loaded(self, facts: FactsFacet, snapshot: Snapshot) -> Snapshot | None:
-        """The same state with a graph that another process kept, when that is a better one."""
+        """The same state with a graph saved by another process, if it is less outdated."""
         if self._graphs is None or not self._graphs.keeps:
             return None
         with self._lock:

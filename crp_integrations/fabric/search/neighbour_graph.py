@@ -1,8 +1,7 @@
 """The nearest-neighbour graph of a large namespace, and its file.
 
-The graph is only a shortcut to rows whose exact scores decide, and its file only saves building it.
-Whatever is in doubt is thrown away: the search is then exact, and the next writer builds the graph
-anew.
+The graph only proposes rows, whose exact scores decide, and its file only saves building it again.
+A doubtful file is deleted: the search is then exact, and the next writer rebuilds the graph.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from crp_integrations.records import Record
 
 # Name of the cached file.
 GRAPH_FILE = "graph"
-# Rows that a loaded graph is asked for by their own vectors, and how many of them it must find.
+# A loaded graph is tested with this many rows' own vectors, and must find at least so many of them.
 _GRAPH_PROBES = 8
-_FOUND = 6
+_MIN_PROBES_FOUND = 6
 
 _log = logging.getLogger(__name__)
 
 
 class GraphFile(Record):
-    """What is said of a cached graph; all of it must fit before the file is opened.
+    """The description of a cached graph; all of it must match before the file is opened.
 
     Attributes:
-        sequence, token: mark of a state whose rows these are.
-        ids, checksums: of its rows, in order.
+        sequence, token: mark of the state with which the graph was built.
+        ids, checksums: ids and checksums of the graph's rows, in order.
     """
 
     SCHEMA = "graph-file/1"
@@ -66,7 +65,7 @@ class GraphFile(Record):
 
     @property
     def mark(self) -> LogMark:
-        """Of the state that the file says."""
+        """Mark of the state with which the graph was built."""
         return LogMark(self.sequence, self.token)
 
 
@@ -74,8 +73,8 @@ class NeighbourGraphs:
     """Builds, saves and loads the graphs of one namespace.
 
     Args:
-        engine: the library behind it.
-        cache: where its file lies; None keeps graphs in memory only.
+        engine: the graph library.
+        cache: stores the graph's file; None keeps graphs in memory only.
     """
 
     def __init__(
@@ -87,18 +86,18 @@ class NeighbourGraphs:
 
     @property
     def keeps(self) -> bool:
-        """Whether graphs outlive the process."""
+        """Whether graphs are saved to a file."""
         return self._cache is not None
 
     def wanted(self, facts: int) -> bool:
-        """Whether a namespace of this size has a graph.
+        """Whether a namespace of this size needs a graph.
 
         Spec: CRP-SPEC-009 §3.1
         """
         return facts > self._settings.exact_up_to
 
     def due(self, index: VectorIndex) -> bool:
-        """Whether a graph is to be built: there is none, or too much has changed since.
+        """Whether a graph must be built: there is none, or too much has changed since.
 
         Spec: CRP-SPEC-009 §3.3
         """
@@ -107,7 +106,7 @@ class NeighbourGraphs:
         return index.graph is None or index.worn > self._settings.rebuild_share
 
     def build(self, index: VectorIndex) -> VectorIndex:
-        """The same facts with a graph over all of them, in the order of their ids.
+        """Return the same facts, sorted by id, with a graph over all of them.
 
         Spec: CRP-SPEC-009 §3.2, §3.3
         """
@@ -116,7 +115,7 @@ class NeighbourGraphs:
         return merged.with_graph(self._graph(built))
 
     def save(self, index: VectorIndex, mark: LogMark, embedder: str) -> bool:
-        """Keep a graph that was just built, for the next process."""
+        """Save a graph that was just built, for other processes."""
         if self._cache is None or index.graph is None:
             return False
         checksums = [checksum(row) for row in index.base]
@@ -150,7 +149,7 @@ class NeighbourGraphs:
         return self._cache.save(GRAPH_FILE, about, index.graph.index.save, still_valid)
 
     def load(self, facts: FactsFacet) -> VectorIndex | None:
-        """What a transaction sees, around the graph that was kept; None without a usable one."""
+        """Load the saved graph and the rows a transaction sees; None without a usable graph."""
         cached = None if self._cache is None else self._cache.load(GRAPH_FILE)
         about = None if cached is None else self._fitting(facts, cached)
         changed = None if about is None else facts.changes(about.mark)
@@ -173,7 +172,7 @@ class NeighbourGraphs:
         return index.with_graph(self._graph(built))
 
     def is_kept(self, facts: FactsFacet) -> bool:
-        """Whether there is a whole file whose state the log leads from; it is not loaded."""
+        """Whether the saved file matches and the log still covers its state; it is not loaded."""
         cached = None if self._cache is None else self._cache.load(GRAPH_FILE)
         about = None if cached is None else self._fitting(facts, cached)
         return about is not None and facts.changes(about.mark) is not None
@@ -182,7 +181,7 @@ class NeighbourGraphs:
         return IndexGraph(built, self._settings.ef_search, self._settings.ef_beyond)
 
     def _fitting(self, facts: FactsFacet, cached: CachedFile) -> GraphFile | None:
-        """The description of the kept graph, if the graph fits the engine and the settings."""
+        """The description of the saved graph, if it matches the engine and the settings."""
         about = _graph_file(cached.about)
         if about is None:
             self._drop("it has a description of another form", cached.path)
@@ -201,8 +200,8 @@ class NeighbourGraphs:
             return
         now = self._cache.load(GRAPH_FILE)
         if now is None or now.path == path:
-            # Another process put no other file in its place meanwhile.
-            _log.warning("the kept graph is thrown away: %s", why)
+            # Still the same file: no other process has replaced it meanwhile.
+            _log.warning("the saved graph is deleted: %s", why)
             self._cache.drop(GRAPH_FILE)
 
 
@@ -215,7 +214,7 @@ def _graph_file(about: Mapping[str, JsonValue]) -> GraphFile | None:
 
 
 def _finds_own_rows(built: GraphIndex, index: VectorIndex) -> bool:
-    """Whether a graph finds rows of the index by their own vectors."""
+    """Whether a graph finds sample rows of the index by their own vectors."""
     alive = np.flatnonzero(index.alive[: len(index.base_ids)])
     if not alive.size:
         return False
@@ -223,6 +222,6 @@ def _finds_own_rows(built: GraphIndex, index: VectorIndex) -> bool:
     hits = 0
     for place in probes.tolist():
         near = built.search(index.base[place], 1)
-        # Two rows may have the same vector, so vectors are compared, not places.
+        # Two rows may have the same vector, so vectors are compared, not positions.
         hits += bool(near.size) and np.array_equal(index.base[near[0]], index.base[place])
-    return hits >= min(_FOUND, len(probes))
+    return hits >= min(_MIN_PROBES_FOUND, len(probes))

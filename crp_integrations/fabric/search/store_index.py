@@ -1,8 +1,8 @@
 """The index of a namespace whose store searches its vectors itself.
 
-It answers what `VectorIndex` answers, out of the transaction that it belongs to, and keeps nothing
-after it. The store's index finds; the deterministic cosine of `vectors.py` over the rows that it
-gives decides, so that a score is the same as in any other store.
+It has the query methods of `VectorIndex`, reads within one transaction, and keeps nothing after it.
+The store's index proposes rows; the deterministic cosine of `vectors.py` over these rows decides,
+so that scores are the same as in any other store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crp_integrations.vectors import FloatRows, cosine
 
 @dataclass(frozen=True)
 class StoreIndex:
-    """What can be retrieved in the state that a reading transaction sees."""
+    """The retrievable facts in the state that a read transaction sees."""
 
     facts: FactsFacet
     searching: VectorSearch
@@ -37,17 +37,17 @@ class StoreIndex:
 
     @cached_property
     def label_sets(self) -> tuple[Labels, ...]:
-        """The different sets of labels of the facts."""
+        """The distinct label sets of the facts."""
         return tuple(self.searching.label_sets())
 
     def count(self, allowed: Sequence[bool]) -> int:
-        """How many facts may be seen."""
+        """Number of facts that may be read, given `allowed` for each label set."""
         if all(allowed):
             return len(self)
         return self.searching.count(self._allowed(allowed))
 
     def places(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> list[int | None]:
-        """A number for each fact that can be retrieved and seen; None for the others."""
+        """A position for each fact that is retrievable and allowed; None for the others."""
         seen = None if allowed is None or all(allowed) else {*self._allowed(allowed)}
         labels_by_id = dict(self.facts.retrievable(ids))
         return [
@@ -56,18 +56,18 @@ class StoreIndex:
         ]
 
     def seen(self, ids: Sequence[str], allowed: Sequence[bool]) -> set[str]:
-        """Those of some retrievable facts that may be seen."""
+        """The ids of the facts that may be read, out of some retrievable ones."""
         if all(allowed) or not ids:
             return {*ids}
         places = self.places(ids, allowed)
         return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
 
     def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
+        """Unit rows in the order of the ids, shape (len(ids), dimensions)."""
         places = self.places(ids, allowed)
         if None in places:
             fact = ids[places.index(None)]
-            raise StoreError(f"fact {fact} is not one that can be retrieved")
+            raise StoreError(f"fact {fact} cannot be retrieved")
         return self.facts.vectors(ids)
 
     def nearest(
@@ -82,7 +82,7 @@ class StoreIndex:
         Spec: CRP-SPEC-009 §3.1
 
         Args:
-            meant: only these facts, each one compared; None for all.
+            meant: restricts the search to these facts, each of them compared; None for all.
         """
         if k <= 0:
             return []
@@ -112,7 +112,7 @@ class StoreIndex:
 def store_index(
     facts: FactsFacet, more_than: int, check: Callable[[FactsFacet], None]
 ) -> StoreIndex | None:
-    """The index of a namespace of more than so many facts whose store has an index of them."""
+    """The store's own index, if it has one and the namespace has more than `more_than` facts."""
     searching = vector_search_of(facts)
     if searching is None:
         return None

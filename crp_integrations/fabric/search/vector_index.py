@@ -1,9 +1,9 @@
 """The retrievable facts of one state as unit rows, and vector search over them.
 
-`VectorIndex` is immutable: a base block sorted by id, rows that came later, and a mask of the rows
-that still count. A fast product, or the graph, finds every row that could be among the best; then
-the deterministic cosine of `vectors.py` decides, so a score depends on its own row alone and ties
-go by id. Rows that came after a graph was built are compared one by one; rows that went are masked.
+`VectorIndex` is immutable: a base block sorted by id, a tail of rows added later, and a mask of the
+rows still valid. A fast product, or the graph, finds every row that could be among the best; then
+the deterministic cosine of `vectors.py` decides, so a score depends only on its own row, and ties
+go by id. Rows added after a graph was built are all compared; removed rows are masked.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ Places = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 LabelSets = tuple[tuple[str, ...], ...]
 
-# A float32 product of unit vectors, summed in any order, is off by at most d × 2^-24. Two of them
-# are compared; the rest is slack for the rounding of the bounds themselves.
+# A float32 product of unit vectors, summed in any order, is off by at most d × 2^-24. Two products
+# are compared; the remaining factor allows for rounding of the bounds themselves.
 _ERROR_PER_DIMENSION = 8 * 2.0**-24
-# The tail and what is dead are merged into a new base above this many and this share of all rows.
+# Tail and masked rows are merged into a new base above this number and this share of all rows.
 _MERGE_ROWS = 512
 _MERGE_SHARE = 0.10
-# Rows that are gathered for one product, where a large part of the index is searched.
-_GATHERED = 65_536
-# A guard that lets less than this share pass makes the graph a detour.
+# Maximum rows gathered for one product, to bound memory when a large part of the index is searched.
+_MAX_GATHERED = 65_536
+# If the guard allows less than this share of the rows, exact search is faster than the graph.
 _GRAPH_SHARE = 0.50
-# Rows scored exactly beyond the k first of a graph, whose own order is off by rounding alone.
-_SPARE = 16
-# Rows that a new tail has room for.
-_FIRST_ROOM = 64
+# Rows scored exactly after the first k of a graph, whose order differs only by rounding.
+_EXTRA_ROWS = 16
+# Capacity of a new tail, in rows.
+_CAPACITY = 64
 
 
 class GrowingRows:
-    """The rows behind a base block, for one snapshot; `grown` makes that of the next.
+    """The rows after a base block, for one snapshot; `grown` makes those of the next snapshot.
 
-    Rows are written once, behind the last that any snapshot sees, so snapshots share one array and
-    a new fact costs one row. Only the snapshot with the most rows grows in place; any other one
-    copies what it sees. Growing happens under the lock of whoever makes snapshots.
+    Rows are written once, after the last row that any snapshot sees, so snapshots share one array
+    and a new fact costs one row. Only the snapshot with the most rows grows in place; any other
+    copies its rows. The caller that makes snapshots must hold its lock while growing.
     """
 
-    __slots__ = ("_length", "_room", "_used", "ids")
+    __slots__ = ("_length", "_rows", "_used", "ids")
 
     def __init__(self, dimensions: int) -> None:
         self.ids: list[str] = []
-        self._room: FloatRows = np.zeros((0, dimensions), dtype=np.float32)
+        self._rows: FloatRows = np.zeros((0, dimensions), dtype=np.float32)
         self._length = 0
-        # Rows of `_room` and `ids` that are taken, by any snapshot; a list, since it is shared.
+        # Rows of `_rows` and `ids` used by any snapshot; a list, since the snapshots share it.
         self._used = [0]
 
     def __len__(self) -> int:
@@ -64,19 +64,19 @@ class GrowingRows:
     @property
     def rows(self) -> FloatRows:
         """Unit rows, shape (length, dimensions)."""
-        return self._room[: self._length]
+        return self._rows[: self._length]
 
     def grown(self, ids: list[str], rows: FloatRows) -> GrowingRows:
-        """The same with more rows at the end."""
+        """Return these rows with more rows at the end."""
         wanted = self._length + len(ids)
         made = object.__new__(GrowingRows)
-        if self._used[0] == self._length and wanted <= len(self._room):
-            made.ids, made._room, made._used = self.ids, self._room, self._used
+        if self._used[0] == self._length and wanted <= len(self._rows):
+            made.ids, made._rows, made._used = self.ids, self._rows, self._used
         else:
-            room = np.empty((max(_FIRST_ROOM, 2 * wanted), self._room.shape[1]), dtype=np.float32)
+            room = np.empty((max(_CAPACITY, 2 * wanted), self._rows.shape[1]), dtype=np.float32)
             room[: self._length] = self.rows
-            made.ids, made._room, made._used = self.ids[: self._length], room, [self._length]
-        made._room[self._length : wanted] = rows
+            made.ids, made._rows, made._used = self.ids[: self._length], room, [self._length]
+        made._rows[self._length : wanted] = rows
         made.ids.extend(ids)
         made._used[0] = wanted
         made._length = wanted
@@ -87,7 +87,7 @@ class Hit(NamedTuple):
     """A fact that a search found.
 
     Attributes:
-        score: cosine in [-1, 1] or BM25 above 0, as the search says; higher is better.
+        score: cosine in [-1, 1] or BM25 above 0, depending on the search; higher is better.
     """
 
     fact_id: str
@@ -99,8 +99,8 @@ class IndexGraph:
     """A nearest-neighbour graph over the base block of an index.
 
     Attributes:
-        candidates: fewest rows asked of it for one search.
-        beyond: rows asked of it beyond those wanted, at least as many again; 0 for none.
+        candidates: minimum number of rows requested in one search.
+        beyond: extra rows requested besides the k wanted, but at least k; 0 for none.
     """
 
     index: GraphIndex
@@ -108,17 +108,17 @@ class IndexGraph:
     beyond: int = 0
 
     def asked(self, k: int) -> int:
-        """How many rows a search for k asks of it."""
+        """Number of rows to request from the graph in a search for k."""
         return max(self.candidates, k + (max(self.beyond, k) if self.beyond else 0))
 
 
 @dataclass(frozen=True, slots=True)
 class GraphBase:
-    """What is kept of a base block beside the graph over it.
+    """The description of a base block that is saved with its graph.
 
     Attributes:
-        ids: in the order of the rows.
-        checksums: of the rows.
+        ids: fact ids in the order of the rows.
+        checksums: checksums of the rows.
     """
 
     ids: tuple[str, ...]
@@ -127,24 +127,24 @@ class GraphBase:
 
 
 def checksum(row: npt.NDArray[np.float32]) -> int:
-    """Tells whether a row is the one that a graph was built with."""
+    """Checksum that shows whether a row is still the one with which a graph was built."""
     return crc32(np.ascontiguousarray(row, dtype="<f4").data)
 
 
 @dataclass(frozen=True, slots=True)
 class VectorIndex:
-    """The retrievable facts of one state as unit rows, to be searched; never changed.
+    """The retrievable facts of one state as searchable unit rows; immutable.
 
-    A place is a position in the base block, or behind it in the tail.
+    A place is a row number: first the base block, then the tail.
 
     Attributes:
-        generation: of the state.
-        label_sets: the distinct label tuples; a later state keeps their order and adds to it.
+        generation: generation of the state.
+        label_sets: the distinct label tuples; later states keep their order and append new ones.
         codes: for each place the position of its labels in `label_sets`.
-        alive: for each place whether its row counts.
-        base_ids: of the base block, ascending.
-        base: unit rows, shape (len(base_ids), dimensions); those that no longer count included.
-        graph: over the base block, None while there is none.
+        alive: for each place whether its row is still valid.
+        base_ids: ids of the base block, ascending.
+        base: unit rows, shape (len(base_ids), dimensions), including rows no longer valid.
+        graph: graph over the base block, None if there is none.
     """
 
     generation: int
@@ -157,7 +157,7 @@ class VectorIndex:
     _tail: GrowingRows
     _tail_place: dict[str, int]
     _size: int
-    # Ids that count in the tail and had a row in the base.
+    # Number of ids with a valid row in the tail and an earlier row in the base.
     _moved: int
     graph: IndexGraph | None = None
 
@@ -165,13 +165,13 @@ class VectorIndex:
 
     @classmethod
     def read(cls, facts: FactsFacet) -> VectorIndex:
-        """Read everything that a transaction sees."""
+        """Read all facts that a transaction sees."""
         listed = facts.retrievable()
         return cls.of(facts.generation(), listed, facts.vectors([id_ for id_, _ in listed]))
 
     @classmethod
     def over(cls, facts: FactsFacet, base: GraphBase, changed: Sequence[str]) -> VectorIndex | None:
-        """Read what a transaction sees around the base block of an earlier state."""
+        """Read a transaction's facts on the base block of an earlier state; None if unsuitable."""
         listed, moved = facts.retrievable(), set(changed)
         labels = dict(listed)
         if tuple(labels) == base.ids:
@@ -181,7 +181,7 @@ class VectorIndex:
                 return None
             stored = np.array([id_ in labels for id_ in base.ids], dtype=np.bool_)
             listed = [(id_, labels.get(id_, ())) for id_ in base.ids]
-        # A label or a community may have changed and not the vector: such a row still counts.
+        # If only a label or community has changed, not the vector, the row is still valid.
         asked = (
             [place for place, id_ in enumerate(base.ids) if id_ in moved and id_ in labels]
             if moved
@@ -193,7 +193,7 @@ class VectorIndex:
         alive = stored.copy()
         for place in asked:
             if checksum(block[place]) != base.checksums[place]:
-                # The graph knows another vector here, so this row must not be taken up again.
+                # The graph has another vector here, so this row must not become valid again.
                 alive[place] = False
                 block[place] = 0.0
         made = cls.of(facts.generation(), listed, block)
@@ -203,7 +203,7 @@ class VectorIndex:
         return made.changed(facts, sorted(set(again))) if again else made
 
     def advanced(self, facts: FactsFacet, changed: Sequence[str]) -> VectorIndex | None:
-        """The next state, with one base again when much has changed and no graph stands on it."""
+        """The next state; merged into one base if much has changed and there is no graph on it."""
         made = self.changed(facts, changed)
         if made is None or made.graph is not None:
             return made
@@ -211,7 +211,7 @@ class VectorIndex:
         return made.merged() if waste > max(_MERGE_ROWS, _MERGE_SHARE * len(made)) else made
 
     def with_graph(self, graph: IndexGraph | None) -> VectorIndex:
-        """The same with a graph over the base block."""
+        """Return this index with a graph over the base block."""
         return replace(self, graph=graph)
 
     @classmethod
@@ -222,7 +222,7 @@ class VectorIndex:
         block: FloatRows,
         label_sets: LabelSets = (),
     ) -> VectorIndex:
-        """Facts without a tail."""
+        """Make an index without a tail."""
         sets, codes = _coded(label_sets, [labels for _, labels in listed])
         ids = tuple(id_ for id_, _ in listed)
         return cls(
@@ -240,7 +240,7 @@ class VectorIndex:
         )
 
     def changed(self, facts: FactsFacet, changed: Sequence[str]) -> VectorIndex | None:
-        """The next state."""
+        """The next state, after some facts changed; None if vectors have another length."""
         listed = facts.retrievable(changed)
         ids = [id_ for id_, _ in listed]
         rows = facts.vectors(ids)
@@ -253,8 +253,8 @@ class VectorIndex:
         codes = self.codes.copy()
 
         before = {id_: place for id_ in changed if (place := self.place(id_)) is not None}
-        # A fact whose vector is the same keeps its row, since labels, status and community are not
-        # in it; a fact that comes back, as from the archive, takes up its row in the base again.
+        # A fact with an unchanged vector keeps its row, which does not contain labels, status or
+        # community; a fact that returns, for example from the archive, gets its base row back.
         known = [
             (number, place)
             for number, id_ in enumerate(ids)
@@ -336,14 +336,14 @@ class VectorIndex:
         return (dead + newer - self._moved) / max(1, base)
 
     def place(self, fact_id: str) -> int | None:
-        """Where a fact's row is; None for one that cannot be retrieved."""
+        """The place of a fact's row; None if the fact is not retrievable."""
         place = self._tail_place.get(fact_id)
         if place is None or not self.alive[place]:
             place = self._base_place.get(fact_id)
         return place if place is not None and self.alive[place] else None
 
     def places(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> list[int | None]:
-        """Where the rows of facts are; None for one that is not here or may not be seen."""
+        """The places of facts' rows; None for a fact that is not retrievable or not allowed."""
         places = [self.place(id_) for id_ in ids]
         if allowed is None or all(allowed):
             return places
@@ -351,62 +351,62 @@ class VectorIndex:
         return [None if at is None or not allowed[codes[at]] else at for at in places]
 
     def seen(self, ids: Sequence[str], allowed: Sequence[bool]) -> set[str]:
-        """Those of the facts that are here and may be seen."""
+        """The ids of the facts that are retrievable and allowed."""
         places = self.places(ids, allowed)
         return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
 
     def count(self, allowed: Sequence[bool]) -> int:
-        """How many facts may be seen."""
+        """Number of facts that may be read, given `allowed` for each label set."""
         if all(allowed):
             return self._size
         return int(np.count_nonzero(self.passing(allowed)))
 
     @property
     def late(self) -> FloatRows:
-        """The rows that came after the base block, shape (n, dimensions)."""
+        """The rows of the tail, shape (n, dimensions)."""
         return self._tail.rows
 
     def all_rows(self) -> tuple[tuple[str, ...], FloatRows]:
-        """Ids, ascending, and their unit rows, shape (n, dimensions); not to be written into."""
+        """Ids, ascending, and their unit rows, shape (n, dimensions); read only."""
         made = self.merged()
         return made.base_ids, made.base
 
     def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
+        """Unit rows in the order of the ids, shape (len(ids), dimensions)."""
         places = self.places(ids, allowed)
         if None in places:
             fact = ids[places.index(None)]
-            raise StoreError(f"fact {fact} is not one that can be retrieved")
+            raise StoreError(f"fact {fact} cannot be retrieved")
         return self.gathered(np.array(places, dtype=np.intp))
 
     def id(self, place: int) -> str:
-        """The fact at a place."""
+        """The id of the fact at a place."""
         base = len(self.base_ids)
         return self.base_ids[place] if place < base else self._tail.ids[place - base]
 
     def ids_at(self, places: Places) -> list[str]:
-        """The facts at places, in their order."""
+        """The ids of the facts at some places, in their order."""
         return [self.id(place) for place in places.tolist()]
 
     def id_order(self, places: Places) -> Places:
-        """Numbers that stand in the order in which the ids of the facts at places do."""
-        # Alone, the base block is in this order.
+        """Sort keys that order places by the ids of their facts."""
+        # Without a tail, places are in this order already.
         return np.array(self.ids_at(places)).argsort().argsort() if len(self._tail) else places
 
     def passing(self, allowed: Sequence[bool]) -> Mask:
-        """For each place whether its row counts and may be seen."""
+        """For each place whether its row is valid and allowed."""
         passing: Mask = np.array(allowed, dtype=np.bool_)[self.codes] & self.alive
         return passing
 
     def gathered(self, places: Places) -> FloatRows:
-        """Unit rows at places, as a block of their own."""
+        """Copy the unit rows at some places."""
         base = len(self.base_ids)
         if not len(self._tail):
             return np.take(self.base, places, axis=0)
         late = places >= base
         if not base or late.all():
             return np.take(self._tail.rows, places - base, axis=0)
-        # One pass over what may be the whole block; late places get any row first.
+        # One pass, since it may be the whole block; tail places get a placeholder row first.
         rows = np.take(self.base, np.where(late, 0, places), axis=0)
         rows[late] = self._tail.rows[places[late] - base]
         return rows
@@ -420,7 +420,7 @@ class VectorIndex:
     # --- searching ---------------------------------------------------------------------
 
     def select(self, ids: Sequence[str]) -> Places:
-        """Where the rows of those of some facts are that are here, ascending."""
+        """The places of the given facts, ascending; facts that are not retrievable are left out."""
         places = [place for id_ in ids if (place := self.place(id_)) is not None]
         return np.array(sorted(places), dtype=np.intp)
 
@@ -432,14 +432,14 @@ class VectorIndex:
         allowed: Sequence[bool] | None = None,
         among: Places | None = None,
     ) -> list[Hit]:
-        """The k facts of highest cosine, ties by id; with `among` of those at some places.
+        """The k facts of highest cosine, ties by id; with `among`, only those at these places.
 
         Spec: CRP-SPEC-009 §3.1
         """
         if self._size == 0 or k <= 0:
             return []
         wanted = np.ascontiguousarray(vector, dtype=np.float32)
-        # The product with itself is 1 for a unit vector, and not finite where a number is not.
+        # The product with itself is not finite if any number of the vector is not finite.
         if wanted.shape != (self.dimensions,) or not isfinite(wanted.dot(wanted)):
             raise EngineError(
                 f"query vector has shape {wanted.shape}, wanted ({self.dimensions},) and finite"
@@ -450,8 +450,8 @@ class VectorIndex:
             if allowed is not None:
                 among = among[np.array(allowed, dtype=np.bool_)[self.codes[among]]]
             parts = [
-                self.gathered(among[start : start + _GATHERED]) @ wanted
-                for start in range(0, max(1, len(among)), _GATHERED)
+                self.gathered(among[start : start + _MAX_GATHERED]) @ wanted
+                for start in range(0, max(1, len(among)), _MAX_GATHERED)
             ]
             return self._best(wanted, k, among[self._likely(np.concatenate(parts), k)])
         if self.graph is not None:
@@ -467,7 +467,7 @@ class VectorIndex:
         return self._best(wanted, k, places[self._likely(rough[places], k)])
 
     def _likely(self, rough: npt.NDArray[np.float32], k: int) -> Places:
-        """Positions of all that may be among the k best by the exact score, from fast products."""
+        """Positions of all rows whose exact score may be among the k best, from fast products."""
         if rough.size <= k:
             return np.arange(rough.size)
         kth = np.partition(rough, rough.size - k)[rough.size - k]
@@ -478,7 +478,7 @@ class VectorIndex:
         if places.size == 0:
             return []
         scores = cosine(self.gathered(places), wanted)
-        # Sorting a few more costs less than finding out which they are.
+        # For few places, sorting all of them is cheaper than selecting first.
         if places.size > 2 * k:
             near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
             scores, places = scores[near], places[near]
@@ -493,25 +493,25 @@ class VectorIndex:
         k: int,
         allowed: Sequence[bool] | None,
     ) -> list[Hit] | None:
-        """The best of graph and tail; None when the graph finds too few that may be seen."""
+        """The best of graph and tail; None if the graph finds too few allowed rows."""
         base = len(self.base_ids)
         if k >= base:
             return None
         if allowed is None and self._is_base():
-            # As after a build: nothing to mask, and no tail.
+            # The usual case just after a build: nothing to mask, and no tail.
             places = graph.index.search(wanted, min(base, graph.asked(k)))
-            return self._best(wanted, k, places[: k + _SPARE]) if places.size >= k else None
+            return self._best(wanted, k, places[: k + _EXTRA_ROWS]) if places.size >= k else None
         passing = self.alive if allowed is None else self.passing(allowed)
         count = int(np.count_nonzero(passing[:base]))
         if count < _GRAPH_SHARE * base:
             return None
-        # What may not be seen takes places among the candidates.
+        # Rows that are not allowed take up candidates, so request more.
         asked = min(base, ceil(graph.asked(k) * base / count))
         places = graph.index.search(wanted, asked)
         places = places[passing[places]]
         if places.size < min(k, count):
             return None
-        places = places[: k + _SPARE]
+        places = places[: k + _EXTRA_ROWS]
         late = np.flatnonzero(passing[base:])
         if late.size:
             rough = (self.late @ wanted)[late]
@@ -520,7 +520,7 @@ class VectorIndex:
 
 
 def _stored_rows(facts: FactsFacet, base: GraphBase, stored: Mask) -> FloatRows:
-    """The base block out of the store; what is not there is only in the graph and never counts."""
+    """Read the base block from the store; rows missing there are zero and never valid."""
     if stored.all():
         return facts.vectors(base.ids)
     rows = facts.vectors([base.ids[place] for place in np.flatnonzero(stored).tolist()])
@@ -532,7 +532,7 @@ def _stored_rows(facts: FactsFacet, base: GraphBase, stored: Mask) -> FloatRows:
 def _coded(
     known: LabelSets, labels: Sequence[tuple[str, ...]]
 ) -> tuple[LabelSets, npt.NDArray[np.int32]]:
-    """Label sets with new ones behind the known, and the position of each of `labels`."""
+    """Append new label sets to the known ones, and return the position of each of `labels`."""
     sets = (*known, *sorted(set(labels) - set(known)))
     code = {labels: number for number, labels in enumerate(sets)}
     return sets, np.array([code[own] for own in labels], dtype=np.int32)

@@ -1,10 +1,10 @@
-"""Word search in a store's index, and over texts without personal data.
+"""Word search in a store's index, and over redacted texts.
 
-The store's index knows whole texts, so what it finds would confirm a guess at a word that was
-redacted. For a subject with redaction it is therefore asked for each word alone, what it finds is
-redacted, and a text counts as found by a word that is left in it; order and scores are made of the
-texts that are left. Each word has the same share of the texts to be redacted, so a hidden word
-brings no text to the front.
+The store's index contains whole texts, so its hits could confirm a guess at a redacted word. For a
+subject with redaction, each word is therefore searched separately, the hits are redacted, and a
+text counts as a hit only if the word is still in it; order and scores are computed from the
+redacted texts. Each word gets the same share of the texts that are redacted, so that a hidden word
+cannot promote a text.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.language.words import stems_of
 
-# Ids with the scores that an index gives to the texts that hold any of some words, best first.
+# Returns ids and index scores of the texts that contain any of the words, best first.
 Search = Callable[[Sequence[str], int], Sequence[tuple[str, float]]]
-# Those of some ids that pass.
+# Returns those of the ids that pass the guard and the filter.
 Passing = Callable[[Sequence[str]], Collection[str]]
-# How much a word's repetition and a text's length count, as in the stores' own BM25.
+# BM25 parameters for repetition of words and length of texts, as in the stores' own BM25.
 _K1 = 1.2
 _B = 0.75
-# What stands in the place of personal data (`redact@1`); its words are none of the text's.
+# The replacement for personal data (`redact@1`); its words do not belong to the text.
 _MARK = re.compile(r"\[redacted [^\[\]]*\]")
-# Between two stretches of a text; equal to no stem, so that no phrase goes across.
+# Separates two stretches of a text; it equals no stem, so no phrase can match across it.
 _GAP = ""
 
 
 def search_words(search: Search, terms: Sequence[str], k: int, passing: Passing) -> list[Hit]:
-    """The k best hits of an index that pass, best first."""
+    """Return the k best hits of an index that pass, best first."""
     wanted = k
     while wanted > 0:
         matches = search(terms, wanted)
@@ -51,7 +51,7 @@ def search_redacted(
     shown: Callable[[Sequence[str]], Mapping[str, str]],
     most: int,
 ) -> list[Hit]:
-    """The k best of the redacted texts that hold any of the terms, ties by id."""
+    """Return the k best redacted texts that still contain any of the terms, ties by id."""
     terms_by_id: dict[str, list[str]] = {}
     share = most // max(1, min(len(terms), most))
     for term in dict.fromkeys(terms[:most]):
@@ -68,7 +68,7 @@ def search_redacted(
 
 
 def merge_by_rank(parts: Sequence[Sequence[Hit]], k: int) -> list[Hit]:
-    """Hits of several parts by their ranks, since scores compare within one part alone."""
+    """Merge hits of several parts by rank, since scores are comparable only within one part."""
     ranked = [
         (rank, number, hit.fact_id)
         for number, part in enumerate(parts)
@@ -78,13 +78,13 @@ def merge_by_rank(parts: Sequence[Sequence[Hit]], k: int) -> list[Hit]:
 
 
 def _stems(text: str) -> tuple[str, ...]:
-    """Stems of the stretches that are left of a text, with a gap between two."""
+    """Stems of the unredacted stretches of a text, with a gap after each."""
     stretches = (stems_of(stretch) for stretch in _MARK.split(text))
     return tuple(stem for stretch in stretches for stem in (*stretch, _GAP))
 
 
 def _times(stems: Sequence[str], term: Sequence[str]) -> int:
-    """How often a text holds the stems of a term one behind the other."""
+    """How often the stems of a term occur in a text, one directly after the other."""
     size = len(term)
     if size == 1:
         return stems.count(term[0])
@@ -94,7 +94,7 @@ def _times(stems: Sequence[str], term: Sequence[str]) -> int:
 
 
 def _ranked(texts: Mapping[str, Sequence[str]], terms: Collection[tuple[str, ...]]) -> list[Hit]:
-    """Texts by BM25 among themselves, best first, ties by id."""
+    """Rank texts by BM25 over these texts only, best first, ties by id."""
     lengths = {id_: sum(stem != _GAP for stem in stems) for id_, stems in texts.items()}
     mean = sum(lengths.values()) / max(1, len(texts)) or 1.0
     scores = dict.fromkeys(texts, 0.0)
