@@ -274,8 +274,8 @@ class Digits(Stars):
     [
         # Its letters were the labels, and a guard that withholds `class:secret` was not asked.
         ([("f1", "Crane 7 lifts 18 tons.", "class:secret")], "labels is the text 'class:secret'"),
-        ([("f1", "Crane 7 lifts 18 tons.")], "text 0 is no id, text and labels"),
-        ([("f1", None, ("class:internal",))], "text 0 is no id, text and labels"),
+        ([("f1", "Crane 7 lifts 18 tons.")], "text 0 is not id, text and labels"),
+        ([("f1", None, ("class:internal",))], "text 0 is not id, text and labels"),
         ("Crane 7 lifts 18 tons.", "texts is of type str, wanted a list"),
         (None, "texts is of type NoneType, wanted a list"),
     ],

@@ -125,7 +125,7 @@ def test_a_folder_in_which_nothing_can_be_made(folder: Path, where: str) -> None
         said = refused(it)
         assert model.calls == []
         assert sorted(folder.rglob("*")) == before
-    assert f"{locked} is a folder in which this user can make nothing" in said
+    assert f"{locked} is a folder in which this user cannot create files" in said
     assert "namespace 'acme'" in said
 
 
