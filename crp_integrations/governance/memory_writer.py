@@ -35,7 +35,7 @@ from crp_integrations.validation import aware_moment, of_kind, seen
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 _LOG = logging.getLogger("crp_integrations.governance")
-_KEPT = (FactStatus.ACTIVE, FactStatus.STALE)
+_STORED = (FactStatus.ACTIVE, FactStatus.STALE)
 
 
 class PolicyContext(Part):
@@ -208,7 +208,7 @@ class MemoryWriter:
 
     def _items(self, unread: Callable[[Fact], object]) -> Iterator[MemoryItem]:
         """The items; facts that are not valid items are passed to `unread`."""
-        for record in self._namespace.export(Where(statuses=_KEPT)):
+        for record in self._namespace.export(Where(statuses=_STORED)):
             if not isinstance(record, Fact):
                 continue
             try:
@@ -272,7 +272,7 @@ class MemoryWriter:
         if facts:
             return of_fact(facts[0])
         # A corrected or retracted item is archived.
-        for record in self._namespace.export(Where(statuses=_KEPT, archived=True)):
+        for record in self._namespace.export(Where(statuses=_STORED, archived=True)):
             if isinstance(record, Fact) and record.fact_id == wanted:
                 return of_fact(record)
         return None

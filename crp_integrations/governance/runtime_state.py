@@ -168,12 +168,12 @@ def prune_fields(fields: Fields, paths: Sequence[str]) -> dict[str, Any]:
         node = tree
         for part in path.split("."):
             node = node.setdefault(part, {})
-        node[_WHOLE] = {}
+        node[_PATH_END] = {}
     return _keep_listed(fields, tree)
 
 
 # Marks the end of a path; no field has this name, since a path has no empty part.
-_WHOLE: Final = ""
+_PATH_END: Final = ""
 
 
 def _keep_listed(fields: Fields, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _keep_listed(fields: Fields, tree: Mapping[str, Any]) -> dict[str, Any]:
         below = tree.get(name) if name else None
         if below is None:
             continue
-        if _WHOLE in below:
+        if _PATH_END in below:
             listed[name] = value
         elif isinstance(value, Mapping | list | tuple):
             listed[name] = _keep_inside(value, below)

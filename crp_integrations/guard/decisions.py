@@ -160,16 +160,16 @@ class LabelFilter(Part):
 
 
 # Maximum number of cached decisions: one for each class of subject, action and labels.
-MOST_KEPT: Final = 4_096
+MAX_KEPT: Final = 4_096
 # Maximum number of lists of roles or labels whose JSON text is cached.
-_WORDS: Final = 1_024
+_MAX_LISTS: Final = 1_024
 # Prefix of a label that names a tenant.
 TENANT: Final = "tenant:"
 ANOTHERS: Final = "it is another tenant's"
 UNLABELLED: Final = "it carries no label"
-_SHORT: Final = 12
+_HASH_DIGITS: Final = 12
 # An engine's own decision id: it is written unchanged to journal, receipt, logs and headers.
-_NUMBER: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_DECISION_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _LOG = logging.getLogger("crp_integrations.guard")
 
 
@@ -190,19 +190,19 @@ class PolicyGuard:
         bundle: Bundle,
         *,
         remember: bool = True,
-        most_kept: int = MOST_KEPT,
+        most_kept: int = MAX_KEPT,
     ) -> None:
         self._engine = engine
         self._bundle = bundle
         self._remember = remember
-        self._most = most_kept
+        self._max_kept = most_kept
         # Getting or setting one dict entry needs no lock; a decision made twice is equal.
         self._known: dict[tuple[object, ...], Decision] = {}
         # The engine's answers by class, for subjects whose names the policy does not read.
         self._nameless = remember and not bundle.reads_names
-        self._said_of: dict[tuple[object, ...], Mapping[str, Any]] = {}
+        self._answers: dict[tuple[object, ...], Mapping[str, Any]] = {}
         self._numbering = f"[{json.dumps(bundle.digest)}, "
-        short = bundle.digest.removeprefix("sha256:")[:_SHORT]
+        short = bundle.digest.removeprefix("sha256:")[:_HASH_DIGITS]
         self._name = f"policy {bundle.name} {short}"
 
     @property
@@ -234,26 +234,26 @@ class PolicyGuard:
         known = self._known.get(key)
         if known is not None:
             return known
-        decision = self._asked(subject, action, tenant, labels)
+        decision = self._ask_policy(subject, action, tenant, labels)
         if decision.lasting:
-            if len(self._known) >= self._most:
+            if len(self._known) >= self._max_kept:
                 self._known.clear()
             self._known[key] = decision
         return decision
 
-    def _asked(
+    def _ask_policy(
         self, subject: Subject, action: Action, tenant: str, labels: tuple[str, ...]
     ) -> Decision:
         own = TENANT + subject.tenant
         # The label of the subject's own tenant forbids nothing, and alone it is no classification.
         classes = tuple(sorted({*labels} - {own}))
         number = self._numbering + _question_key(subject, action, tenant, classes)
-        against = _against(subject, tenant, labels, classes)
+        against = _find_refusal(subject, tenant, labels, classes)
         if against:
-            return self._said(number, {"allow": False, "reason": against}, lasting=True)
+            return self._as_decision(number, {"allow": False, "reason": against}, lasting=True)
         try:
             of = (subject.roles, action, subject.tenant, classes)
-            answer = self._said_of.get(of) if self._nameless else None
+            answer = self._answers.get(of) if self._nameless else None
             new = answer is None
             if answer is None:
                 asking: dict[str, Any] = {"tenant": subject.tenant}
@@ -269,19 +269,19 @@ class PolicyGuard:
                 answer = self._engine.decide(self._bundle, question)
             # Writing and erasing show no text, so nothing is redacted.
             shown = action == "read"
-            decision = self._said(number, answer, lasting=self._remember, shown=shown)
+            decision = self._as_decision(number, answer, lasting=self._remember, shown=shown)
             if new and self._nameless:
-                if len(self._said_of) >= self._most:
-                    self._said_of.clear()
-                self._said_of[of] = answer
+                if len(self._answers) >= self._max_kept:
+                    self._answers.clear()
+                self._answers[of] = answer
             return decision
         except EngineError as error:
             _LOG.error("%s denies %s: the policy engine failed: %s", self._name, action, error)
             reason = f"the policy engine failed: {error}"
-            denied = self._said(number, {"allow": False, "reason": reason}, lasting=False)
+            denied = self._as_decision(number, {"allow": False, "reason": reason}, lasting=False)
             return denied.model_copy(update={"failed": True})
 
-    def _said(
+    def _as_decision(
         self,
         number: str,
         value: Mapping[str, Any],
@@ -298,7 +298,7 @@ class PolicyGuard:
             or not isinstance(redact, list)
             or (redact and not all(map(_writable, redact)))
             or not isinstance(own, str)
-            or (own and _NUMBER.fullmatch(own) is None)
+            or (own and _DECISION_ID.fullmatch(own) is None)
         ):
             raise EngineError(
                 f"the policy {self._bundle.name} gave no decision; wanted an object with `allow` "
@@ -343,13 +343,13 @@ def _question_key(subject: Subject, action: Action, tenant: str, classes: tuple[
     )
 
 
-@lru_cache(_WORDS)
+@lru_cache(_MAX_LISTS)
 def _list_words(words: tuple[str, ...]) -> str:
     """A list as JSON; cached, because roles and labels recur in most questions."""
     return f"[{', '.join(map(quoted, words))}]"
 
 
-def _against(
+def _find_refusal(
     subject: Subject, tenant: str, labels: tuple[str, ...], classes: tuple[str, ...]
 ) -> str:
     """Why no policy can allow it; empty if one can."""

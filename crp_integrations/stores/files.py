@@ -17,51 +17,51 @@ from crp_integrations.errors import RequestError, StoreBusy, StoreError
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 # More than one window and its receipt, which contains the texts of the window, take on disk.
-ROOM_BYTES = 1 << 20
+MIN_FREE_BYTES = 1 << 20
 # SQLite's log and shared-memory files. A process that only reads can have made them, read-only.
-_BESIDE = ("-wal", "-shm")
+_SIDE_FILES = ("-wal", "-shm")
 # Check access for the effective user where the system supports it.
-_EFFECTIVE = os.access in os.supports_effective_ids
+_USE_EFFECTIVE_IDS = os.access in os.supports_effective_ids
 
 
 def refuse_unwritable(path: Path, namespace: str, *, there: bool) -> None:
     """Refuse a namespace that is not writable, since its answers could not be sealed."""
-    reason = _only_read(path) if there else _locked(path.parent)
+    reason = _describe_read_only(path) if there else _describe_locked(path.parent)
     if reason:
         raise StoreError(
             f"{reason}, so no answer in namespace {namespace!r:.80} could be sealed; let this user "
             "write it, or copy the store to where it can be written"
         )
     place = path if there else _nearest(path.parent)
-    left = _room(place)
-    if left is not None and left < ROOM_BYTES:
+    left = _free_bytes(place)
+    if left is not None and left < MIN_FREE_BYTES:
         raise StoreError(
-            f"{place} has {left} bytes left on its disk, wanted {ROOM_BYTES}, so no answer in "
+            f"{place} has {left} bytes left on its disk, wanted {MIN_FREE_BYTES}, so no answer in "
             f"namespace {namespace!r:.80} could be sealed; make room, or move the store"
         )
 
 
-def _only_read(path: Path) -> str:
+def _describe_read_only(path: Path) -> str:
     """A sentence on the database file that cannot be written; empty if all can."""
     name = str(path)
-    if not _may(name, os.W_OK):
+    if not _has_access(name, os.W_OK):
         return f"{name} is read-only for this user, or on a read-only disk"
-    for end in _BESIDE:
-        if not _may(name + end, os.W_OK) and _may(name + end, os.F_OK):
+    for end in _SIDE_FILES:
+        if not _has_access(name + end, os.W_OK) and _has_access(name + end, os.F_OK):
             return f"{name}{end} is read-only for this user"
     return ""
 
 
-def _locked(folder: Path) -> str:
+def _describe_locked(folder: Path) -> str:
     """A sentence on the folder in which nothing can be created; empty if it is writable."""
     place = _nearest(folder)
-    if _may(str(place), os.W_OK | os.X_OK):
+    if _has_access(str(place), os.W_OK | os.X_OK):
         return ""
     return f"{place} is a folder in which this user cannot create files"
 
 
-def _may(path: str, how: int) -> bool:
-    return os.access(path, how, effective_ids=_EFFECTIVE)
+def _has_access(path: str, how: int) -> bool:
+    return os.access(path, how, effective_ids=_USE_EFFECTIVE_IDS)
 
 
 def _nearest(folder: Path) -> Path:
@@ -71,7 +71,7 @@ def _nearest(folder: Path) -> Path:
     return folder
 
 
-def _room(place: Path) -> int | None:
+def _free_bytes(place: Path) -> int | None:
     """Bytes that this user can still write; None if the system does not report it."""
     if not hasattr(os, "statvfs"):
         return None

@@ -36,7 +36,7 @@ class Unwrap(Protocol):
         ...
 
 
-class _Epochs(ABC):
+class _EpochKeys(ABC):
     """Master keys, oldest first, read once when they are first needed."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class _Epochs(ABC):
             return self._keys
 
 
-class FixedKeyRing(_Epochs):
+class FixedKeyRing(_EpochKeys):
     """Master keys that the caller passes in."""
 
     def __init__(self, master: bytes, *, retired: Sequence[bytes] = ()) -> None:
@@ -84,7 +84,7 @@ class MemoryKeyRing(FixedKeyRing):
         super().__init__(secrets.token_bytes(MASTER_BYTES))
 
 
-class EnvironmentKeyRing(_Epochs):
+class EnvironmentKeyRing(_EpochKeys):
     """Master keys in an environment variable: hexadecimal, separated by commas, oldest first."""
 
     def __init__(self, variable: str = DEFAULT_VARIABLE) -> None:
@@ -108,7 +108,7 @@ class EnvironmentKeyRing(_Epochs):
         return _usable(keys, self._variable)
 
 
-class WrappedKeyRing(_Epochs):
+class WrappedKeyRing(_EpochKeys):
     """Data keys wrapped by a key service; they are unwrapped once and kept only in memory."""
 
     def __init__(self, wrapped: bytes, unwrap: Unwrap, *, retired: Sequence[bytes] = ()) -> None:
@@ -130,7 +130,7 @@ class WrappedKeyRing(_Epochs):
         return _usable(keys, "the unwrapped master key")
 
 
-class FileKeyRing(_Epochs):
+class FileKeyRing(_EpochKeys):
     """Master keys in a file that only its owner can read; a missing file is created on first use.
 
     The file is in the store's folder. If that folder already has namespaces, a missing file was

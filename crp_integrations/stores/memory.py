@@ -17,7 +17,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports.store import ClaimedJob
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.transaction import facets
-from crp_integrations.stores.rules import Done, TransactionGate, WriterLocks, checked_name
+from crp_integrations.stores.rules import Executed, TransactionGate, WriterLocks, checked_name
 from crp_integrations.stores.sqlite.connection import SqliteConnection, open_empty
 from crp_integrations.stores.sqlite.store import SqliteTransaction
 
@@ -40,7 +40,7 @@ class _SharedConnection:
         """Empty: nothing is written to disk, so no padding is needed."""
         return b""
 
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Done:
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Executed:
         """Run one statement."""
         with self._lock:
             return self.database.execute(statement, parameters)
@@ -56,7 +56,7 @@ class _SharedConnection:
             return self.database.rows(statement, parameters)
 
     def one(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row of a query, None when there is none."""
+        """The first row of a query, or None."""
         with self._lock:
             return self.database.one(statement, parameters)
 

@@ -41,7 +41,7 @@ def checked_facts(
     check_vectors(vectors, len(facts), dimensions)
     if taken:
         raise StoreError(f"fact {min(taken)} exists already; ids are never used twice")
-    return _named(facts, namespace)
+    return _with_namespace(facts, namespace)
 
 
 def checked_replacements(
@@ -56,7 +56,7 @@ def checked_replacements(
     if vectors is not None:
         check_vectors(vectors, len(facts), dimensions)
     unknown([fact.fact_id for fact in facts], known)
-    return _named(facts, namespace)
+    return _with_namespace(facts, namespace)
 
 
 def check_vectors(vectors: FloatRows, count: int, dimensions: int | None) -> None:
@@ -70,7 +70,7 @@ def check_vectors(vectors: FloatRows, count: int, dimensions: int | None) -> Non
         raise StoreError("a vector holds a value that is not finite")
 
 
-def _named(facts: Sequence[Fact], namespace: str) -> list[Fact]:
+def _with_namespace(facts: Sequence[Fact], namespace: str) -> list[Fact]:
     counts = Counter(fact.fact_id for fact in facts)
     twice = sorted(id for id, count in counts.items() if count > 1)
     if twice:
@@ -196,7 +196,7 @@ TOUCHED_SQL = (
 FACTS_DUE = "scrub_due"
 WINDOWS_DUE = "scrub_windows_due"
 # Maximum number of sentences on one kind of damage.
-SHOWN = 20
+MAX_SHOWN = 20
 
 
 class Among(list[Any]):
@@ -214,13 +214,13 @@ class PackedVector(bytes):
 def among(values: Iterable[str]) -> Among:
     """Texts as the one parameter of `AMONG`.
 
-    SQLite ends a text out of JSON at its first NUL, which would make another id of it; no fact
-    id holds one.
+    Texts with a NUL are left out: SQLite would cut them there, into other ids, and no fact id
+    contains one.
     """
     return Among([value for value in values if "\0" not in value])
 
 
-class Done(Protocol):
+class Executed(Protocol):
     """The result of a statement."""
 
     @property
@@ -242,7 +242,7 @@ class Statements(Protocol):
         """Zeros to store before a text, so that no copy of the text is left in a shared page."""
         ...
 
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Done:
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Executed:
         """Run one statement."""
         ...
 

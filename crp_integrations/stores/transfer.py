@@ -82,7 +82,7 @@ TABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MoveResult:
     """Result of a copy.
 
     Attributes:
@@ -97,7 +97,7 @@ class Moved:
 
 def move(
     source: Store, target: Store, namespace: str, progress: Callable[[str, int], None]
-) -> Moved:
+) -> MoveResult:
     """Copy a namespace into a store that has no namespace of that name; the source is unchanged."""
     if namespace in target.namespaces():
         raise StoreError(
@@ -120,13 +120,13 @@ def move(
                 f"namespace {namespace!r:.80} has state hash {after} in {target.name}, wanted "
                 f"{before}; nothing was kept"
             )
-    return Moved(namespace, counted["facts"], counted["events"], before)
+    return MoveResult(namespace, counted["facts"], counted["events"], before)
 
 
-def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
+def moved_already(source: Store, target: Store, namespace: str) -> MoveResult | None:
     """The result of an interrupted copy that is complete: both stores contain the same namespace.
 
-    That is so if facts, trail and the number of rows of every table are equal. None otherwise.
+    Facts, trail and the number of rows of every table are then equal; None if they are not.
     """
     if namespace not in target.namespaces():
         return None
@@ -139,7 +139,7 @@ def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
         counts, others = _counts(old.statements), _counts(new.statements)
         if state != other or counts != others or original.journal.tip() != copy.journal.tip():
             return None
-    return Moved(namespace, counts["facts"], counts["events"], state)
+    return MoveResult(namespace, counts["facts"], counts["events"], state)
 
 
 def _counts(connection: Statements) -> dict[str, int]:

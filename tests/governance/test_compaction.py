@@ -392,7 +392,7 @@ def test_ids_of_the_caller_are_used_and_checked() -> None:
     assert named <= set(names)
     with pytest.raises(RequestError, match="ids are given for"):
         compactor.compact_history(messages, 100, now=NOON, ids=names[1:])
-    with pytest.raises(RequestError, match="stands for two"):
+    with pytest.raises(RequestError, match="names two"):
         compactor.compact_history(messages, 100, now=NOON, ids=["a"] * len(messages))
 
 

@@ -36,7 +36,7 @@ from crp_integrations.seals import (
 TEXT = "text/plain; charset=utf-8"
 PREFIX = "artifact:"
 PATTERN = r"artifact:[0-9a-f]{32}"
-_END = b"\n"
+_HEADER_END = b"\n"
 
 
 class Artifact(Record):
@@ -78,7 +78,7 @@ class ArtifactContent:
 
 def pack_object(artifact: Artifact, data: bytes, key: bytes) -> tuple[str, bytes]:
     """The handle and the object of an artifact; equal ones get an equal handle under one key."""
-    whole = canonical(artifact.model_dump(mode="json")) + _END + data
+    whole = canonical(artifact.model_dump(mode="json")) + _HEADER_END + data
     return name_object(whole, key), whole
 
 
@@ -92,7 +92,7 @@ def unpack_object(ref: str, whole: bytes, keys: Iterable[bytes]) -> ArtifactCont
     artifact = read_header(whole)
     if artifact is None:
         raise StoreDamaged(f"{ref} does not read back; restore it from a copy")
-    data = whole.partition(_END)[2]
+    data = whole.partition(_HEADER_END)[2]
     if not any(name_object(whole, key) == ref for key in keys) or sha256(data) != artifact.checksum:
         raise StoreDamaged(f"the bytes of {ref} are not those that were kept; restore them")
     return ArtifactContent(ref, artifact, data)
@@ -101,7 +101,7 @@ def unpack_object(ref: str, whole: bytes, keys: Iterable[bytes]) -> ArtifactCont
 def read_header(whole: bytes) -> Artifact | None:
     """The record at the start of an object, not verified; None if it cannot be read."""
     try:
-        return Artifact.model_validate_json(whole.partition(_END)[0])
+        return Artifact.model_validate_json(whole.partition(_HEADER_END)[0])
     except ValidationError:
         return None
 
@@ -143,7 +143,7 @@ def tenant_keys(keyring: KeyRing, tenant: str, info: bytes) -> list[bytes]:
 PATH = "/v1/artifacts/{artifact_id}"
 REF = re.compile(PATTERN)
 # Maximum length of a token; a longer one is refused before anything is hashed.
-_LONGEST = 4_096
+_MAX_TOKEN = 4_096
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{1,4000})\.([0-9a-f]{64})")
 _NONCE_DIGITS = 32
 
@@ -186,7 +186,7 @@ def sign_address(
 
 def read_address(artifact_id: str, token: str, keyring: KeyRing) -> AddressClaim:
     """The claim of a genuine address, which may have expired."""
-    read = _TOKEN.fullmatch(token) if len(token) <= _LONGEST else None
+    read = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
     try:
         if read is None:
             raise ValueError

@@ -51,7 +51,7 @@ _PARTS: Final[Mapping[str, Wanted]] = {
 }
 _PINNED_SECTIONS: Final = frozenset({"user", "task", "policy"})
 # Separates a section's number from a label, which may contain any other character.
-_PARTED: Final = "\u241f"
+_SEPARATOR: Final = "\u241f"
 
 
 def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[ContextEntry]:
@@ -73,7 +73,7 @@ def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[Conte
                     firmness=Firmness.PINNED if pinned else Firmness.FREE,
                     cuttable=not pinned and section.type != "tools",
                     droppable=not pinned,
-                    shelf=f"{number}{_PARTED}{item.security_label}",
+                    shelf=f"{number}{_SEPARATOR}{item.security_label}",
                     cluster=sources.get(item.id, item.id),
                 )
             )
@@ -105,7 +105,7 @@ def write_pack(
             items.append(item)
             contents.append(cut.text)
         for shelf, summary in sorted(run.shown.items()):
-            if shelf.partition(_PARTED)[0] != str(number):
+            if shelf.partition(_SEPARATOR)[0] != str(number):
                 continue
             members = {context.entries[at].id for at in context.folded[shelf]}
             texts[summary.checksum] = summary.text
@@ -149,7 +149,7 @@ def line_of(opening: str, quoted: str) -> str:
 
 
 # Maximum runs: a result that fits by the sum of its parts may not fit when counted as a whole.
-_RUNS = 3
+_MAX_RUNS = 3
 T = TypeVar("T")
 
 
@@ -338,7 +338,7 @@ class AutoCompactor:
                 why_not="" if fits else why_not,
             )
         slack, relevance = 0, scored()
-        for _ in range(_RUNS):
+        for _ in range(_MAX_RUNS):
             run = CompactionRun(
                 WorkingContext(entries, costs, relevance),
                 self.settings,

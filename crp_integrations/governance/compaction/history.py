@@ -70,7 +70,7 @@ def _check_turn(messages: Sequence[Message], turn: Sequence[int], *, last: bool)
 
 HEAD: Final = "Earlier in this conversation, quoted in part:"
 # Maximum length of a call's arguments that a summary repeats.
-_ARGUMENTS: Final = 120
+_MAX_ARGUMENTS: Final = 120
 
 
 def make_ids(messages: Sequence[Message]) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def name_speakers(messages: Sequence[Message]) -> list[str]:
         if message.tool_calls:
             calls = {
                 call.id: call.name
-                + (f" {call.arguments}" if 2 < len(call.arguments) <= _ARGUMENTS else "")
+                + (f" {call.arguments}" if 2 < len(call.arguments) <= _MAX_ARGUMENTS else "")
                 for call in message.tool_calls
             }
         speaker: str = message.role

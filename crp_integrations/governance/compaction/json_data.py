@@ -23,7 +23,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN = r'[^"\\\x00-\x1f]*'
 _STRING = re.compile(rf'"{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN})*"')
 _OTHER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
-_DEEPEST = 60
+_MAX_DEPTH = 60
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ def _skip_space(text: str, place: int) -> int:
 
 
 def _parse_value(text: str, start: int, path: str, depth: int) -> JsonNode:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise _NotJsonError
     opening = text[start : start + 1]
     if opening not in ("{", "["):
@@ -124,15 +124,15 @@ def _parse_value(text: str, start: int, path: str, depth: int) -> JsonNode:
 
 
 # Roles of fields by name: they identify a hit, contain its text, report a fault, or are noise.
-_NAMES = frozenset(
+_IDS = frozenset(
     """id _id uid uuid doc_id document_id title name url uri link href source path file filename
     page date published published_at published_date updated_at author key ref citation""".split()
 )
-_SAYS = frozenset(
+_CONTENT = frozenset(
     """snippet content text description summary answer body passage message value result output
     abstract quote""".split()
 )
-_TELLS = frozenset(
+_FAULTS = frozenset(
     "error errors status state code exit_code reason exception warning warnings total".split()
 )
 _NOISE = frozenset(
@@ -140,11 +140,11 @@ _NOISE = frozenset(
     position highlights cache_id request_id trace_id session_id cookies headers _meta
     metadata""".split()
 )
-_WEIGHTS = ((_TELLS, 0.70), (_NAMES, 0.45), (_NOISE, 0.0), (_SAYS, 0.30))
-_FIRST, _OTHERWISE = 0.10, 0.1
+_WEIGHTS = ((_FAULTS, 0.70), (_IDS, 0.45), (_NOISE, 0.0), (_CONTENT, 0.30))
+_FIRST_BONUS, _DEFAULT_WEIGHT = 0.10, 0.1
 # Characters: a longer text is divided into sentences; a longer value does not identify a hit.
 _LONG_TEXT, _LONG_NAME = 160, 300
-_MOST_HITS_WITHOUT_NAMES = 0.5
+_MIN_SHARE_OF_HITS = 0.5
 GAP = '"\u2026"'
 
 
@@ -187,8 +187,8 @@ class JsonData(ProseText):
         if len(objects) < 2 or len(objects) < len(elements):
             return False
         keys = [{child.field_name for child in each.children or ()} for each in objects]
-        hits = sum(1 for names in keys if names & _NAMES and names & _SAYS)
-        return hits > _MOST_HITS_WITHOUT_NAMES * len(objects)
+        hits = sum(1 for names in keys if names & _IDS and names & _CONTENT)
+        return hits > _MIN_SHARE_OF_HITS * len(objects)
 
     @cached_property
     def pieces(self) -> Sequence[TextPiece]:
@@ -207,7 +207,7 @@ class JsonData(ProseText):
             names = tuple(
                 number
                 for leaf in hit.children or ()
-                if leaf.children is None and leaf.field_name in _NAMES and len(leaf.pieces) == 1
+                if leaf.children is None and leaf.field_name in _IDS and len(leaf.pieces) == 1
                 for number in leaf.pieces
                 if every[number].end - every[number].start <= _LONG_NAME
             )
@@ -234,7 +234,7 @@ class JsonData(ProseText):
                 self._read(child, pieces, first=first and (node.is_object or number == 0))
             return
         weights = (weight for names, weight in _WEIGHTS if node.field_name in names)
-        weight = next(weights, _OTHERWISE) + (_FIRST if first else 0.0)
+        weight = next(weights, _DEFAULT_WEIGHT) + (_FIRST_BONUS if first else 0.0)
         inner = self.text[node.start + 1 : node.end - 1]
         long = self.text[node.start] == '"' and len(inner) > _LONG_TEXT
         parts = split_pieces(inner) if long else []

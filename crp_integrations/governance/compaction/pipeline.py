@@ -44,10 +44,10 @@ COMPACTION: Final = "compaction@1"
 ALGORITHMS: Final = (COMPACTION, RELEVANCE, EXTRACTIVE)
 SAME: Final = "(a later call had the same result)"
 HANDLE: Final = "(kept whole as {ref})"
-# How many times its equal share a source's or cluster's summary may take, as others are shorter.
+# Multiples of an equal share that a source's or cluster's summary may take; others need less.
 _SOURCE_PART, _CLUSTER_PART = 3, 2
 # Maximum rounds of pruning, as removed tokens are only estimated; each aims at the excess left.
-_ROUNDS: Final = 8
+_MAX_ROUNDS: Final = 8
 
 # Numbers of chosen pieces, by the number of their entry.
 Chosen = dict[int, list[int]]
@@ -219,7 +219,7 @@ class CompactionRun:
         context = self.context
         places = self._cuttable(most) if only is None else only
         excess = context.total - aim
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if context.total <= aim:
                 return
             stay = {at: context.shown_pieces(at) for at in places}
@@ -379,7 +379,7 @@ def build_summary(
     clusters: dict[str, list[int]] = {}
     for at in stay:
         clusters.setdefault(context.entries[at].cluster, []).append(at)
-    pick = _Pieces(context, list(folded), head, line)
+    pick = _PiecePicker(context, list(folded), head, line)
     by_source: Chosen = {}
     for at, pieces in stay.items():
         by_source |= pick.best({at: pieces}, _SOURCE_PART * room // len(stay))
@@ -396,7 +396,7 @@ def build_summary(
         (tokens,) = context.costs.summaries([pick.text(chosen)])
         if tokens <= room:
             break
-        chosen = pick.lightened(chosen, tokens - room)
+        chosen = pick.drop_least(chosen, tokens - room)
     if not chosen:
         return [], 0
     sources = {at: pick.summary("source", {at: by_source[at]}) for at in stay}
@@ -408,7 +408,7 @@ def build_summary(
     return [*sources.values(), *middle, session], tokens
 
 
-class _Pieces:
+class _PiecePicker:
     """Chooses pieces by score, and writes them as lines with marks, in the order of the entries.
 
     A piece whose words were already chosen is skipped.
@@ -439,7 +439,7 @@ class _Pieces:
             chosen[at].append(number)
         return {at: sorted(numbers) for at, numbers in chosen.items() if numbers or least}
 
-    def lightened(self, chosen: Chosen, excess: int) -> Chosen:
+    def drop_least(self, chosen: Chosen, excess: int) -> Chosen:
         """The choice without its least relevant pieces; at least one is removed."""
         left = {at: set(numbers) for at, numbers in chosen.items()}
         freed = 0.0

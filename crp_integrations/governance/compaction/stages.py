@@ -31,8 +31,8 @@ from crp_integrations.scores import to_fixed
 
 RELEVANCE: Final = "relevance@1"
 # Weights of a log entry's or data member's score: its own weight, its words, its whole text.
-_OWN, _WORDS, _WHOLE = 0.45, 0.40, 0.15
-_AFTER = 1e-5
+_OWN_WEIGHT, _WORDS_WEIGHT, _WHOLE_WEIGHT = 0.45, 0.40, 0.15
+_NAME_MARGIN = 1e-5
 # Share of a piece's own words in its score; the rest is the best stretch that it overlaps.
 _OWN_WORDS = 0.30
 
@@ -117,13 +117,13 @@ class Relevance:
         reading = self.reading(at)
         whole = float(self._scores.total[at])
         scores = [
-            _OWN * piece.weight + _WORDS * words + _WHOLE * whole
+            _OWN_WEIGHT * piece.weight + _WORDS_WEIGHT * words + _WHOLE_WEIGHT * whole
             for piece, words in zip(reading.pieces, own, strict=True)
         ]
         # The names of a hit score just above its pieces, so they are removed after them.
         for number, names in reading.named.items():
             for name in names:
-                scores[name] = max(scores[name], min(1.0, scores[number] + _AFTER))
+                scores[name] = max(scores[name], min(1.0, scores[number] + _NAME_MARGIN))
         return scores
 
 

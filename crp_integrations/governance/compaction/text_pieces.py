@@ -143,7 +143,7 @@ def _join_across(pieces: Sequence[Span], protected: Sequence[Span]) -> list[Span
 TextKind = Literal["prose", "log", "search", "data"]
 
 # Characters: a shorter piece is joined to its neighbour, a longer one is cut at white space.
-_SHORT, _LONG = 25, 600
+_MIN_CHARS, _MAX_CHARS = 25, 600
 _FENCES = ("```", "~~~")
 
 
@@ -235,27 +235,27 @@ _LEVEL = re.compile(
     r"(?<![\w.])(?P<level>TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|SEVERE|FATAL|CRITICAL|PANIC"
     r"|trace|debug|info|notice|warn(?:ing)?|error|severe|fatal|critical|panic)(?![\w-])"
 )
-_BAD = re.compile(
+_FAULT_WORDS = re.compile(
     r"(?<![\w])(?:Traceback|[A-Z]\w*(?:Error|Exception)|exception|failed|failure|refused|denied"
     r"|timed out|timeout|exit code)(?!\w)"
 )
 _WEIGHTS = {"warn": 0.5, "warning": 0.5}
 _WEIGHTS |= dict.fromkeys(("error", "severe", "fatal", "critical", "panic"), 1.0)
-_CALM = frozenset({"trace", "debug", "info", "notice"})
+_CALM_LEVELS = frozenset({"trace", "debug", "info", "notice"})
 # Parts in which two lines of the same kind differ.
-_VARIES = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
-_FEWEST, _SHARE = 5, 0.6
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
+_MIN_LINES, _MIN_MARKED = 5, 0.6
 _FIRST_OF_ITS_KIND, _EDGE, _FAULT = 0.2, 0.3, 0.8
 
 
 def is_log(text: str) -> bool:
     """Whether most lines of a text begin with a time stamp or name a log level."""
     lines = [match.group() for match in _LINE.finditer(text) if match.group().strip()]
-    if len(lines) < _FEWEST:
+    if len(lines) < _MIN_LINES:
         return False
     heads = [line for line in lines if not line[0].isspace()]
     marked = sum(1 for line in heads if _STAMP.match(line) or _LEVEL.search(line[:80]))
-    return marked >= _SHARE * max(1, len(heads))
+    return marked >= _MIN_MARKED * max(1, len(heads))
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class LogText(ProseText):
                 continue
             end = match.start() + len(line.rstrip())
             stamped = _STAMP.match(line) or _LEVEL.search(line[:80])
-            if spans and (line[0].isspace() or (not stamped and _BAD.match(line))):
+            if spans and (line[0].isspace() or (not stamped and _FAULT_WORDS.match(line))):
                 spans[-1] = Span(spans[-1].start, end)
             else:
                 spans.append(Span(match.start(), end))
@@ -292,9 +292,9 @@ class LogText(ProseText):
             level = _LEVEL.search(entry[:160])
             name = level["level"].lower() if level is not None else ""
             weight = _WEIGHTS.get(name, 0.0)
-            if weight < _FAULT and name not in _CALM and _BAD.search(entry):
+            if weight < _FAULT and name not in _CALM_LEVELS and _FAULT_WORDS.search(entry):
                 weight = _FAULT
-            kind = _VARIES.sub("0", entry)
+            kind = _VARYING.sub("0", entry)
             if kind not in kinds:
                 kinds.add(kind)
                 weight += _FIRST_OF_ITS_KIND
@@ -336,9 +336,9 @@ def split_pieces(text: str) -> list[Span]:
     for sentence in split_sentences(text):
         for piece in _split_long(text, sentence):
             before = pieces[-1] if pieces else None
-            if before is not None and piece.end - piece.start < _SHORT:
+            if before is not None and piece.end - piece.start < _MIN_CHARS:
                 gap = text[before.end : piece.start]
-                if "\n\n" not in gap and piece.end - before.start < _LONG:
+                if "\n\n" not in gap and piece.end - before.start < _MAX_CHARS:
                     pieces[-1] = Span(before.start, piece.end)
                     continue
             pieces.append(piece)
@@ -351,11 +351,11 @@ _SPACE = re.compile(r"\s+")
 def _split_long(text: str, span: Span) -> Iterator[Span]:
     """A long stretch cut at line ends, or at white space if a line is too long as well."""
     start = span.start
-    while span.end - start > _LONG:
-        high = start + _LONG
-        stop = text.rfind("\n", start + _LONG // 4, high)
+    while span.end - start > _MAX_CHARS:
+        high = start + _MAX_CHARS
+        stop = text.rfind("\n", start + _MAX_CHARS // 4, high)
         if stop < 0:
-            stop = text.rfind(" ", start + _LONG // 4, high)
+            stop = text.rfind(" ", start + _MAX_CHARS // 4, high)
         if stop < 0:
             # No white space, as in a key, a hash or an image: it stays in one piece.
             gap = _SPACE.search(text, high, span.end)

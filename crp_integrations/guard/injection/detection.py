@@ -28,12 +28,12 @@ RULES = "injection@1"
 
 _DIGITS = 4
 # Maximum findings of one pattern or kind of hidden text; the score needs no more.
-_MOST_FINDINGS = 8
+_MAX_FINDINGS = 8
 # A shorter run of variation selectors is left from a copied emoji and contains no text.
-_LONG_RUN = 4
+_MIN_SELECTORS = 4
 # Minimum bytes of a long text, and a compression ratio that prose never reaches.
-_LONG = 800
-_BLOAT = 0.1
+_MIN_BLOAT_BYTES = 800
+_BLOAT_RATIO = 0.1
 
 
 def detect(text: str, settings: InjectionSettings | None = None) -> InjectionReport:
@@ -59,7 +59,7 @@ def detect(text: str, settings: InjectionSettings | None = None) -> InjectionRep
 
 def _find(low: str) -> Iterator[InjectionFinding]:
     for rule, pattern in PATTERNS:
-        for match in islice(pattern.finditer(low), _MOST_FINDINGS):
+        for match in islice(pattern.finditer(low), _MAX_FINDINGS):
             yield InjectionFinding(
                 rule=rule, level="clear", reason=REASONS[rule], start=match.start(), end=match.end()
             )
@@ -68,9 +68,9 @@ def _find(low: str) -> Iterator[InjectionFinding]:
 def _find_bloat(low: str) -> Iterator[InjectionFinding]:
     """Words that are repeated many times, which compression reveals."""
     size = len(low.encode("utf-8", "surrogatepass"))
-    if size < _LONG or 2 * sum(map(str.isalpha, low)) < len(low):
+    if size < _MIN_BLOAT_BYTES or 2 * sum(map(str.isalpha, low)) < len(low):
         return
-    if len(zlib.compress(low.encode("utf-8", "surrogatepass"))) < _BLOAT * size:
+    if len(zlib.compress(low.encode("utf-8", "surrogatepass"))) < _BLOAT_RATIO * size:
         yield InjectionFinding(
             rule="bloat", level="clear", reason=REASONS["bloat"], start=0, end=len(low)
         )
@@ -92,8 +92,8 @@ def _find_disguised(text: str, known: Collection[str]) -> Iterator[InjectionFind
 
 def _find_hidden(text: str) -> Iterator[InjectionFinding]:
     """Characters that are invisible to a person but not to a model."""
-    for hidden in islice(hidden_text(text), _MOST_FINDINGS):
-        if hidden.kind != "variation selectors" or hidden.end - hidden.start >= _LONG_RUN:
+    for hidden in islice(hidden_text(text), _MAX_FINDINGS):
+        if hidden.kind != "variation selectors" or hidden.end - hidden.start >= _MIN_SELECTORS:
             yield InjectionFinding(
                 rule="invisible",
                 level="certain" if hidden.decoded else "clear",
@@ -190,7 +190,7 @@ class InjectionDetector:
         """Keep the settings and the model."""
         self._settings = settings or InjectionSettings()
         self._model = model
-        self._most = most_texts
+        self._max_kept = most_texts
         self._known: OrderedDict[str, InjectionReport] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -198,7 +198,7 @@ class InjectionDetector:
         """A detector with the same rules and model and these settings; itself if they are equal."""
         if settings == self._settings:
             return self
-        return InjectionDetector(settings, self._model, most_texts=self._most)
+        return InjectionDetector(settings, self._model, most_texts=self._max_kept)
 
     @property
     def model(self) -> str:
@@ -218,6 +218,6 @@ class InjectionDetector:
             reports |= zip(new, made, strict=True)
             with self._lock:
                 self._known.update((name, reports[name]) for name in new)
-                while len(self._known) > self._most:
+                while len(self._known) > self._max_kept:
                     self._known.popitem(last=False)
         return [reports[name] for name in names]

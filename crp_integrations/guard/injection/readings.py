@@ -38,7 +38,7 @@ def read_disguises(text: str) -> Iterator[DisguiseReading]:
     """The readings, in lower case, that contain words of orders, and no fewer than the text."""
     low = text.lower()
     known = max(1, len(_KEYWORDS.findall(low)))
-    for rule, how, undo in _WAYS:
+    for rule, how, undo in _DISGUISES:
         reading = undo(text)
         undone = reading.lower()
         if undone != low and len(_KEYWORDS.findall(undone)) >= known:
@@ -92,7 +92,7 @@ def _join_letters(text: str) -> str:
 
 _LEET: Final = str.maketrans("0134578@$!|", "oieastbasil")
 _ALIKE: Final = str.maketrans("\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455", "aeopcyxis")
-_WAYS: Final[tuple[tuple[RuleName, str, Callable[[str], str]], ...]] = (
+_DISGUISES: Final[tuple[tuple[RuleName, str, Callable[[str], str]], ...]] = (
     ("encoded", "Base64", _within(r"[A-Za-z0-9+/_-]{20,}={0,2}", _from_base64)),
     ("encoded", "Base32", _within("[A-Z2-7]{32,}={0,6}", _from_base32)),
     ("encoded", "hexadecimal digits", _within("(?:[0-9A-Fa-f]{2} ?){16,}", bytes.fromhex)),

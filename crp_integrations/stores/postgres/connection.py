@@ -67,17 +67,17 @@ def unescaped(text: str) -> str:
     return text
 
 
-class _Unknown(StrDumperUnknown):
+class _UnknownDumper(StrDumperUnknown):
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(escaped(obj))
 
 
-class _Text(StrDumper):
+class _TextDumper(StrDumper):
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(escaped(obj))
 
 
-class _BinaryText(StrBinaryDumper):
+class _BinaryTextDumper(StrBinaryDumper):
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(escaped(obj))
 
@@ -114,7 +114,7 @@ class _VectorLoader(Loader):
 def adapt(connection: RawConnection[Any], vector_oid: int) -> None:
     """Register how a connection sends and reads texts, lists and vectors."""
     adapters = connection.adapters
-    for dumper in (_BinaryText, _Text, _Unknown):
+    for dumper in (_BinaryTextDumper, _TextDumper, _UnknownDumper):
         adapters.register_dumper(str, dumper)
     for kind in ("text", "name"):
         adapters.register_loader(kind, _TextLoader)
@@ -153,7 +153,7 @@ _DAMAGED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class PostgresResult:
     """The result of a statement."""
 
     rowcount: int
@@ -181,11 +181,11 @@ class PostgresConnection:
         """Empty: removed bytes are erased by rewriting the tables, so no padding is needed."""
         return b""
 
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Ran:
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> PostgresResult:
         """Run one statement."""
         with translated(self.place):
             done = self.raw.execute(_query(spelled(statement)), parameters)
-            return Ran(done.rowcount, self.raw, self.place)
+            return PostgresResult(done.rowcount, self.raw, self.place)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run one statement for each row."""
@@ -242,7 +242,7 @@ def _query(statement: str) -> bytes:
     return statement.encode()
 
 
-class _Translated(AbstractContextManager[None]):
+class _ErrorTranslation(AbstractContextManager[None]):
     """Translates errors. A class, because a search enters several and a generator is slower."""
 
     __slots__ = ("_place",)
@@ -265,7 +265,7 @@ class _Translated(AbstractContextManager[None]):
 
 def translated(place: str) -> AbstractContextManager[None]:
     """Raise PostgreSQL's errors as ours, without the server's message, which may quote a text."""
-    return _Translated(place)
+    return _ErrorTranslation(place)
 
 
 def _ours(error: BaseException, place: str) -> OwnError | None:

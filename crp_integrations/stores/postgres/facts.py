@@ -25,7 +25,7 @@ from crp_integrations.vocabulary import FactStatus
 _LOCK = "SELECT value FROM own WHERE name = 'generation' FOR UPDATE"
 
 
-class WriterTurn(TransactionGate):
+class WriterLockGate(TransactionGate):
     """A gate that takes the namespace's lock before a writer's first read or write."""
 
     __slots__ = ("_connection", "_held")
@@ -62,12 +62,12 @@ class PostgresFacts(RelationalFacts):
     """Facts, vectors, sources, postings, token counts and edges of one namespace."""
 
     _connection: PostgresConnection
-    _gate: WriterTurn
+    _gate: WriterLockGate
 
     def __init__(
         self,
         connection: PostgresConnection,
-        gate: WriterTurn,
+        gate: WriterLockGate,
         namespace: str,
         owned: Mapping[str, Any] | None = None,
         index_from: int = INDEX_FROM,

@@ -21,10 +21,10 @@ from crp_integrations.vectors import FloatRows, to_bytes
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 
-# BM25 as in SQLite's FTS5; a term in half of all facts or more has the weight `LEAST_IDF`.
+# BM25 as in SQLite's FTS5; a term in half of all facts or more has the weight `MIN_IDF`.
 K1 = 1.2
 B = 0.75
-LEAST_IDF = 1e-6
+MIN_IDF = 1e-6
 # Bytes of one position in `postings.places`.
 _PLACE = 4
 # BM25 over the retrievable facts; hits come from a term's stem, or as parameters for a phrase. The
@@ -42,7 +42,7 @@ _HITS = f"""WITH hits AS (
     SELECT term, greatest(ln((facts - count(*) + 0.5) / (count(*) + 0.5)), 0.0) AS idf
         FROM live, everything GROUP BY term, facts
 )"""
-_SCORE = f"""CASE WHEN idf > 0 THEN idf ELSE {LEAST_IDF} END * times * {K1 + 1.0}
+_SCORE = f"""CASE WHEN idf > 0 THEN idf ELSE {MIN_IDF} END * times * {K1 + 1.0}
         / (times + {K1} * ({1.0 - B} + {B} * live.words * facts / everything.words))"""
 SEARCH = f"""{_HITS}
 SELECT fact_id, sum({_SCORE} ORDER BY term) AS score
@@ -131,7 +131,7 @@ def remove(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> 
 # Name in `own` of the dimensions of the indexed vectors.
 INDEXED = "indexed"
 # Maximum dimensions of an indexed halfvec; longer vectors are compared one by one.
-MOST_DIMENSIONS = 4_000
+MAX_DIMENSIONS = 4_000
 # Extra facts requested beyond k, because half precision may misplace a few at the end.
 SPARE = 4
 # Ids and rows as raw bytes, which are decoded together and not row by row.
@@ -268,7 +268,7 @@ def _refuse_length(ids: Sequence[str], whole: bytes, dimensions: int) -> None:
 
 def build(connection: PostgresConnection, dimensions: int) -> None:
     """Build the index of the present vectors, within the open transaction."""
-    if dimensions > MOST_DIMENSIONS:
+    if dimensions > MAX_DIMENSIONS:
         return
     connection.script(
         # Constraint checks that are still deferred would block the index.

@@ -16,7 +16,7 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tenants, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection, translated
-from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterTurn
+from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterLockGate
 from crp_integrations.stores.postgres.pool import CHANNEL, Listener, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.upkeep import VectorIndexes, index_due
@@ -77,7 +77,7 @@ class PostgresJobs:
 
 
 # Maximum connections of one store; a thread that writes while it reads uses two.
-MOST_CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -89,7 +89,7 @@ class PostgresStore:
         address: str,
         *,
         busy_seconds: float = 30.0,
-        connections: int = MOST_CONNECTIONS,
+        connections: int = MAX_CONNECTIONS,
         index_from: int = INDEX_FROM,
     ) -> None:
         """Point at a database; it is not accessed before the first transaction."""
@@ -130,8 +130,8 @@ class PostgresStore:
         if write:
             wanted = threading.Event()
             try:
-                with self._once(namespace), self._changing(namespace) as connection:
-                    turn = WriterTurn(connection, write=True)
+                with self._refuse_second_write(namespace), self._changing(namespace) as connection:
+                    turn = WriterLockGate(connection, write=True)
                     facts = PostgresFacts(
                         connection, turn, namespace, None, self._index_from, wanted.set
                     )
@@ -149,7 +149,7 @@ class PostgresStore:
             self._reading(connection, namespace, schema) as owned,
         ):
             if owned is not None:
-                turn = WriterTurn(connection, write=False)
+                turn = WriterLockGate(connection, write=False)
                 facts = PostgresFacts(connection, turn, namespace, owned, self._index_from)
                 with facets(facts, connection, turn) as transaction:
                     yield transaction
@@ -350,7 +350,7 @@ class PostgresStore:
     # --- within ------------------------------------------------------------------------
 
     @contextmanager
-    def _once(self, namespace: str) -> Iterator[None]:
+    def _refuse_second_write(self, namespace: str) -> Iterator[None]:
         """Refuse a second write of the same thread, which would deadlock with the first."""
         key = (threading.get_ident(), namespace)
         if key in self._writing:
@@ -440,7 +440,7 @@ class PostgresStore:
 
     def _written_anew(self, namespace: str, *, always: bool) -> bool:
         schema = schema_of(namespace)
-        with self._once(namespace), self._connection() as connection:
+        with self._refuse_second_write(namespace), self._connection() as connection:
             with self._reading(connection, namespace, schema) as owned:
                 if owned is None:
                     return True

@@ -17,8 +17,8 @@ from crp_integrations.seals import sha256
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import search
 from crp_integrations.stores.postgres.connection import PostgresConnection
-from crp_integrations.stores.postgres.search import INDEXED, MOST_DIMENSIONS
-from crp_integrations.stores.rules import FACTS_DUE, RETRIEVABLE_SQL, SHOWN, WINDOWS_DUE, pages
+from crp_integrations.stores.postgres.search import INDEXED, MAX_DIMENSIONS
+from crp_integrations.stores.rules import FACTS_DUE, MAX_SHOWN, RETRIEVABLE_SQL, WINDOWS_DUE, pages
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -38,9 +38,9 @@ CONTENTS = {
 # file. Only the database's owner may rewrite it; for a tenant's login the server skips this.
 FORGET_STATISTICS = "VACUUM (FULL, VERBOSE) pg_catalog.pg_statistic"
 # Facts whose texts are read at a time.
-SLICE = 1_000
+TEXTS_PER_PAGE = 1_000
 # The server's notice about rows that it copied because a transaction may still read them.
-_KEPT = re.compile(r"(\d+) dead row versions? cannot be removed yet")
+_UNREMOVED_ROWS = re.compile(r"(\d+) dead row versions? cannot be removed yet")
 
 
 def due(connection: PostgresConnection) -> dict[str, int]:
@@ -74,7 +74,7 @@ def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) 
 
     def note_remaining(notice: Diagnostic) -> None:
         nonlocal remaining
-        match = _KEPT.search(notice.message_detail or "")
+        match = _UNREMOVED_ROWS.search(notice.message_detail or "")
         remaining += int(match[1]) if match else 0
 
     language = str(connection.rows("SHOW lc_messages")[0][0])
@@ -103,13 +103,13 @@ def problems(connection: PostgresConnection) -> Iterator[str]:
     for id, length in connection.rows(
         "SELECT fact_id, vector_dims(vector) FROM facts LEFT JOIN vectors USING (fact) "
         "WHERE vector_dims(vector) IS DISTINCT FROM ? ORDER BY fact_id LIMIT ?",
-        [wanted, SHOWN],
+        [wanted, MAX_SHOWN],
     ):
         if length is None:
             yield f"fact {id} has no vector"
         else:
             yield f"the vector of fact {id} has {length} numbers, wanted {wanted}"
-    yield from islice(_texts(connection), SHOWN)
+    yield from islice(_texts(connection), MAX_SHOWN)
     live = connection.one(
         f"SELECT count(*), coalesce(sum(words), 0)::bigint FROM facts WHERE {RETRIEVABLE_SQL}"
     )
@@ -126,7 +126,7 @@ def _texts(connection: PostgresConnection) -> Iterator[str]:
         "SELECT fact, fact_id, content, content_hash, words FROM facts WHERE fact > ? "
         "ORDER BY fact LIMIT ?"
     )
-    for page in pages(connection, statement, 0, SLICE):
+    for page in pages(connection, statement, 0, TEXTS_PER_PAGE):
         counted = dict(
             connection.rows(
                 "SELECT fact, sum(length(places)) / 4 FROM postings WHERE fact >= ? AND fact <= ? "
@@ -147,7 +147,7 @@ _BEGIN_LOAD = f"SELECT pg_advisory_lock_shared({_KEY})"
 _END_LOAD = f"SELECT pg_advisory_unlock_shared({_KEY})"
 _NOBODY_LOADS = f"SELECT pg_try_advisory_xact_lock({_KEY})"
 # Waits for writers of the table and blocks other writers and builders, but not readers.
-HOLD = "LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE"
+LOCK_VECTORS = "LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE"
 # Maximum time that new readers of the vectors wait while an old index is about to be dropped.
 DROP_MILLISECONDS = 3_000
 
@@ -212,7 +212,7 @@ class VectorIndexes:
             return False
         if connection.one("SELECT to_regclass('vectors_near')::text") != (None,):
             # New readers queue after this lock while it waits for transactions that already read.
-            connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {HOLD}")
+            connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {LOCK_VECTORS}")
             # Another process may have built the index meanwhile.
             if index_due(dict(connection.rows(schemas.OWN)), self._index_from):
                 search.drop(connection)
@@ -222,7 +222,7 @@ class VectorIndexes:
         row = connection.one(_NOBODY_LOADS, [schema])
         if row is None or not row[0]:
             return False
-        connection.script(HOLD)
+        connection.script(LOCK_VECTORS)
         own = dict(connection.rows(schemas.OWN))
         if not index_due(own, self._index_from):
             return False
@@ -236,6 +236,6 @@ def index_due(own: Mapping[str, int], index_from: int) -> bool:
     return (
         own.get(INDEXED) is None
         and dimensions is not None
-        and dimensions <= MOST_DIMENSIONS
+        and dimensions <= MAX_DIMENSIONS
         and own.get("live_facts", 0) >= index_from
     )

@@ -100,7 +100,7 @@ _NO_VECTOR = (
     "WHERE p.embedder = ? AND p.content_hash = facts.content_hash)"
 )
 # One statement, because the fixed cost of a statement is most of its time.
-_SEEN = (
+_READ_SNAPSHOT = (
     "SELECT 'own', name, value FROM own UNION ALL SELECT 'setting', name, value FROM settings "
     "UNION ALL SELECT * FROM "
     "(SELECT 'mark', sequence, token FROM changes ORDER BY sequence DESC LIMIT 1)"
@@ -126,7 +126,7 @@ class RelationalSnapshot:
         own: dict[str, Any] = {}
         settings: dict[str, str] = {}
         mark = LogMark(0, "")
-        for kind, name, value in connection.rows(_SEEN):
+        for kind, name, value in connection.rows(_READ_SNAPSHOT):
             if kind == "own":
                 own[name] = value
             elif kind == "setting":

@@ -24,7 +24,7 @@ from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, Statement
 from crp_integrations.stores import rules
 from crp_integrations.stores.rules import (
     AMONG,
-    SHOWN,
+    MAX_SHOWN,
     WINDOWS_DUE,
     Statements,
     among,
@@ -192,7 +192,7 @@ def forget(connection: Statements, session_id: str) -> None:
 
 def problems(connection: Statements) -> Iterator[str]:
     """Receipts that cannot be read back, one sentence each."""
-    return islice(_unreadable(connection), SHOWN)
+    return islice(_unreadable(connection), MAX_SHOWN)
 
 
 def _unreadable(connection: Statements) -> Iterator[str]:

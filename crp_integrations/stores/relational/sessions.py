@@ -23,7 +23,7 @@ from crp_integrations.stores.relational.receipts import forget as forget_texts
 from crp_integrations.stores.relational.rows import read, sortable
 from crp_integrations.stores.rules import (
     AMONG,
-    SHOWN,
+    MAX_SHOWN,
     WINDOWS_DUE,
     Among,
     Statements,
@@ -280,7 +280,7 @@ def problems(connection: Statements) -> Iterator[str]:
         key = "session_id" if kind is Session else "window_id"
         rows = pages(connection, f"{statement} WHERE {key} > ? ORDER BY {key} LIMIT ?", "", PAGE)
         wrong = (id_ for page in rows for id_, text in page if not _reads_back(kind, text))
-        for id_ in islice(wrong, SHOWN):
+        for id_ in islice(wrong, MAX_SHOWN):
             yield f"{what} {id_!r:.80} does not read back"
 
 

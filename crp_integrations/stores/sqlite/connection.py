@@ -27,7 +27,7 @@ MEMORY = Path(":memory:")
 # process that writes without a pause it would then find the lock free too rarely.
 PAUSE_SECONDS = 0.002
 # Idle connections kept for each file, because opening one costs about as much as a small commit.
-IDLE = 4
+MAX_IDLE = 4
 # Every pool of the process. A forked child must not inherit an open connection: it would rely on
 # locks that only its parent has. So idle connections are closed before a fork.
 _POOLS: weakref.WeakSet[SqlitePool] = weakref.WeakSet()
@@ -310,7 +310,7 @@ class SqlitePool:
             connection.close()
             raise
         with self._lock:
-            if not self._closed and len(self._idle) < IDLE:
+            if not self._closed and len(self._idle) < MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()

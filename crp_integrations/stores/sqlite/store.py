@@ -23,7 +23,7 @@ from crp_integrations.stores.relational.transaction import Facets, facets
 from crp_integrations.stores.rules import (
     AMONG,
     FACTS_DUE,
-    SHOWN,
+    MAX_SHOWN,
     WINDOWS_DUE,
     TransactionGate,
     WriterLocks,
@@ -44,7 +44,7 @@ from crp_integrations.stores.sqlite.connection import (
 )
 
 # Facts whose texts are read at a time.
-SLICE = 1_000
+TEXTS_PER_PAGE = 1_000
 
 
 def scrub_due(connection: SqliteConnection) -> dict[str, int]:
@@ -57,7 +57,7 @@ def scrub_due(connection: SqliteConnection) -> dict[str, int]:
     }
 
 
-def scrubbed(connection: SqliteConnection, due: Mapping[str, int]) -> None:
+def remove_due(connection: SqliteConnection, due: Mapping[str, int]) -> None:
     """Remove the entries that were due, unless their values have grown meanwhile."""
     connection.in_turn("BEGIN IMMEDIATE")
     connection.executemany("DELETE FROM own WHERE name = ? AND value = ?", due.items())
@@ -93,15 +93,15 @@ def problems(connection: SqliteConnection) -> Iterator[str]:
 
     Each check reads what it needs, so that no lock is held throughout.
     """
-    for (sentence,) in connection.rows(f"PRAGMA integrity_check({SHOWN})"):
+    for (sentence,) in connection.rows(f"PRAGMA integrity_check({MAX_SHOWN})"):
         if sentence != "ok":
             yield f"the database is damaged: {sentence}"
-    for table, row, parent, _ in connection.rows("PRAGMA foreign_key_check")[:SHOWN]:
+    for table, row, parent, _ in connection.rows("PRAGMA foreign_key_check")[:MAX_SHOWN]:
         yield f"row {row} of {table} belongs to nothing in {parent}"
     yield from _text_index(connection)
     yield from _vectors(connection)
     yield from _statuses(connection)
-    yield from islice(_contents(connection), SHOWN)
+    yield from islice(_contents(connection), MAX_SHOWN)
 
 
 def _text_index(connection: SqliteConnection) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _vectors(connection: SqliteConnection) -> Iterator[str]:
     for id, length in connection.rows(
         "SELECT fact_id, length(vector) FROM facts LEFT JOIN vectors USING (fact) "
         "WHERE length(vector) IS NOT ? ORDER BY fact_id LIMIT ?",
-        [wanted, SHOWN],
+        [wanted, MAX_SHOWN],
     ):
         if length is None:
             yield f"fact {id} has no vector"
@@ -132,7 +132,7 @@ def _statuses(connection: SqliteConnection) -> Iterator[str]:
     for id, word in connection.rows(
         f"SELECT fact_id, status FROM facts WHERE status NOT {AMONG} "  # noqa: S608
         "ORDER BY fact_id LIMIT ?",
-        [among(list(STATUSES)), SHOWN],
+        [among(list(STATUSES)), MAX_SHOWN],
     ):
         yield bogus_status(word, id)
 
@@ -143,7 +143,7 @@ def _contents(connection: SqliteConnection) -> Iterator[str]:
         "SELECT fact, fact_id, CAST(content AS BLOB), content_hash FROM facts WHERE fact > ? "
         "ORDER BY fact LIMIT ?"
     )
-    for page in pages(connection, statement, 0, SLICE):
+    for page in pages(connection, statement, 0, TEXTS_PER_PAGE):
         for _, id, content, stored in page:
             if sha256(content) != stored:
                 yield f"the text of fact {id} does not match its content hash"
@@ -153,7 +153,7 @@ SqliteTransaction = Facets[RelationalFacts]
 DATABASE = "fabric.sqlite"
 # Maximum number of namespaces with idle connections; those used last are kept. An idle connection
 # has three open files, and many systems allow a process a thousand.
-KEPT = 64
+MAX_IDLE_POOLS = 64
 # The first version with `sqlite_schema`; every other feature that is used is older.
 OLDEST = (3, 33, 0)
 
@@ -349,7 +349,7 @@ class SqliteStore:
             rewrite(connection)
         clean = truncate_log(connection, self._busy_seconds)
         if clean:
-            scrubbed(connection, due)
+            remove_due(connection, due)
         return clean
 
     def _lost(self, namespace: str) -> list[str]:
@@ -376,7 +376,7 @@ class SqliteStore:
                 pool = SqlitePool(path, self._busy_seconds)
             # Inserted again, so that the first entry is the one that was used longest ago.
             self._pools[namespace] = pool
-            if len(self._pools) > KEPT:
+            if len(self._pools) > MAX_IDLE_POOLS:
                 cold = self._pools.pop(next(iter(self._pools)))
         if cold is not None:
             # A connection that is still in use is closed when its transaction ends.
