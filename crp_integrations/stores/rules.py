@@ -55,7 +55,7 @@ def checked_replacements(
     """Facts ready to replace those with the same ids."""
     if vectors is not None:
         check_vectors(vectors, len(facts), dimensions)
-    unknown([fact.fact_id for fact in facts], known)
+    refuse_unknown([fact.fact_id for fact in facts], known)
     return _with_namespace(facts, namespace)
 
 
@@ -113,7 +113,7 @@ def check_next(events: Sequence[Event], tip: int) -> None:
             raise StoreError(f"event has seq {event.seq}, wanted {wanted}")
 
 
-def unknown(ids: Sequence[str], known: Collection[str]) -> None:
+def refuse_unknown(ids: Sequence[str], known: Collection[str]) -> None:
     """Refuse ids that are not in `known`, the ids of stored facts."""
     for id in ids:
         if id not in known:

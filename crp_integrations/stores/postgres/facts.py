@@ -179,7 +179,7 @@ class PostgresFacts(RelationalFacts):
         """Set the facts' community labels; `modified_at` stays."""
         self._gate.writing()
         ids = list(labels)
-        rules.unknown(ids, self._numbers(ids))
+        rules.refuse_unknown(ids, self._numbers(ids))
         changed = self._connection.execute(
             "UPDATE facts SET community_label = new.label "
             "FROM unnest(?::text[], ?::text[]) AS new (id, label) WHERE fact_id = new.id "

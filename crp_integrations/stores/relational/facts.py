@@ -94,7 +94,7 @@ UNUSED_LIVE: Final = f"fact IN ({_UNUSED.format(live=RETRIEVABLE_SQL)})"
 # Number of facts per page when all of them are listed.
 _PAGE = 8_192
 # Every integer below this can be converted to a float.
-_FLOATS = 2**1000
+_FLOAT_LIMIT = 2**1000
 _NO_VECTOR = (
     "NOT EXISTS (SELECT 1 FROM prepared_vectors AS p "
     "WHERE p.embedder = ? AND p.content_hash = facts.content_hash)"
@@ -334,7 +334,7 @@ class RelationalFacts:
     def set_archived(self, ids: Sequence[str], at: datetime | None) -> None:
         """Archive facts, or bring them back with None; status and `modified_at` stay."""
         self._gate.writing()
-        rules.unknown(ids, self._numbers(ids))
+        rules.refuse_unknown(ids, self._numbers(ids))
         changed = self._connection.execute(
             "UPDATE facts SET archived_at = ? WHERE coalesce(archived_at, '') <> coalesce(?, '') "
             f"AND fact_id {AMONG}",
@@ -347,7 +347,7 @@ class RelationalFacts:
         """Set the facts' community labels; `modified_at` stays."""
         self._gate.writing()
         numbers = self._numbers(list(labels))
-        rules.unknown(list(labels), numbers)
+        rules.refuse_unknown(list(labels), numbers)
         now = dict(
             self._connection.rows(
                 f"SELECT fact_id, community_label FROM facts WHERE fact_id {AMONG}",
@@ -364,7 +364,7 @@ class RelationalFacts:
     def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
         """Set the status, and `modified_at` of the facts whose status changes."""
         self._gate.writing()
-        rules.unknown(ids, self._numbers(ids))
+        rules.refuse_unknown(ids, self._numbers(ids))
         changed = self._connection.execute(
             f"UPDATE facts SET status = ?, modified_at = ? WHERE status <> ? AND fact_id {AMONG}",
             [status.value, iso(at), status.value, among(ids)],
@@ -417,7 +417,7 @@ class RelationalFacts:
         """Store counts; the generation stays."""
         self._gate.writing()
         numbers = self._numbers(list(counts))
-        rules.unknown(list(counts), numbers)
+        rules.refuse_unknown(list(counts), numbers)
         self._connection.executemany(
             SAVE_COUNT,
             ((numbers[id], tokenizer, count) for id, count in counts.items()),
@@ -428,7 +428,7 @@ class RelationalFacts:
         self._gate.writing()
         listed = list(edges)
         ends = [end for edge in listed for end in (edge.source_fact, edge.target_fact)]
-        rules.unknown(ends, self._numbers(ends))
+        rules.refuse_unknown(ends, self._numbers(ends))
         self._connection.executemany(
             ADD_EDGE,
             ((e.source_fact, e.kind, e.target_fact, e.weight) for e in listed),
@@ -643,7 +643,7 @@ class RelationalFacts:
             )
         if not ids:
             return np.zeros((0, dimensions), dtype=np.float32)
-        rules.unknown(ids, packed)
+        rules.refuse_unknown(ids, packed)
         for id in ids:
             _check_length(id, packed[id], dimensions)
         return from_bytes([packed[id] for id in ids], dimensions)
@@ -867,7 +867,7 @@ def _spellings(key: str, value: JsonValue) -> list[str]:
         texts = {json.dumps(value)} | ({"0", "0.0", "-0.0"} if value == 0 else set())
         if isinstance(value, float) and value.is_integer():
             texts.add(json.dumps(int(value)))
-        elif isinstance(value, int) and abs(value) < _FLOATS:
+        elif isinstance(value, int) and abs(value) < _FLOAT_LIMIT:
             texts.add(json.dumps(float(value)))
         return [start + text for text in sorted(texts)]
     return [start]

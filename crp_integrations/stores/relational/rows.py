@@ -77,7 +77,7 @@ _BRIEF_SCHEMAS = frozenset({"fact/1", "fact/2"})
 
 # Fields with words, numbers and times: their wrong values may be shown in an error.
 _MOMENTS = ("ingested_at", "modified_at", "last_accessed_at", "archived_at")
-_SHOWN = ("status", "kind", "importance_weight", "access_count", "fact_count", "ttl", *_MOMENTS)
+_SHOWABLE = ("status", "kind", "importance_weight", "access_count", "fact_count", "ttl", *_MOMENTS)
 
 # Columns that contain JSON.
 JSON_COLUMNS = frozenset({"labels", "metadata", "data"})
@@ -131,7 +131,7 @@ def _unread(kind: type[Record], fields: Mapping[str, Any], error: Exception) -> 
     message = f"a stored record of {kind.SCHEMA} does not read back: {own} {type(error).__name__}"
     if isinstance(error, ValidationError):
         wrong = [detail["loc"][0] for detail in error.errors(include_input=False) if detail["loc"]]
-        shown = [f"its {name} is {fields[name]!r:.40}" for name in _SHOWN if name in wrong]
+        shown = [f"its {name} is {fields[name]!r:.40}" for name in _SHOWABLE if name in wrong]
         message = f"{message}{''.join(f', {field}' for field in shown)}"
     return message
 
