@@ -1,7 +1,7 @@
-"""The context assembler: selects, composes by shares, warns and accounts for everything.
+"""The context assembler: selects items, divides the budget, warns, and accounts for everything.
 
-A pack is the wire view of an envelope with sections. Knowledge and memory are ordinary envelopes;
-what the caller gives stands around them.
+A pack presents an envelope with sections. Knowledge and memory are assembled as ordinary envelopes;
+the sections of the caller's texts are placed around them.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ REQUEST = "crp:request"
 
 @dataclass(frozen=True, slots=True)
 class _FittedSections:
-    """Sections that fit together.
+    """Sections that fit the budget together.
 
     Attributes:
-        dropped: of knowledge and memory.
+        dropped: drops of all sections.
     """
 
     envelope: Envelope
@@ -63,25 +63,25 @@ class _FittedSections:
 
 
 class ContextAssembler:
-    """Makes context packs of one namespace. Safe under threads.
+    """Makes context packs of one namespace. Thread-safe.
 
     Spec: Summit §Key APIs
     """
 
     def __init__(self, parts: AssemblerParts) -> None:
-        """Take what the assembler works with; `Relay.assembler` puts it together."""
+        """Keep the parts that the assembler works with; `Relay.assembler` creates one."""
         self._parts = parts
         self._memories = MemoryCache()
 
     def assemble(self, request: AssembleRequest, context: PolicyContext) -> ContextPack:
-        """The pack for a message, under the policies in force.
+        """The pack for a message, under the active policies.
 
         Spec: Summit §Key APIs, §Context Assembly Pipeline
         """
         return self.compose(request, context).pack
 
     def compose(self, request: AssembleRequest, context: PolicyContext) -> ComposedPack:
-        """The pack with the text that a model is shown, drop reports, evidence and warnings.
+        """The pack with its text for the model, drop reports, evidence and warnings.
 
         Spec: Summit §Context Assembly Pipeline
         """
@@ -104,12 +104,12 @@ class ContextAssembler:
             parts.log(composed)
         return composed
 
-    # --- what is given -----------------------------------------------------------------
+    # --- the caller's texts ------------------------------------------------------------
 
     def _given(
         self, request: AssembleRequest, tools: ToolSelection | None
     ) -> dict[str, FilledSection]:
-        """The sections of what the caller gives, each within its share except for firm entries."""
+        """The sections of the caller's texts; each is within its share except for firm entries."""
         counter, budgets = self._parts.counter, self._parts.settings.budgets(request.budget_tokens)
         preamble, task = [request.preamble], [request.task]
         state = [make_entry("state", entry.text, entry.source) for entry in request.state]
@@ -133,7 +133,7 @@ class ContextAssembler:
         }
 
     def _screened(self, entries: Sequence[SectionEntry]) -> list[SectionEntry]:
-        """The entries, refused where they give orders: tools and earlier turns may do so too."""
+        """Refuse entries that contain an injection; tools and earlier turns may contain one too."""
         reports = self._parts.detector.reports([entry.text for entry in entries])
         return [
             replace(entry, refused=DropReason.INJECTION) if report.injected else entry
@@ -150,14 +150,14 @@ class ContextAssembler:
         session: str,
         now: datetime,
     ) -> _FittedSections:
-        """Sections that fit: as they are, with less knowledge, or the minimal policy-safe pack."""
+        """Sections that fit: complete, with less knowledge, or the minimal policy-safe pack."""
         if not selected.minimal:
             room = budget - sum(section.tokens for section in sections.values())
             while room >= 0:
                 fitted, over = self._within(budget, room, sections, selected, session, now)
                 if over <= 0:
                     return fitted
-                # Counts of parts need not add up to the count of the whole.
+                # The counts of the parts need not add up to the count of the whole.
                 room -= over
         for names in (("user", "task", "policy"), ("user", "policy")):
             least = {name: _firm_part(sections[name]) for name in names}
@@ -186,16 +186,16 @@ class ContextAssembler:
         session: str,
         now: datetime,
     ) -> tuple[_FittedSections, int]:
-        """Sections with so many tokens for knowledge and memory, and by how much they are over."""
+        """Sections with this many tokens for knowledge and memory, and the excess of the whole."""
         settings = self._parts.settings
         share = to_fixed(settings.memory_share) * room // SCALE
-        # Most fabrics store no memories, and nothing is packed for them.
+        # Most fabrics have no memories, and nothing is packed for them.
         stored = selected.memory if selected.memory.facts else None
         memory = self._packed(stored, share, session, now) if stored else None
         knowledge = self._packed(selected.knowledge, room - _item_tokens(memory), session, now)
         left = room - _item_tokens(memory) - _item_tokens(knowledge)
         lost = memory.dropped if memory else ()
-        # A remainder that no item fits into is left where it is.
+        # Give memories the rest, unless it is too small for an item to fit.
         if stored and left * 20 > room and any(drop.reason is DropReason.BUDGET for drop in lost):
             share = _item_tokens(memory) + left
             memory = self._packed(stored, share, session, now)
@@ -249,7 +249,7 @@ class ContextAssembler:
         return fitted, envelope.token_count - budget
 
     def _packed(self, candidates: Candidates, budget: int, session: str, now: datetime) -> Envelope:
-        """An envelope whose items, each with its marker, are within the budget."""
+        """An envelope whose items fit the budget, including their markers."""
         parts, room = self._parts, max(0, budget)
         while True:
             made = assemble(
@@ -324,7 +324,7 @@ def _firm_part(section: FilledSection) -> FilledSection:
 def _minimal_drops(
     sections: dict[str, FilledSection], selected: PackSelection, shown: Set[str]
 ) -> tuple[Drop, ...]:
-    """What the minimal pack leaves out; what was refused before keeps its reason."""
+    """The drops of the minimal pack; items that were refused before keep their reason."""
     refused = [drop for section in sections.values() for drop in section.dropped]
     left = [
         (fact.fact_id, fact.token_count)
@@ -340,7 +340,7 @@ def _minimal_drops(
 
 
 def _tool_entries(request: AssembleRequest, tools: ToolSelection | None) -> list[SectionEntry]:
-    """Chosen tools by their score, then those that are authorised and not offered."""
+    """The chosen tools by score, then the authorised ones that are not offered."""
     if tools is None:
         return []
     known = {tool.name: tool for tool in request.tools}
@@ -357,7 +357,7 @@ def _tool_entries(request: AssembleRequest, tools: ToolSelection | None) -> list
 
 
 def _selection_reasons(envelope: Envelope, minimal: bool) -> dict[str, str]:
-    """Why each section holds what it holds."""
+    """Why each section contains its items."""
     made = ", ".join(name for name in envelope.algorithms if not name.startswith("etag"))
     reason = "the minimal pack: nothing else is shown" if minimal else "given by the caller"
     return {
@@ -369,7 +369,7 @@ def _selection_reasons(envelope: Envelope, minimal: bool) -> dict[str, str]:
 
 
 def _personal_data(fact: PackedFact, memory: MemoryTraits | None) -> tuple[str, ...]:
-    """What a memory's writer flagged, then the categories that the recognisers find in the text.
+    """The flags of a memory's writer, then the categories that are recognised in the text.
 
     Spec: Summit §Context Assembly Data Contracts
     """

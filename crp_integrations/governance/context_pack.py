@@ -1,4 +1,4 @@
-"""Records and settings of a context pack and of its request, and an envelope as a pack."""
+"""Records of a context pack and of its request, and conversion of an envelope to a pack."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SOURCE_OF: Mapping[str, SourceType] = {"knowledge": "knowledge", "tools": "tool
 
 
 class ProvenanceRef(Part):
-    """Where an item comes from.
+    """The origin of an item.
 
     Attributes:
         checksum: `sha256:…` of the item's text as shown.
-        signer: who vouches for it; empty where nobody signed.
+        signer: name of the signer; empty if no one signed.
     """
 
     item_id: str
@@ -47,8 +47,8 @@ class RetrievalEvidence(Record):
     Spec: Summit §Context Assembly Data Contracts
 
     Attributes:
-        policy_decision_id: the decision that let the item be read; empty where no guard numbers
-            its decisions.
+        policy_decision_id: id of the decision that allowed reading the item; empty if the guard's
+            decisions have no ids.
     """
 
     SCHEMA = "retrieval-evidence/1"
@@ -68,8 +68,8 @@ class ContextItem(Record):
 
     Attributes:
         content_ref: `sha256:…` of the item's own text.
-        summary_ref: `sha256:…` of the text that the model is shown in its place, if any.
-        security_label: never empty; an item without one is denied.
+        summary_ref: `sha256:…` of the text that the model is shown instead, if any.
+        security_label: the item's label; never empty, since an item without one is denied.
     """
 
     SCHEMA = "context-item/1"
@@ -90,7 +90,7 @@ class ContextItem(Record):
 
 
 class ContextSection(Record):
-    """A named part of a pack with a budget of its own.
+    """A named part of a pack with its own budget.
 
     Spec: Summit §Context Assembly Data Contracts
     """
@@ -105,12 +105,12 @@ class ContextSection(Record):
 
 
 class ContextPack(Record):
-    """What one model call is shown, item by item.
+    """The context of one model call, item by item.
 
     Spec: Summit §Context Assembly Data Contracts
 
     Attributes:
-        token_actual: of the rendered text, counted once as a whole.
+        token_actual: tokens of the rendered text, counted as a whole.
     """
 
     SCHEMA = "context-pack/1"
@@ -131,12 +131,12 @@ class ContextPack(Record):
 
 
 class DropReport(Record):
-    """What was left out for one reason; it names ids and holds no text.
+    """The items that were left out for one reason, as ids without any text.
 
     Spec: Summit §Context Assembly Data Contracts
 
     Attributes:
-        dropped_item_ids: ids, or `id#start-end` for characters of an item that is shown in part.
+        dropped_item_ids: ids, or `id#start-end` for a range of an item that is shown in part.
     """
 
     SCHEMA = "drop-report/1"
@@ -149,7 +149,7 @@ class DropReport(Record):
 
     @classmethod
     def of(cls, reason: str, ids: Sequence[str], savings: int, now: Moment) -> DropReport:
-        """A report whose id follows from what it says."""
+        """A report whose id is derived from its content."""
         content_hash = digest({"reason": reason, "ids": list(ids), "at": now.isoformat()})
         return cls(
             id="drop:" + content_hash.removeprefix("sha256:")[:24],
@@ -174,12 +174,12 @@ def pack_of(
     Spec: Summit §Context Assembly Data Contracts
 
     Args:
-        labels, evidence, decisions, pii_flags: by the fact's id.
-        reasons: why a section holds what it holds, by its name.
+        labels, evidence, decisions, pii_flags: values by the fact's id.
+        reasons: why each section contains its items, by the section's name.
     """
     bare = sorted(fact.fact_id for fact in envelope.facts if not labels.get(fact.fact_id))
     if bare:
-        raise AccessDenied(f"fact {bare[0]!r} has no security label, so it is shown to nobody")
+        raise AccessDenied(f"fact {bare[0]!r} has no security label, so it may not be shown")
     sections = []
     for section in envelope.sections:
         facts = envelope.facts[section.first - 1 : section.last]
@@ -224,7 +224,7 @@ def pack_of(
 
 
 def texts_of(envelope: Envelope) -> dict[str, str]:
-    """The texts that a pack's items refer to, by reference."""
+    """The texts of a pack's items, by reference."""
     return {sha256(fact.content): fact.content for fact in envelope.facts}
 
 
@@ -234,16 +234,16 @@ def section_tokens(texts: Sequence[str], counter: TokenCounter) -> int:
 
 
 def render_pack(pack: ContextPack, texts: Mapping[str, str]) -> str:
-    """The text that a model is shown of a pack, as an envelope renders it."""
+    """The text of a pack for a model, rendered as for an envelope."""
     return render([text_of(item, item.shown_ref, texts) for item in pack.items])
 
 
 def text_of(item: ContextItem, ref: str, texts: Mapping[str, str]) -> str:
-    """The text behind a reference of an item."""
+    """The text of an item's reference; raises if it is missing or is another text."""
     text = texts.get(ref)
     if text is None:
         raise RequestError(
-            f"item {item.id!r:.80} refers to {ref!r:.80}, which no text is given for"
+            f"item {item.id!r:.80} refers to {ref!r:.80}, for which no text is given"
         )
     if sha256(text) != ref:
         raise RequestError(f"the text given for {ref!r:.80} of item {item.id!r:.80} is another one")
@@ -254,10 +254,10 @@ WarningWord = Literal["stale", "low-confidence", "overflow", "minimal"]
 
 
 class StateEntry(Part):
-    """Something of the session that the model may need, such as an earlier answer.
+    """A part of the session that the model may need, such as an earlier answer.
 
     Attributes:
-        source: id or URI of where it comes from; equal texts of one source are shown once.
+        source: id or URI of its origin; equal texts of one source are shown once.
     """
 
     text: str = Field(min_length=1)
@@ -265,16 +265,16 @@ class StateEntry(Part):
 
 
 class AssembleRequest(Record):
-    """What a pack is made for.
+    """The request for a pack.
 
     Spec: Summit §Context Assembly Pipeline
 
     Attributes:
-        message: what the user says; it is never cut.
-        budget_tokens: of the whole pack as rendered.
-        state: of the session, most important first.
-        policies: reminders of the active policies; none is left out.
-        query: what is searched for; empty for the message.
+        message: the user's message; it is never cut.
+        budget_tokens: maximum tokens of the whole pack as rendered.
+        state: entries of the session, most important first.
+        policies: reminders of the active policies; none of them is left out.
+        query: search query; empty to search for the message.
     """
 
     SCHEMA = "assemble-request/1"
@@ -291,10 +291,10 @@ class AssembleRequest(Record):
 
 
 class PackWarning(Part):
-    """Something that whoever uses a pack should know.
+    """Something that a user of the pack should know.
 
     Attributes:
-        item_id: empty where it is about the whole pack.
+        item_id: id of the item; empty if the warning is about the whole pack.
     """
 
     word: WarningWord
@@ -304,14 +304,14 @@ class PackWarning(Part):
 
 @dataclass(frozen=True, slots=True)
 class ComposedPack:
-    """A pack with everything behind it.
+    """A pack with its envelope, texts and account.
 
     Attributes:
-        envelope: what it is the view of; its text is what a model is shown.
-        texts: what the pack's items refer to, by reference.
-        drop_reports: one a reason; together they name everything that was left out.
-        evidence: every retriever's word on each fact that is shown, by item id.
-        minimal: the pack holds nothing but message and policies, or no fact.
+        envelope: the envelope that the pack presents; its text is what a model is shown.
+        texts: the texts of the pack's items, by reference.
+        drop_reports: one per reason; together they name everything that was left out.
+        evidence: all retrievers' hits for each fact that is shown, by item id.
+        minimal: whether the pack contains only message and policies, or no fact.
     """
 
     pack: ContextPack
@@ -325,7 +325,7 @@ class ComposedPack:
 
     @property
     def text(self) -> str:
-        """What a model is shown."""
+        """The text that a model is shown."""
         return self.envelope.text
 
 
@@ -334,10 +334,10 @@ FaultWord = Literal["unknown", "altered", "unauthorised", "unsafe", "not-offered
 
 
 class ToolFault(Part):
-    """What is wrong with a tool that is offered or called.
+    """A problem with a tool that is offered or called.
 
     Attributes:
-        fault: `unknown` to the registry; `altered`, shown otherwise than the registry has it;
+        fault: `unknown` to the registry; `altered`, not shown as the registry has it;
             `unauthorised` by the guard; `unsafe` by its tags; `not-offered` in the pack.
     """
 
@@ -349,7 +349,7 @@ class ToolFault(Part):
 def check_offered(
     pack: ContextPack, registry: Iterable[ToolSpec], decide: Decide, tags: LabelFilter
 ) -> tuple[ToolFault, ...]:
-    """What is wrong with the tools of a pack, in their order; nothing for a sound one.
+    """Problems of the tools in a pack, in their order; empty if there are none.
 
     Spec: Summit §Failure Modes & Mitigations
     """
@@ -372,7 +372,7 @@ def check_calls(
     decide: Decide,
     tags: LabelFilter,
 ) -> tuple[ToolFault, ...]:
-    """What is wrong with the calls that a model asks for; call nothing that has a fault.
+    """Problems of the calls that a model asks for; a call with a problem must not be made.
 
     Spec: Summit §Failure Modes & Mitigations
     """
@@ -389,7 +389,7 @@ def check_calls(
 
 
 def _tools_of(pack: ContextPack) -> dict[str, str]:
-    """The reference to what is shown of each tool of a pack, by the tool's name."""
+    """References of the shown texts of a pack's tools, by tool name."""
     return {
         item.id.removeprefix(_TOOL_ID): item.shown_ref
         for section in pack.sections
@@ -407,6 +407,6 @@ def _tool_faults(
     if not decision.allowed:
         return [ToolFault(name=name, fault="unauthorised", reason=decision.reason)]
     if not tags.passes(tool.safety_tags):
-        reason = f"its safety tags {', '.join(tool.safety_tags)} are not what policy lets in"
+        reason = f"its safety tags {', '.join(tool.safety_tags)} are not allowed by policy"
         return [ToolFault(name=name, fault="unsafe", reason=reason)]
     return []

@@ -1,8 +1,8 @@
-"""Memory items as records, their validity at a date, and the facts that store them.
+"""Memory items as records, their validity at a time, and the facts that store them.
 
-There is no second store: a memory item is a fact whose metadata hold what a fact has no field for.
-Its labels, ttl, validity and source are the fact's, so guard, erasure, search and journal treat it
-as any fact.
+There is no second store: a memory item is a fact whose metadata contain the fields that a fact does
+not have. Its labels, ttl, validity and source are the fact's, so guard, erasure, search and journal
+treat it as any other fact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from crp_integrations.seals import canonical, sha256
 from crp_integrations.vocabulary import PersonalCategory, SourceKind
 
 MemoryType = Literal["episodic", "procedural", "semantic"]
-# What each type is for; an item may say which of them it is.
+# Categories of each type; an item may have one of them.
 TAXONOMY: Mapping[MemoryType, tuple[str, ...]] = {
     "episodic": ("transcript", "user-action", "tool-output"),
     "procedural": ("playbook", "tool-recipe", "policy-step"),
@@ -55,10 +55,10 @@ def _check_label(text: str) -> str:
     return text
 
 
-# What a writer is told in the place of the checker's own words.
+# Messages for a writer, by pydantic's error type.
 _FAULTS = {
     "missing": "is missing",
-    "extra_forbidden": "is no field of a memory item",
+    "extra_forbidden": "is not a field of a memory item",
     "model_type": "wanted an object",
     "tuple_type": "wanted a list",
     "string_type": "wanted a text",
@@ -73,7 +73,7 @@ Label = Annotated[str, AfterValidator(_check_label)]
 
 
 class Scope(Part):
-    """Whose memory it is; `org` and `project` and `session` are empty where it is wider."""
+    """Owner of a memory; `org`, `project` and `session` are empty if it is wider."""
 
     tenant: Name
     org: str = ""
@@ -82,13 +82,13 @@ class Scope(Part):
 
 
 class Provenance(Part):
-    """Where an item comes from and who vouches for it.
+    """The origin of an item and its signer.
 
     Attributes:
-        source_uri: of the document, tool call or session that it comes from.
-        checksum: `sha256:…` of the canonical content; filled in when empty, else it must fit.
-        signer: name of the subject that wrote it; filled in by the writer when empty.
-        policy_tags: tags of the policies under which it was taken.
+        source_uri: URI of the document, tool call or session that it comes from.
+        checksum: `sha256:…` of the canonical content; filled in if empty, else it must match.
+        signer: name of the subject that wrote it; filled in by the writer if empty.
+        policy_tags: tags of the policies under which it was recorded.
     """
 
     source_uri: Name
@@ -109,7 +109,7 @@ class PiiFlag(Part):
 
 
 class DroppedSpan(Part):
-    """A stretch of the content that a summary leaves out, in characters of its canonical text."""
+    """A range of the content's canonical text, in characters, that a summary leaves out."""
 
     start: int = Field(ge=0)
     end: int = Field(ge=1)
@@ -122,7 +122,7 @@ class DroppedSpan(Part):
 
 
 class ItemSummary(Part):
-    """A compacted form, with what it leaves out."""
+    """A shorter form of the content, with the ranges that it leaves out."""
 
     text: str = Field(min_length=1)
     dropped: tuple[DroppedSpan, ...] = ()
@@ -136,21 +136,21 @@ class MemoryItem(Record):
     Attributes:
         id: UUID or ULID; it stays with the item, and names the fact that the item is stored as.
         type: `episodic`, `procedural` or `semantic`.
-        category: one of the type's in `TAXONOMY`, empty for none said.
-        scope: whose it is.
-        created_at, updated_at: aware.
+        category: one of the type's in `TAXONOMY`, or empty.
+        scope: owner of the memory.
+        created_at, updated_at: times with a time zone.
         ttl: ISO 8601 duration after which it is STALE, such as `P90D`.
-        decay_fn: how its age counts in selection, such as `half-life@1:P30D`.
-        confidence: [0, 1].
+        decay_fn: how its weight in selection falls with age, such as `half-life@1:P30D`.
+        confidence: confidence of its writer, [0, 1].
         provenance: source, checksum, signer, policy tags.
-        security_label: access labels as `name:value`, at least one; a `tenant` one must be the
-            scope's.
+        security_label: access labels as `name:value`, at least one; a `tenant` label must match
+            the scope's tenant.
         pii_flags: personal data by field.
-        embedding_ref: id of the vector; that of the fact when empty.
+        embedding_ref: id of the vector; that of the fact if empty.
         graph_refs: ids of nodes and edges of a graph.
         content: text, or a JSON object or list.
-        summary: optional.
-        valid_from, valid_to: when it holds in the world; None for no bound.
+        summary: optional shorter form.
+        valid_from, valid_to: when it is true in the world; None for no bound.
         supersedes: id of the item that this one corrects.
     """
 
@@ -164,7 +164,7 @@ class MemoryItem(Record):
     updated_at: Moment
     ttl: Duration | None = None
     decay_fn: Annotated[str, AfterValidator(_check_decay)] | None = None
-    # A word or a truth value is none; the published schema refuses them too.
+    # Strict: strings and booleans are refused, as by the published schema.
     confidence: float = Field(ge=0.0, le=1.0, strict=True)
     provenance: Provenance
     security_label: Annotated[tuple[Label, ...], Field(min_length=1)]
@@ -183,13 +183,13 @@ class MemoryItem(Record):
             text = self.text
             text.encode()
         except ValueError:
-            # What is wrong is a value of the content, which no message shows.
-            raise ValueError("content has a value that canonical JSON has not") from None
+            # The message must not show the value, which is part of the content.
+            raise ValueError("content has a value that canonical JSON does not have") from None
         if not text.strip():
             raise ValueError("content is empty")
         if self.category and self.category not in TAXONOMY[self.type]:
             wanted = ", ".join(TAXONOMY[self.type])
-            raise ValueError(f"category {self.category!r:.40} of {self.type} is none of {wanted}")
+            raise ValueError(f"category {self.category!r:.40} of {self.type} is not in: {wanted}")
         if self.updated_at < self.created_at:
             raise ValueError("updated_at is before created_at")
         if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
@@ -197,7 +197,7 @@ class MemoryItem(Record):
         for label in self.security_label:
             name, _, value = label.partition(":")
             if name == "tenant" and value != self.scope.tenant:
-                raise ValueError(f"label {label!r} is of another tenant than the scope")
+                raise ValueError(f"label {label!r} names another tenant than the scope")
         if self.provenance.checksum and self.provenance.checksum != sha256(text):
             raise ValueError("provenance.checksum is not that of the content")
         if self.summary and any(span.end > len(text) for span in self.summary.dropped):
@@ -220,11 +220,11 @@ class MemoryItem(Record):
 
 
 class MemoryItemRef(Record):
-    """What a write gives back.
+    """Result of a write.
 
     Attributes:
-        fact_id: of the fact that it is stored as, which is also its vector's id.
-        written: false when the item was stored just so before.
+        fact_id: id of the fact that it is stored as, which is also its vector's id.
+        written: false if the same item was already stored.
     """
 
     SCHEMA = "memory-item-ref/1"
@@ -243,12 +243,12 @@ def fact_of(item_id: str) -> str:
 
 
 def item(fields: Mapping[str, Any]) -> MemoryItem:
-    """An item from what an agent or a file says.
+    """An item from the fields that an agent or a file gives.
 
     Spec: Summit §Backlog Write 4
 
     Raises:
-        FactRejected: it is malformed or has no label; names each field and shows no value.
+        FactRejected: it is malformed or has no label; the error names fields, never values.
     """
     if not isinstance(fields, Mapping):
         raise FactRejected(
@@ -261,8 +261,8 @@ def item(fields: Mapping[str, Any]) -> MemoryItem:
 
 
 def item_error(error: ValidationError) -> FactRejected:
-    """The error about fields that make no item; shows no value."""
-    # Content may be one of three, and is then wrong three times over.
+    """The error for fields that do not make a valid item; shows no value."""
+    # Content may be of three types, and a wrong one is reported for each of them.
     faults = error.errors(include_url=False, include_input=False)
     return FactRejected(
         f"memory item is refused: {'; '.join(dict.fromkeys(map(_describe_fault, faults)))}"
@@ -270,7 +270,7 @@ def item_error(error: ValidationError) -> FactRejected:
 
 
 def _describe_fault(fault: ErrorDetails) -> str:
-    """A field and what is wrong with it; names below `content` are the writer's own words."""
+    """A field and its problem; names below `content` are the writer's text and are not shown."""
     kind, where = fault["type"], fault["loc"]
     in_content = where[:1] == ("content",)
     place = ".".join(f"{part!s:.60}" for part in (where[:1] if in_content else where)) or "item"
@@ -312,10 +312,10 @@ def as_fact(memory: MemoryItem) -> Fact:
 
 
 def of_fact(fact: Fact) -> MemoryItem | None:
-    """The item that a fact stores, None for a fact that stores none.
+    """The item that a fact stores; None for a fact that is not a memory item.
 
-    The item of a fact that is shown without personal data says what is shown: it has the checksum
-    of that text and no summary, and its content is a text where it is no longer canonical JSON.
+    If the fact is shown without personal data, the item reflects the shown text: it has the
+    checksum of that text and no summary, and its content is a text if it is not canonical JSON.
     """
     stored = fact.metadata.get(MEMORY_KEY)
     if not isinstance(stored, dict):
@@ -325,7 +325,7 @@ def of_fact(fact: Fact) -> MemoryItem | None:
         for key, value in stored.items()
         if key not in ("checksum", "json", "label_order")
     }
-    # The gate empties the hash of a text that it shows in part.
+    # The access gate empties the checksum of a text that it shows redacted.
     cut = stored.get("checksum") == ""
     if cut:
         fields["summary"] = None
@@ -342,7 +342,7 @@ def of_fact(fact: Fact) -> MemoryItem | None:
     try:
         return item(fields)
     except FactRejected as error:
-        raise FactRejected(f"fact {fact.fact_id} stores no memory item: {error}") from error
+        raise FactRejected(f"fact {fact.fact_id} stores no valid memory item: {error}") from error
 
 
 def _content(fact: Fact, cut: bool) -> JsonValue:
@@ -354,13 +354,13 @@ def _content(fact: Fact, cut: bool) -> JsonValue:
     except (ValueError, RecursionError):
         if not cut:
             raise FactRejected(
-                f"fact {fact.fact_id} stores no memory item: its content is no JSON"
+                f"fact {fact.fact_id} stores no valid memory item: its content is not JSON"
             ) from None
     return fact.content
 
 
 def published_schema(record: type[Record]) -> dict[str, Any]:
-    """JSON Schema 2020-12 of a record as it is written, such as those in `docs/schemas/`.
+    """JSON Schema 2020-12 of a record as it is serialised; `docs/schemas/` has these.
 
     Spec: Summit §Backlog Write 1
     """
@@ -375,11 +375,11 @@ def published_schema(record: type[Record]) -> dict[str, Any]:
 
 
 def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem, ...]:
-    """The items that hold at a moment, by id.
+    """The items that are valid at a time, by id.
 
-    An item gives way to one that supersedes it wherever that one holds or was ever meant to: from
-    its `valid_from` on. So an answer is right even where a writer was stopped between the new item
-    and the end of the old memory.
+    An item is replaced by one that supersedes it from that item's `valid_from` on, even after the
+    newer one has ended. So the result is right even if a writer was stopped after it added the new
+    item and before it ended the old one.
 
     Spec: Summit §Failure Modes & Mitigations
     """

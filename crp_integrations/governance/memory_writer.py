@@ -1,4 +1,4 @@
-"""The memory writer and the emitter: items are checked, written, corrected and retracted."""
+"""The memory writer and the emitter: they check, write, correct and retract memory items."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from crp_integrations.validation import aware_moment, of_kind, seen
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 _LOG = logging.getLogger("crp_integrations.governance")
-_KEPT = (FactStatus.ACTIVE, FactStatus.STALE)
+_STORED = (FactStatus.ACTIVE, FactStatus.STALE)
 
 
 class PolicyContext(Part):
-    """Who writes or asks, and why.
+    """Who writes or reads, and why.
 
     Attributes:
         subject: must be the subject that the namespace is bound to.
-        labels: of what may be selected, beside what the guard allows; writing asks the guard alone.
-        tool_tags: safety tags that tools must have and may not have.
+        labels: filter for selected items, in addition to the guard; writing asks only the guard.
+        tool_tags: safety tags that tools must have and must not have.
     """
 
     subject: Subject
@@ -55,29 +55,29 @@ class PolicyContext(Part):
 
 
 def check_subject(context: PolicyContext, subject: Subject, purpose: str) -> Subject:
-    """The bound subject, if the context is of it; `purpose` names what is denied otherwise."""
+    """The context's subject if it is the bound one, else raise; the error names `purpose`."""
     wanted = "a PolicyContext, such as PolicyContext(subject=relay.fabric.subject)"
     if not of_kind(context, PolicyContext, "context", wanted).subject.tenant.strip():
         raise AccessDenied(f"the context names no tenant, so {purpose} is denied")
     if context.subject != subject:
         raise AccessDenied(
-            f"the namespace is bound to subject {subject.name!r}, and the context is of "
+            f"the namespace is bound to subject {subject.name!r}, but the context has "
             f"{context.subject.name!r}"
         )
     return subject
 
 
 class MemoryWriter:
-    """Writes, corrects and retracts memory items of one namespace; nothing is ever written over.
+    """Writes, corrects and retracts memory items of one namespace; nothing is overwritten.
 
-    The event log is the fabric's own: every version is a fact, and the journal's chained event of
-    each names the signer. Vector and text index change in the same transaction.
+    The fabric's journal is the event log: every version is a fact, and its chained event names the
+    signer. Vector and text index change in the same transaction.
 
     Spec: Summit §Key APIs
     """
 
     def __init__(self, namespace: Namespace) -> None:
-        """Take the namespace that is written; it is bound to a tenant, a subject and a guard."""
+        """Keep the namespace to write to; it is bound to a tenant, a subject and a guard."""
         if not hasattr(namespace, "put"):
             kind = seen(namespace, hidden=True)
             raise RequestError(f"namespace is {kind}; give a Namespace, as in relay.fabric")
@@ -86,19 +86,19 @@ class MemoryWriter:
     def write(self, item: MemoryItem, context: PolicyContext) -> MemoryItemRef:
         """Append an item.
 
-        The same item again changes nothing. Another content under a known id is refused: it is a
-        correction, and has an id of its own. An item of category `graph-edge` joins the two stored
-        items or facts of its `graph_refs`: its kind is the value of `relation` in a content of
-        JSON, else `related`; its weight is the confidence.
+        Writing the same item again changes nothing. Other content under a known id is refused: it
+        is a correction and needs its own id. An item of category `graph-edge` connects the two
+        stored items or facts in its `graph_refs`: its kind is `relation` in a JSON content, else
+        `related`; its weight is the confidence.
 
         Args:
-            item: its scope's tenant must be the subject's. A signer that it names must be the
-                subject; one that is empty becomes the subject.
+            item: its scope's tenant must be the subject's. Its signer must be the subject or empty;
+                an empty one becomes the subject.
 
         Raises:
-            AccessDenied: tenant or signer are another's, or the guard denies writing these labels.
-            FactRejected: the id is taken by another content, or the content is too short or long.
-            RequestError: an edge names no two ends that are stored here.
+            AccessDenied: tenant or signer differ, or the guard denies writing these labels.
+            FactRejected: the id has other content, or the content is too short or long.
+            RequestError: an edge does not name two ends that are stored here.
         """
         self._check(item, context)
         signed = self._signed(item, context)
@@ -106,7 +106,7 @@ class MemoryWriter:
         if stored is not None:
             if sha256(stored.text) != sha256(signed.text):
                 raise FactRejected(
-                    f"memory item {item.id} is stored with another content; write the correction "
+                    f"memory item {item.id} is stored with other content; write the correction "
                     "under an id of its own with `supersedes`"
                 )
             if stored == signed:
@@ -122,18 +122,18 @@ class MemoryWriter:
     def correct(
         self, old_id: str, item: MemoryItem, context: PolicyContext, *, since: datetime
     ) -> MemoryItemRef:
-        """Put an item in the place of another from a moment on; both stay in the log.
+        """Replace an item with another from a time on; both stay in the log.
 
-        A call that was stopped is finished by the same call again.
+        If a call was interrupted, the same call again completes it.
 
         Args:
-            old_id: of the item that was wrong, or holds no longer.
-            item: the right one, with an id of its own.
-            since: aware; `valid_from` of the new and `valid_to` of the old item.
+            old_id: id of the item that was wrong or is no longer valid.
+            item: the correct item, with its own id.
+            since: time with a time zone; `valid_from` of the new and `valid_to` of the old item.
 
         Raises:
-            RequestError: no such item is stored, it began to hold after `since`, or it is the
-                correction itself; nothing is written then.
+            RequestError: no such item is stored, it became valid after `since`, or it is the
+                correction itself; nothing is written.
             AccessDenied, FactRejected: as for `write`.
         """
         self._check(item, context)
@@ -157,13 +157,13 @@ class MemoryWriter:
     def retract(
         self, item_id: str, context: PolicyContext, *, since: datetime | None = None
     ) -> MemoryItem:
-        """Take an item back: it is not selected any more, and stays in the log.
+        """Retract an item: it is not selected any more, but stays in the log.
 
         Args:
-            since: from when on it does not hold; None when it never did.
+            since: time from which it is invalid; None if it was never valid.
 
         Raises:
-            RequestError: no such item is stored, or it began to hold after `since`.
+            RequestError: no such item is stored, or it became valid after `since`.
         """
         self._subject(context)
         if since is not None:
@@ -174,7 +174,7 @@ class MemoryWriter:
         return self._close(old, since if since is not None else old.valid_from or old.created_at)
 
     def as_of(self, moment: datetime, context: PolicyContext) -> tuple[MemoryItem, ...]:
-        """The items that held at a moment, corrected and retracted ones among them, by id.
+        """The items that were valid at a time, including corrected and retracted ones, by id.
 
         Reads every memory of the namespace that the guard lets the subject see.
         """
@@ -182,7 +182,7 @@ class MemoryWriter:
         aware_moment(moment, "moment")
         unread: list[Fact] = []
         items = list(self._items(unread.append))
-        # An item that cannot be read still corrects another, which must not hold again.
+        # An unreadable item still corrects another, which must not become valid again.
         corrected = {
             fact.supersedes
             for fact in unread
@@ -192,29 +192,29 @@ class MemoryWriter:
         return tuple(item for item in held if item.fact_id not in corrected)
 
     def items(self, *, strict: bool = False) -> Iterator[MemoryItem]:
-        """Every stored item that the subject may see, corrected and retracted ones too.
+        """Every stored item that the subject may see, including corrected and retracted ones.
 
-        A fact that was changed so that it makes no item is left out, and named in the log; with
-        `strict` it is a FactRejected.
+        A fact that was changed and is no longer a valid item is left out and logged; with `strict`
+        it raises FactRejected.
         """
 
         def unread(fact: Fact) -> None:
             if strict:
-                raise FactRejected(f"fact {fact.fact_id} stores no memory item any more")
+                raise FactRejected(f"fact {fact.fact_id} no longer stores a memory item")
 
         return self._items(unread)
 
     # --- within ------------------------------------------------------------------------
 
     def _items(self, unread: Callable[[Fact], object]) -> Iterator[MemoryItem]:
-        """The items; facts that make none are handed to `unread`."""
-        for record in self._namespace.export(Where(statuses=_KEPT)):
+        """The items; facts that are not valid items are passed to `unread`."""
+        for record in self._namespace.export(Where(statuses=_STORED)):
             if not isinstance(record, Fact):
                 continue
             try:
                 item = of_fact(record)
             except FactRejected:
-                _LOG.warning("fact %s stores no memory item and is left out", record.fact_id)
+                _LOG.warning("fact %s stores no valid memory item and is left out", record.fact_id)
                 unread(record)
                 continue
             if item is not None:
@@ -240,7 +240,7 @@ class MemoryWriter:
         return item.changed(provenance=provenance, embedding_ref=item.embedding_ref or item.fact_id)
 
     def _ends(self, item: MemoryItem) -> list[str]:
-        """The facts that an edge joins; none for any other item."""
+        """The facts that an edge connects; empty for any other item."""
         if item.category != "graph-edge":
             return []
         if len(item.graph_refs) != 2:
@@ -271,8 +271,8 @@ class MemoryWriter:
         facts = self._namespace.facts([wanted])
         if facts:
             return of_fact(facts[0])
-        # An item that was corrected or retracted is archived.
-        for record in self._namespace.export(Where(statuses=_KEPT, archived=True)):
+        # A corrected or retracted item is archived.
+        for record in self._namespace.export(Where(statuses=_STORED, archived=True)):
             if isinstance(record, Fact) and record.fact_id == wanted:
                 return of_fact(record)
         return None
@@ -304,7 +304,7 @@ class MemoryWriter:
 
 
 def _check_begun(old: MemoryItem, since: datetime) -> None:
-    """Refuse an end that is before the beginning, before anything is written."""
+    """Refuse an end before the beginning, so that nothing is written."""
     if old.valid_from is not None and since < old.valid_from:
         raise RequestError(
             f"memory item {old.id} holds from {old.valid_from.isoformat()} on, "
@@ -313,7 +313,7 @@ def _check_begun(old: MemoryItem, since: datetime) -> None:
 
 
 Content = str | dict[str, JsonValue] | list[JsonValue]
-# How long a memory of each type counts in full, when the caller says nothing else.
+# Default decay of a memory's weight, by type.
 DECAYS: dict[MemoryType, str | None] = {
     "episodic": "half-life@1:P7D",
     "procedural": "plateau@1:P180D",
@@ -323,12 +323,12 @@ DECAYS: dict[MemoryType, str | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Emitter:
-    """Makes items of one scope and hands each to a sink.
+    """Creates items of one scope and passes each to a sink.
 
     Attributes:
-        source_uri: where what is said comes from, such as `session://s1`.
-        sink: gets each item; `make_sink` gives one that writes.
-        confidence: of an item that says nothing else, [0, 1].
+        source_uri: URI of the items' origin, such as `session://s1`.
+        sink: called with each item; `make_sink` returns one that writes.
+        confidence: default confidence of an item, [0, 1].
     """
 
     scope: Scope
@@ -340,18 +340,18 @@ class Emitter:
     confidence: float = 0.6
 
     def episodic(self, content: Content, category: str = "user-action", **more: Any) -> MemoryItem:
-        """Something that happened: a turn of a conversation, an action, what a tool gave.
+        """Something that happened: a turn of a conversation, an action, the output of a tool.
 
         Spec: Summit §Memory Taxonomy
         """
         return self._emit("episodic", content, category, more)
 
     def procedural(self, content: Content, category: str = "playbook", **more: Any) -> MemoryItem:
-        """How something is done: a playbook, how a tool is called, a step of a policy."""
+        """How something is done: a playbook, how to call a tool, a step of a policy."""
         return self._emit("procedural", content, category, more)
 
     def semantic(self, content: Content, category: str = "document", **more: Any) -> MemoryItem:
-        """What is so: a passage, a node or an edge of a graph, a tool's specification."""
+        """A piece of knowledge: a passage, a node or edge of a graph, a tool's specification."""
         return self._emit("semantic", content, category, more)
 
     def _emit(

@@ -1,7 +1,7 @@
 """Selection of a pack's facts and of the caller's texts, with the evidence of each item.
 
-In this order: guard and label filter, confidence, copies, injections and relevance, the nearest of
-each section. What fails is refused by name and never ranked.
+The order is: guard and label filter, confidence, duplicates, injections and relevance, the nearest
+of each section. Facts that fail are listed as refused and never ranked.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from crp_integrations.vocabulary import DropReason
 
 @dataclass(frozen=True, slots=True)
 class AssemblerParts:
-    """What an assembler works with.
+    """The components of an assembler.
 
     Attributes:
-        settings: of packs; `envelope` of everything that an envelope takes them for.
-        log: is told of each pack before it is given to anybody; None logs nothing.
+        settings: settings of packs; `envelope` has those of envelopes.
+        log: called with each pack before it is returned; None logs nothing.
     """
 
     namespace: Namespace
@@ -73,23 +73,23 @@ class AssemblerParts:
 
 @dataclass(frozen=True, slots=True)
 class MemoryTraits:
-    """What a fact that stores a memory says of it."""
+    """Properties of the memory that a fact stores."""
 
     confidence: float
     pii: tuple[str, ...]
 
 
 class MemoryCache:
-    """Which facts store memories, of one state of a namespace. Safe under threads."""
+    """Caches which facts store memories, for one state of a namespace. Thread-safe."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start empty."""
         self._generation = -1
         self._known: dict[str, MemoryTraits | None] = {}
         self._lock = threading.Lock()
 
     def of(self, view: FabricView, ids: Sequence[str]) -> dict[str, MemoryTraits]:
-        """Traits of the facts that store memories, by id; whole facts are read once per state."""
+        """Traits of the facts that store memories, by id; each fact is read once per state."""
         generation = view.generation()
         with self._lock:
             if generation != self._generation:
@@ -117,10 +117,10 @@ def _read_traits(fact: Fact) -> MemoryTraits | None:
 
 @dataclass(frozen=True, slots=True)
 class PackSelection:
-    """What may be shown, by section, and what may not.
+    """The candidates that may be shown, by section, and those that may not.
 
     Attributes:
-        minimal: so little is safe that the pack is the minimal one.
+        minimal: whether every candidate was refused, so that the pack must be the minimal one.
     """
 
     knowledge: Candidates
@@ -138,7 +138,7 @@ def select_candidates(
     labels: LabelFilter,
     known: MemoryCache,
 ) -> PackSelection:
-    """Read the candidates of a pack and keep out what may not enter.
+    """Read the candidates of a pack and refuse those that may not be shown.
 
     Spec: Summit §Context Assembly Pipeline
     """
@@ -183,7 +183,7 @@ def select_candidates(
 
 
 def _find_copies(facts: Sequence[Candidate]) -> dict[str, Drop]:
-    """The drops of facts with the checksum and provenance of a better candidate, by id."""
+    """Drops of facts that repeat the text and source of a better candidate, by id."""
     best: dict[tuple[str, str], Candidate] = {}
     copies: dict[str, Drop] = {}
     for fact in sorted(
@@ -207,7 +207,7 @@ def _find_beyond(
     sightings: RetrieverHits,
     top_k: int,
 ) -> dict[str, DropReason]:
-    """Facts that neither words nor graph found and that are not among their section's nearest."""
+    """Facts found only by vectors and not among the nearest of their section."""
     beyond: dict[str, DropReason] = {}
     open_ = [fact for fact in facts if fact.refused is None]
     for section in (True, False):
@@ -222,11 +222,11 @@ def _find_beyond(
 
 @dataclass(frozen=True, slots=True)
 class SectionEntry:
-    """A text that is given for a section.
+    """A text that the caller gives for a section.
 
     Attributes:
-        firm: it is shown whatever the section's budget.
-        refused: why it may not be shown; None for one that may.
+        firm: whether it is shown whatever the section's budget.
+        refused: why it may not be shown; None if it may.
     """
 
     id: str
@@ -239,11 +239,11 @@ class SectionEntry:
 
 @dataclass(frozen=True, slots=True)
 class FilledSection:
-    """A section of given texts.
+    """A section filled with the caller's texts.
 
     Attributes:
-        firm: ids of those of the facts that no budget leaves out.
-        tokens: of its items with their markers and separators.
+        firm: ids of the facts that are shown whatever the budget.
+        tokens: tokens of its items with their markers and separators.
     """
 
     name: str
@@ -255,12 +255,12 @@ class FilledSection:
 
     @property
     def over(self) -> int:
-        """Tokens by which what is firm is above the share."""
+        """Tokens by which the firm entries exceed the section's share."""
         return max(0, self.tokens - self.budget)
 
 
 def make_entry(kind: str, text: str, source: str, *, firm: bool = False) -> SectionEntry:
-    """An entry whose id follows from its text and source, so that equal ones are one.
+    """An entry whose id is derived from its text and source, so that equal entries merge.
 
     >>> make_entry("task", "Answer.", "request").id == make_entry("task", "Answer.", "request").id
     True
@@ -272,7 +272,7 @@ def make_entry(kind: str, text: str, source: str, *, firm: bool = False) -> Sect
 def fill_section(
     name: str, entries: Sequence[SectionEntry], budget: int, counter: TokenCounter
 ) -> FilledSection:
-    """Fill a section: first what is firm, then what fits, each in its order; an id counts once.
+    """Fill a section: first firm entries, then those that fit, in order; an id counts once.
 
     Spec: Summit §Context Assembly Pipeline
     """
@@ -312,7 +312,7 @@ def warn_of_items(
     settings: PackSettings,
     counter: TokenCounter,
 ) -> tuple[list[PackedFact], list[PackWarning]]:
-    """The reminders that stand in the policy section, and the warnings behind them.
+    """The reminders for the policy section, and the warnings that they are made from.
 
     Spec: Summit §Failure Modes & Mitigations
     """
@@ -345,13 +345,13 @@ def _warning_text(word: WarningWord, positions: Sequence[int]) -> str:
     return f"Each of these items {state}, {wanted}: {items}."
 
 
-# Of what the caller gives: no retriever found it.
+# Filters of an item that the caller gives, which no retriever found.
 GIVEN: Mapping[str, str] = {"given": "request"}
 
 
 @dataclass(frozen=True, slots=True)
 class ItemEvidence:
-    """What stands beside the items of a pack, by their ids."""
+    """Labels, evidence, hits and decisions of a pack's items, by their ids."""
 
     labels: Mapping[str, str]
     evidence: Mapping[str, RetrievalEvidence]
@@ -380,11 +380,11 @@ def collect_evidence(
     seen: dict[str, tuple[RetrieverHit, ...]] = {}
     decisions: dict[str, PolicyDecisionRef] = {}
     asked: dict[tuple[str, ...], Decision] = {}
-    # There are few classes of labels and many items.
+    # There are few sets of labels and many items.
     names: dict[tuple[str, ...], str] = {}
 
     def decided(id_: str, own: tuple[str, ...]) -> str:
-        """The id of the decision that lets an item be shown; empty where none is numbered."""
+        """The id of the decision that allows showing an item; empty if decisions have no ids."""
         carried = tuple(sorted(own))
         decision = asked.get(carried)
         if decision is None:
@@ -436,9 +436,9 @@ def make_drop_reports(
     candidates: Mapping[str, Candidate],
     now: datetime,
 ) -> tuple[DropReport, ...]:
-    """One report a reason, in the order in which the reasons first come.
+    """One report per reason, in the order in which the reasons first occur.
 
-    Of a fact that is shown in part the rest is named by its characters.
+    For a fact that is shown in part, the report names the ranges that are left out.
 
     Spec: Summit §Context Assembly Data Contracts
     """

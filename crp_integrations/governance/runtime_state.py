@@ -1,7 +1,7 @@
 """The state of an agent's run, and the part of it that a model is shown.
 
-A model is shown the fields that every policy lists, snippets without personal data or orders, and
-handles. What no policy lists is not shown.
+A model is shown the fields that every policy lists, snippets without personal data or injections,
+and handles. A field that a policy does not list is not shown.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from crp_integrations.guard.ports import Redactor
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import canonical
 
-# Kinds of personal data that a policy takes out when it says nothing: all of them.
+# Kinds of personal data that a policy removes by default: all of them.
 EVERY_KIND: Final = ("*",)
-# Names as the document writes them; in Python they are words with underscores.
+# Field names as the specification writes them; in Python they have underscores.
 _WRITTEN: Final = {"selected_context": "selectedContext", "exposed_fields": "exposedFields"}
 Fields = Mapping[str, Any]
 
 
 class SessionMetadata(Part):
-    """Whose run it is."""
+    """The owner and identity of a run."""
 
     session_id: str = Field(min_length=1)
     tenant: str = Field(min_length=1)
@@ -43,7 +43,7 @@ class SessionMetadata(Part):
 
 
 class ContextPackMetadata(Part):
-    """An item of a pack as a run knows it: id, title and label, never its text."""
+    """An item of a pack in a run's state: id, title and label, never its text."""
 
     id: str = Field(min_length=1)
     title: str = Field(default="", max_length=256)
@@ -51,12 +51,12 @@ class ContextPackMetadata(Part):
 
 
 class SandboxRef(Part):
-    """A bulky text in the object store.
+    """A large text in the object store.
 
     Attributes:
-        ref: handle, as the model is shown it.
+        ref: handle, as the model sees it.
         kind: `log`, `search`, `data`, `prose`, or a tool's own word.
-        extract: the little of it that the model is shown.
+        extract: the short part of it that the model is shown.
     """
 
     ref: str = Field(pattern=f"^{PATTERN}$")
@@ -65,14 +65,14 @@ class SandboxRef(Part):
 
 
 class AppliedPolicy(Part):
-    """What a policy decided for this run.
+    """The decision of a policy for this run.
 
     Attributes:
-        id: of the decision, as it stands in the journal.
-        exposes: fields that a model may be shown, such as `ticket` or `ticket.severity`; a field
-            that is listed is shown with everything below it.
-        redact: kinds of personal data that must be gone from what is shown, `*` for every kind;
-            empty where raw personal data may be shown.
+        id: id of the decision, as in the journal.
+        exposes: fields that a model may be shown, such as `ticket` or `ticket.severity`; a listed
+            field is shown with everything below it.
+        redact: kinds of personal data that are removed from what is shown, `*` for every kind;
+            empty if raw personal data may be shown.
     """
 
     id: str = Field(min_length=1)
@@ -83,11 +83,11 @@ class AppliedPolicy(Part):
 
 
 class TokenCostEnvelope(Part):
-    """What a run may use, and has used.
+    """The budget of a run, and what it has used.
 
     Attributes:
-        token_budget: of one model call's context.
-        token_actual: of the context last shown.
+        token_budget: maximum tokens of one model call's context.
+        token_actual: tokens of the context that was last shown.
     """
 
     token_budget: int = Field(default=0, ge=0)
@@ -98,15 +98,15 @@ class TokenCostEnvelope(Part):
 
 
 class RuntimeState(Record):
-    """What an agent's run knows about itself; it cannot hold an exposed field that no policy lists.
+    """The state of an agent's run; it refuses an exposed field that a policy does not list.
 
     Spec: Summit §Isolation Strategy
 
     Attributes:
         selected_context: items that were selected, without their texts.
-        exposed_fields: what a model is shown of the run's own fields.
-        sandboxes: bulky texts by handle.
-        policies: a field is shown only when every one of them lists it; with none, none is.
+        exposed_fields: the run's own fields that a model is shown.
+        sandboxes: references to large texts.
+        policies: a field is shown only if every policy lists it; without policies, none is shown.
     """
 
     SCHEMA = "runtime-state/1"
@@ -122,7 +122,7 @@ class RuntimeState(Record):
     @model_validator(mode="after")
     def _listed(self) -> RuntimeState:
         if prune_fields(self.exposed_fields, allow_list(self.policies)) != self.exposed_fields:
-            raise ValueError("exposed_fields holds a field that is in no allow-list of a policy")
+            raise ValueError("exposed_fields has a field that is not listed by every policy")
         return self
 
     @model_serializer(mode="wrap")
@@ -132,7 +132,7 @@ class RuntimeState(Record):
 
 
 def allow_list(policies: Sequence[AppliedPolicy]) -> tuple[str, ...]:
-    """The fields that every policy lists, ascending; none where one denies, or there is none.
+    """The fields that every policy lists, ascending; empty if one denies or there are none.
 
     Spec: Summit §Isolation Strategy
 
@@ -151,14 +151,14 @@ def allow_list(policies: Sequence[AppliedPolicy]) -> tuple[str, ...]:
 
 
 def redacted_kinds(policies: Sequence[AppliedPolicy]) -> tuple[str, ...]:
-    """Kinds of personal data that one of the policies wants gone, ascending; all without any."""
+    """Kinds of personal data that any policy removes, ascending; all kinds without policies."""
     if not policies:
         return EVERY_KIND
     return tuple(sorted({kind for policy in policies for kind in policy.redact}))
 
 
 def prune_fields(fields: Fields, paths: Sequence[str]) -> dict[str, Any]:
-    """The fields that are listed; in lists, those of every member.
+    """The listed fields only; in lists, the listed fields of every member.
 
     >>> prune_fields({"a": {"b": 1, "c": 2}, "d": [{"e": 3, "f": 4}]}, ["a.b", "d.e"])
     {'a': {'b': 1}, 'd': [{'e': 3}]}
@@ -168,12 +168,12 @@ def prune_fields(fields: Fields, paths: Sequence[str]) -> dict[str, Any]:
         node = tree
         for part in path.split("."):
             node = node.setdefault(part, {})
-        node[_WHOLE] = {}
+        node[_PATH_END] = {}
     return _keep_listed(fields, tree)
 
 
-# A path ends here; no field has this name, since a path has no empty part.
-_WHOLE: Final = ""
+# Marks the end of a path; no field has this name, since a path has no empty part.
+_PATH_END: Final = ""
 
 
 def _keep_listed(fields: Fields, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _keep_listed(fields: Fields, tree: Mapping[str, Any]) -> dict[str, Any]:
         below = tree.get(name) if name else None
         if below is None:
             continue
-        if _WHOLE in below:
+        if _PATH_END in below:
             listed[name] = value
         elif isinstance(value, Mapping | list | tuple):
             listed[name] = _keep_inside(value, below)
@@ -190,7 +190,7 @@ def _keep_listed(fields: Fields, tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keep_inside(value: Any, tree: Mapping[str, Any]) -> Any:
-    """The listed fields of a map; of a list, those of its members that are maps or lists."""
+    """The listed fields of a mapping; of a list, those of its members that have fields."""
     if isinstance(value, Mapping):
         return _keep_listed(value, tree)
     return [
@@ -203,7 +203,7 @@ def _is_covered(path: str, listed: set[str]) -> bool:
     return any(".".join(parts[:end]) in listed for end in range(1, len(parts) + 1))
 
 
-# From here on a number may be somebody's: of a phone, a card, an insurance.
+# Numbers from here on may identify a person: of a phone, a card, an insurance.
 _LONG_NUMBER: Final = 1_000_000
 
 
@@ -211,8 +211,8 @@ class Snippet(Part):
     """A text that a model may be shown.
 
     Attributes:
-        decision_id: of the decision that allowed it; empty where the guard numbers none.
-        redacted: whether personal data was taken out of it.
+        decision_id: id of the decision that allowed it; empty if decisions have no ids.
+        redacted: whether personal data was removed from it.
     """
 
     id: str = Field(min_length=1)
@@ -231,7 +231,7 @@ class WithheldText(Part):
 
 
 class ExposedTexts(Part):
-    """What came of some texts."""
+    """The snippets that may be shown, and the texts that are withheld."""
 
     snippets: tuple[Snippet, ...]
     withheld: tuple[WithheldText, ...] = ()
@@ -239,13 +239,13 @@ class ExposedTexts(Part):
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Decides what one subject's model is shown. Below a guard that allows everything nothing is
-    withheld but orders to the model.
+    """Decides what one subject's model is shown. With a guard that allows everything, only texts
+    with injections are withheld.
 
     Spec: Summit §Isolation Strategy
 
     Attributes:
-        redactor: takes personal data out; without one, texts that need it are withheld.
+        redactor: removes personal data; without one, texts that need it are withheld.
     """
 
     subject: Subject
@@ -258,7 +258,7 @@ class Exposure:
     ) -> dict[str, Any]:
         """The fields that a model is shown: those that every policy lists, without personal data.
 
-        A text that gives orders to the model, or that nothing here can clean, is None.
+        A text with an injection, or one that cannot be redacted here, becomes None.
 
         Spec: Summit §Isolation Strategy
         """
@@ -268,7 +268,7 @@ class Exposure:
         return shown if isinstance(shown, dict) else {}
 
     def snippets(self, texts: Sequence[tuple[str, str, tuple[str, ...]]]) -> ExposedTexts:
-        """Sanitised texts in their order, and those that are withheld.
+        """Redacted texts in their order, and those that are withheld.
 
         Spec: Summit §Isolation Strategy
 
@@ -276,7 +276,7 @@ class Exposure:
             texts: id, text and labels of each.
 
         Raises:
-            RequestError: one of them is no such three, or its labels are one text.
+            RequestError: an entry is not such a triple, or its labels are a single string.
         """
         _check_texts(texts)
         reports = detect_many([text for _, text, _ in texts], self.injection)
@@ -306,11 +306,11 @@ class Exposure:
         if not decision.redact:
             return text
         if self.redactor is None:
-            raise AccessDenied("personal data must be taken out, and nothing here does that")
+            raise AccessDenied("personal data must be taken out, but there is no redactor")
         return self.redactor.redacted(text, decision.redact)
 
     def _word(self, text: str, kinds: tuple[str, ...]) -> str | None:
-        """A field's text; nothing where it gives orders, or cannot be cleaned."""
+        """A field's redacted text; None if it has an injection or cannot be redacted."""
         if detect(text, self.injection).injected:
             return None
         if not kinds:
@@ -332,10 +332,10 @@ class Exposure:
         return value
 
     def _named(self, fields: Mapping[str, Any], kinds: tuple[str, ...]) -> dict[str, Any]:
-        """Cleaned fields under cleaned names: data may stand in the names of a map as well."""
+        """Redacted fields under redacted names, since a mapping's names may have personal data."""
         shown: dict[str, Any] = {}
         for name, value in fields.items():
-            # What a program calls its fields needs no look.
+            # An identifier is a name in a program and needs no check.
             clean = name if name.isidentifier() else self._word(name, kinds)
             if clean is None:
                 continue
@@ -347,9 +347,9 @@ class Exposure:
 
 
 def payload(state: RuntimeState, snippets: Sequence[Snippet] = ()) -> str:
-    """All that a model is shown of a run: exposed fields, handles, snippets by number.
+    """Everything that a model is shown of a run: exposed fields, handles, snippets by number.
 
-    Nothing else of the state is in it: no id of the session, no title, no label, no decision.
+    It contains nothing else of the state: no session id, no title, no label, no decision.
 
     Spec: Summit §Backlog Isolate 13
 
@@ -372,7 +372,7 @@ def _describe_handle(handle: SandboxRef) -> str:
 
 
 def _check_texts(texts: Sequence[Any]) -> None:
-    """Refuse anything but a list of texts with ids and labels."""
+    """Refuse anything other than a sequence of triples of id, text and labels."""
     if isinstance(texts, (str, Mapping)) or not isinstance(texts, Sequence):
         raise RequestError(f"texts is of type {type(texts).__name__}, wanted a list")
     for number, entry in enumerate(texts):
@@ -381,6 +381,6 @@ def _check_texts(texts: Sequence[Any]) -> None:
             or len(entry) != 3
             or not all(isinstance(part, str) for part in entry[:2])
         ):
-            raise RequestError(f"text {number} is no id, text and labels: ('f1', text, (label,))")
-        # The letters of a text would be taken for labels, and the real label would not be checked.
+            raise RequestError(f"text {number} is not id, text and labels: ('f1', text, (label,))")
+        # A string would count as one label per letter, and the real label would not be checked.
         access_labels(entry[2], RequestError)

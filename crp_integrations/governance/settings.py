@@ -1,4 +1,4 @@
-"""Every number of governed context: compaction, packs, artifacts, and the steps of a run."""
+"""Settings of governed context: tools, compaction, packs, artifacts, and the steps of a run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class ToolSettings(Part):
     """How tools are selected.
 
     Attributes:
-        most: tools that are offered.
-        words_share: share of words in the score, the rest is the cosine.
-        relevance_floor: cosine below which a tool is irrelevant, unless words say otherwise.
-        words_floor: share of the best tool's words from which a tool with a cosine above
-            `words_relevance` is relevant.
-        words_relevance: the lower floor of the cosine for tools that share words.
-        most_kept: tools whose vectors are remembered.
+        most: maximum number of tools that are offered.
+        words_share: share of words in the score; the rest is the cosine.
+        relevance_floor: cosine below which a tool is irrelevant, unless its words match.
+        words_floor: minimum share of the best tool's word score at which a tool with a cosine of
+            `words_relevance` or more is relevant.
+        words_relevance: minimum cosine for tools whose words match.
+        most_kept: maximum number of tools whose vectors are cached.
     """
 
     most: int = Field(default=8, ge=1)
@@ -41,22 +41,22 @@ class CompactionSettings(Part):
     Spec: Summit §Compression Strategy
 
     Attributes:
-        enabled: one switch for all of it; off, nothing is ever changed.
+        enabled: main switch; if false, nothing is ever changed.
         trigger_share: share of the budget above which compaction starts, measured before packing.
-        max_items: messages or items above which it starts; at most so many are left.
-        after_tool_call: start after every tool call as well, which looks at its results alone
+        max_items: number of messages or items above which it starts; at most this many are left.
+        after_tool_call: also start after every tool call; only its results are then shortened,
             unless another trigger fires.
         target_share: share of the budget that it aims at, so that it does not start again at once.
-        keep_recent: last turns (a message, or a call with its results) that are shown whole unless
-            the budget itself is too small for them.
-        blob_share: share of the budget that the results of one tool call may have.
-        offload_tokens: texts from this size on are kept as artifacts, where there is a store.
-        extract_tokens: of an artifact that is shown beside its handle.
-        drop_below: what is scored below this share of the best goes as a whole.
-        prune_to: share of its pieces that a text keeps at least when it is pruned, before whole
-            turns are summed up.
+        keep_recent: number of last turns (a message, or a call with its results) that are shown
+            whole unless the budget itself is too small for them.
+        blob_share: maximum share of the budget for the results of one tool call.
+        offload_tokens: minimum size of texts that are kept as artifacts, if there is a store.
+        extract_tokens: size of the extract that is shown next to an artifact's handle.
+        drop_below: share of the best score below which an entry is dropped as a whole.
+        prune_to: minimum share of its pieces that a text keeps when it is pruned, before whole
+            turns are summarised.
         protected_bonus: added to the score of a passage with a figure, id, date or quotation.
-        summary_share: share of the budget that a summary may have.
+        summary_share: maximum share of the budget for a summary.
     """
 
     enabled: bool = True
@@ -89,12 +89,12 @@ class HistorySettings(CompactionSettings):
     Spec: Summit §Rollout Plan
 
     Attributes:
-        enabled: off, a conversation is sent as its caller gave it.
-        limit_share: share of the model's context limit that the budget is of which the triggers
-            and targets are shares: system prompt, conversation, question and tool definitions
-            together, so that the rest is left to facts and the answer.
-        offload: large results are kept as artifacts, which nothing deletes but an erasure; off,
-            they are shortened alone.
+        enabled: if false, a conversation is sent as its caller gave it.
+        limit_share: budget of the conversation as a share of the model's context limit; triggers
+            and targets are shares of this budget. It covers system prompt, conversation, question
+            and tool definitions; the rest is for facts and the answer.
+        offload: keep large results as artifacts, which only an erasure deletes; if false, they are
+            only shortened.
     """
 
     enabled: bool = False
@@ -135,16 +135,16 @@ class PackSettings(Part):
     Spec: Summit §Context Assembly Pipeline
 
     Attributes:
-        shares: of the budget, by section.
-        memory_share: share of the knowledge's budget that memories have; each of the two gets
+        shares: shares of the budget by section.
+        memory_share: share of the knowledge section's budget for memories; each of the two may use
             what the other leaves.
-        top_k: nearest facts of each of the two sections; words and graph bring more.
-        depth: how many times as many are read, so that each section finds its own.
+        top_k: number of nearest facts of each of the two sections; words and graph add more.
+        depth: multiple of `top_k` that is read, so that each section finds its own facts.
         min_confidence: confidence below which a memory is not shown, [0, 1].
-        low_confidence: confidence below which the model is warned of what it is shown, [0, 1].
-        stale_freshness: freshness, or what a decay function leaves, from which down it is warned
-            that an item may be out of date, [0, 1].
-        screening: which facts may not be shown at all; always at work in a pack.
+        low_confidence: confidence below which the model is warned about a shown memory, [0, 1].
+        stale_freshness: freshness, or the value of a decay function, at or below which the model is
+            warned that an item may be out of date, [0, 1].
+        screening: which facts may not be shown at all; always enabled in a pack.
         graph: how far relations are followed.
         tools: how tools are selected.
     """
@@ -161,7 +161,7 @@ class PackSettings(Part):
     tools: ToolSettings = ToolSettings()
 
     def budgets(self, total: int) -> dict[str, int]:
-        """Tokens of each section in whole numbers; they add up to the total.
+        """Whole tokens of each section; they add up to the total.
 
         >>> PackSettings().budgets(8000)["knowledge"]
         4600
@@ -192,11 +192,11 @@ STEPS: Final = tuple(RunStep)
 
 
 class StepMeasurement(Part):
-    """What one step came to.
+    """The size of a step's input and output.
 
     Attributes:
-        items_before, items_after: facts or messages that went in and came out.
-        tokens_before, tokens_after: of them; 0 where they are not counted.
+        items_before, items_after: number of facts or messages before and after the step.
+        tokens_before, tokens_after: their tokens; 0 if they are not counted.
     """
 
     step: RunStep
@@ -207,16 +207,16 @@ class StepMeasurement(Part):
 
     @property
     def counts(self) -> list[int]:
-        """The four numbers in their order, as the journal has them."""
+        """The four numbers in order, as written to the journal."""
         return [self.items_before, self.items_after, self.tokens_before, self.tokens_after]
 
 
 class Guardrail(Part):
-    """What one step must come to; None asks nothing.
+    """Limits for the output of one step; None sets no limit.
 
     Attributes:
-        least_items, most_items: of what comes out of it.
-        most_tokens: of what comes out of it.
+        least_items, most_items: minimum and maximum number of items in its output.
+        most_tokens: maximum number of tokens in its output.
     """
 
     least_items: int | None = Field(default=None, ge=0)
@@ -224,7 +224,7 @@ class Guardrail(Part):
     most_tokens: int | None = Field(default=None, ge=0)
 
     def fault(self, measured: StepMeasurement) -> str:
-        """Why a run is to stop at a step, empty to go on."""
+        """Why a run must stop at a step; empty to continue."""
         if self.least_items is not None and measured.items_after < self.least_items:
             return f"it leaves {measured.items_after} items, at least {self.least_items} are wanted"
         if self.most_items is not None and measured.items_after > self.most_items:
@@ -254,19 +254,19 @@ class StepSettings(Part):
 
 
 class ArtifactSettings(Part):
-    """Where artifacts lie and how long an address opens one.
+    """Where artifacts are kept and how long an address opens one.
 
     Spec: Summit §Privacy & Security
 
     Attributes:
-        place: address of an object store, such as `s3://bucket/prefix`; empty for a folder beside
+        place: address of an object store, such as `s3://bucket/prefix`; empty for a folder next to
             the store's files, or memory for a store in memory. Regions keep theirs in their own
             folders.
-        url_seconds: that an address holds when its maker names no other time.
-        longest_url_seconds: that an address may hold at most.
-        clock_skew_seconds: by which the clocks of machines that open addresses may differ; so
-            long a used address is remembered after it has expired.
-        most_bytes: of one artifact.
+        url_seconds: default validity of an address.
+        longest_url_seconds: maximum validity of an address.
+        clock_skew_seconds: maximum clock difference of the machines that open addresses; a used
+            address is remembered for this long after it has expired.
+        most_bytes: maximum size of one artifact.
     """
 
     place: str = ""

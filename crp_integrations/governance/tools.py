@@ -1,7 +1,7 @@
 """Tools that an agent may be offered, selected by keyword and embedding (`tool-rag@1`).
 
-A model sees a tool's signature and safety notes; descriptions take part in the search alone. What
-the guard denies, or what carries a safety tag that policy shuts out, is never scored or named.
+A model sees a tool's signature and safety notes; descriptions are only searched. A tool that the
+guard denies, or whose safety tags policy excludes, is never scored or named.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from crp_integrations.records import Part, Record
 from crp_integrations.vectors import FloatRows, cosine
 
 TOOL_RAG: Final = "tool-rag@1"
-# Whether the subject may be offered what carries exactly these labels.
+# Decides whether the subject may be offered a tool with exactly these labels.
 Decide = Callable[[tuple[str, ...]], Decision]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -63,10 +63,10 @@ class ToolSpec(Record):
     Spec: Summit §Backlog Select 6
 
     Attributes:
-        description: what it is for; it is searched, and shown to no model.
-        safety_notes: what whoever calls it must know; shown beside the signature.
-        safety_tags: what it may do, such as `read-only` or `destructive`; at least one, or nobody
-            could say whether it is safe.
+        description: its purpose; it is searched, and not shown to a model.
+        safety_notes: what a caller must know; shown with the signature.
+        safety_tags: what it may do, such as `read-only` or `destructive`; at least one, so that
+            its safety can be judged.
     """
 
     SCHEMA = "tool-spec/1"
@@ -81,7 +81,7 @@ class ToolSpec(Record):
 
     @property
     def signature(self) -> str:
-        """The tool as it is called; optional arguments end in a question mark.
+        """The tool's call signature; optional arguments end in a question mark.
 
         >>> tool = ToolSpec(name="lift", description="Lifts.", safety_tags=("read-only",))
         >>> tool.changed(parameters=(Parameter(name="tons", type="number"),)).signature
@@ -95,22 +95,22 @@ class ToolSpec(Record):
 
     @property
     def shown(self) -> str:
-        """All that a model is shown of the tool: signature, safety tags and notes."""
+        """Everything that a model is shown of the tool: signature, safety tags and notes."""
         text = f"{self.signature}\nsafety: {', '.join(self.safety_tags)}"
         return f"{text}. {self.safety_notes}" if self.safety_notes else text
 
     @property
     def searched(self) -> str:
-        """What is searched: the name as words, the description, the names of arguments."""
+        """The searched text: the name as words, the names of arguments, the description."""
         words = re.sub(r"[_.-]+", " ", " ".join([self.name, *(p.name for p in self.parameters)]))
         return f"{words}. {self.description}"
 
     @classmethod
     def of(cls, definition: Mapping[str, Any], **more: Any) -> ToolSpec:
-        """A tool definition in the OpenAI shape; tags, notes and labels are given beside it.
+        """A tool from a definition in the OpenAI format; `more` has tags, notes and labels.
 
         Raises:
-            RequestError: it is no definition of a function.
+            RequestError: it is not the definition of a function.
         """
         function = definition.get("function") if isinstance(definition, Mapping) else None
         if not isinstance(function, Mapping) or not function.get("name"):
@@ -130,11 +130,11 @@ class ToolSpec(Record):
 
 
 class ToolChoice(Part):
-    """A tool that is to be offered, and why.
+    """A tool to offer, and why.
 
     Attributes:
-        score: mix of cosine and words over the best, [0, 1].
-        decision: id of the decision that allows it; empty for a guard that numbers none.
+        score: mix of cosine and words relative to the best, [0, 1].
+        decision: id of the decision that allows it; empty if decisions have no ids.
     """
 
     tool: ToolSpec
@@ -148,9 +148,9 @@ class ToolSelection(Part):
     """The tools for a question.
 
     Attributes:
-        chosen: best first, ties by name.
-        irrelevant: names of authorised tools that the question has no use for, by name.
-        over: names of relevant ones beyond `most`, best first.
+        chosen: tools to offer, best first, ties by name.
+        irrelevant: names of authorised tools that do not fit the question, by name.
+        over: names of relevant tools beyond the maximum, best first.
     """
 
     chosen: tuple[ToolChoice, ...]
@@ -159,20 +159,20 @@ class ToolSelection(Part):
 
 
 class ToolSelector:
-    """Finds the tools for a question; vectors of tools are made once. Safe under threads."""
+    """Finds the tools for a question; each tool is embedded once. Thread-safe."""
 
     def __init__(self, embedder: Embedder, settings: ToolSettings | None = None) -> None:
-        """Take what makes vectors."""
+        """Keep the embedder and the settings."""
         self._embedder = embedder
         self._settings = settings or ToolSettings()
-        # Of tools' own texts, and no facts'; as many as a registry may well have.
+        # Vectors of tools by searched text, least recently used first; no texts of facts.
         self._known: OrderedDict[str, FloatRows] = OrderedDict()
         self._lock = threading.Lock()
 
     def select(
         self, query: str, tools: Sequence[ToolSpec], decide: Decide, tags: LabelFilter
     ) -> ToolSelection:
-        """The tools that the subject may use and the question has a use for.
+        """The tools that the subject may use and that fit the question.
 
         Spec: Summit §Context Assembly Pipeline
         """
@@ -213,7 +213,7 @@ class ToolSelector:
         )
 
     def _vectors(self, texts: Sequence[str]) -> FloatRows:
-        """Unit rows of texts; new ones are embedded together."""
+        """Unit vectors of texts; those not cached are embedded together."""
         with self._lock:
             vectors = {text: self._known[text] for text in texts if text in self._known}
             for text in vectors:
@@ -231,7 +231,7 @@ class ToolSelector:
 def _allowed(
     tools: Sequence[ToolSpec], decide: Decide, tags: LabelFilter
 ) -> dict[ToolSpec, Decision]:
-    """The tools that may be offered, each with the decision that says so."""
+    """The tools that may be offered, each with the decision that allows it."""
     names = [tool.name for tool in tools]
     twice = (
         sorted({name for name in names if names.count(name) > 1})

@@ -1,8 +1,8 @@
 """A window's trace for observers: its pack and its evaluation, without content.
 
-It holds ids, counts, hashes, scores and words of closed lists. The pack's part is written into the
-journal with the window and read back from there (`pack_traces`), so that a trace viewer's figures
-can be compared with what was sealed.
+It contains ids, counts, hashes, scores and enum values. The pack's part is written to the journal
+with the window and read back from there (`pack_traces`), so that the figures in a trace viewer can
+be compared with what was sealed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from crp_integrations.vocabulary import (
     RiskLevel,
 )
 
-# What a claim that rests on the context is called (CRP-SPEC-005 §4.2).
+# Attributions of claims that rest on the context (CRP-SPEC-005 §4.2).
 CITES = frozenset({Attribution.CONTEXT_GROUNDED, Attribution.MIXED})
 
 
 class ClaimCitation(NamedTuple):
-    """A claim and a fact that the verifier rests it on.
+    """A claim and a fact that it rests on according to the verifier.
 
     Attributes:
-        holds: nothing was found against the claim.
+        holds: whether nothing was found against the claim.
     """
 
     claim_id: str
@@ -51,12 +51,12 @@ class ClaimCitation(NamedTuple):
 
 
 class WindowEvaluation(Part):
-    """A window's evaluation; shares are in [0, 1], None where there was nothing to count.
+    """A window's evaluation; shares are in [0, 1], None if there was nothing to count.
 
     Spec: Summit §Evaluation & Observability
 
     Attributes:
-        consistent: what the verifier's own checks say of the pack and the answer together.
+        consistent: whether the verifier found no contradiction between pack and answer.
         precision_proxy: share of the pack's items that a claim of the answer rests on.
         recall_proxy: share of the relevant candidates that are in the pack (CRP-SPEC-003 §8.1).
     """
@@ -81,14 +81,14 @@ class WindowEvaluation(Part):
 
     @property
     def citation_accuracy(self) -> float | None:
-        """Share of the citations that hold; None without any."""
+        """Share of the citations that hold; None without citations."""
         return self.citations_held / self.citations if self.citations else None
 
 
 def find_citations(report: Report) -> Iterator[ClaimCitation]:
     """The report's citations: each fact that a claim is attributed to, once per claim.
 
-    A claim that a fact contradicts cites it wrongly.
+    A claim that contradicts a fact counts as a wrong citation of it.
     """
     for claim in report.claims:
         if claim.attribution in CITES or claim.status is ClaimStatus.CONTRADICTED:
@@ -97,7 +97,7 @@ def find_citations(report: Report) -> Iterator[ClaimCitation]:
 
 
 def is_consistent(report: Report) -> bool:
-    """Whether nothing was found that the context speaks against.
+    """Whether nothing was found that contradicts the context.
 
     Spec: Summit §SLOs
     """
@@ -105,7 +105,7 @@ def is_consistent(report: Report) -> bool:
 
 
 def evaluate_window(report: Report, envelope: Envelope, usage: Usage) -> WindowEvaluation:
-    """The numbers of a window whose answer was examined."""
+    """The evaluation of a window whose answer was examined."""
     cited = list(find_citations(report))
     shown = {fact.fact_id for fact in envelope.facts}
     used = {citation.fact_id for citation in cited} & shown
@@ -135,14 +135,14 @@ def _holds(claim: Claim) -> bool:
 
 
 def check_guardrails(measured: Sequence[StepMeasurement], settings: StepSettings) -> None:
-    """Stop a run at the first step whose guardrail is not kept."""
+    """Stop a run at the first step that violates its guardrail."""
     for measurement in measured:
         fault = settings.of(measurement.step).fault(measurement)
         if fault:
             raise StepStopped(measurement.step.value, fault)
 
 
-# Of a fact without any label; a fact of a tenant is labelled by its namespace all the same.
+# Label of a fact without any label; in a tenant's namespace the tenant's label is still added.
 UNLABELLED: Final = "unlabelled"
 INVOCATION: Final = "invocation@1"
 
@@ -152,9 +152,9 @@ class TracedItem(Part):
 
     Attributes:
         label: its access labels, joined with `+`.
-        tokens: with its marker and separator.
-        score: why it was selected: its composite score, [0, 1].
-        decision: id of the guard's decision that let it be read; empty where it numbers none.
+        tokens: tokens with its marker and separator.
+        score: composite score for which it was selected, [0, 1].
+        decision: id of the guard's decision that allowed reading it; empty if it has no id.
     """
 
     id: str
@@ -169,11 +169,11 @@ _ITEMS: Final = TypeAdapter(tuple[TracedItem, ...])
 
 
 class TracedDrops(Part):
-    """What was left out for one reason.
+    """The items that were left out for one reason.
 
     Attributes:
-        ids_hash: SHA-256 of the ids, one a line, in the order of the drop report; the receipt on
-            the window names each.
+        ids_hash: SHA-256 of the ids, one per line, in the order of the drop report; the window's
+            receipt names each of them.
     """
 
     reason: DropReason
@@ -188,8 +188,8 @@ class PackTrace(Record):
     Spec: Summit §Evaluation & Observability
 
     Attributes:
-        invocation_hash: of the call that the pack was made for; empty where none was made.
-        held: items that a session holds in memory alone; they are counted and not named.
+        invocation_hash: hash of the call that the pack was made for; empty if there was none.
+        held: number of items that the session keeps only in memory; they are not named.
         assembly_us: microseconds from the question to the packed envelope, by the relay's clock.
         ledger_hmac: the journal's HMAC over this trace; empty before it is written.
     """
@@ -214,12 +214,12 @@ class PackTrace(Record):
 
 
 class JudgeTrace(Part):
-    """What a window's judge took; beside the tokens and the cost of the models that answer.
+    """Calls and costs of a window's judge, not included in those of the answering models.
 
     Attributes:
-        cached: replies that the judge knew already.
-        failed: calls, of both, without a reply that could be read.
-        skipped: why no call was made, as the report has it; empty where one was.
+        cached: replies that were in the judge's cache.
+        failed: calls, cached ones included, without a readable reply.
+        skipped: why no call was made, as in the report; empty if one was made.
     """
 
     asked: int = Field(default=0, ge=0)
@@ -233,12 +233,12 @@ class JudgeTrace(Part):
 
     @property
     def read(self) -> int:
-        """Calls, of both, whose reply could be read."""
+        """Number of calls, cached ones included, with a readable reply."""
         return self.asked + self.cached - self.failed
 
     @classmethod
     def of(cls, run: JudgeRun) -> JudgeTrace:
-        """The trace of what a report tells of its judge."""
+        """The trace of a report's judge run."""
         asked = [call for call in run.calls if not call.cached]
         return cls(
             asked=len(asked),
@@ -253,15 +253,15 @@ class JudgeTrace(Part):
 
 
 class WindowTrace(Record):
-    """A window that was sealed: its pack, and what its answer came to.
+    """A sealed window: its pack, and the examination of its answer.
 
     Attributes:
-        parent_session: session of the agent around it; empty for the root.
-        turn: the model call in the agent's run; 0 where no agent counts them.
-        risk_level: of its answer; empty where none was examined.
+        parent_session: session of the parent agent; empty for the root.
+        turn: number of the model call in the agent's run; 0 if calls are not counted.
+        risk_level: risk level of its answer; empty if none was examined.
         duration_us: microseconds from its beginning to its seal, by the relay's clock.
-        pack: None where it ended before there was one.
-        evaluated: None where no answer was examined against a pack.
+        pack: None if it ended before there was one.
+        evaluated: None if no answer was examined against a pack.
     """
 
     SCHEMA = "window-trace/1"
@@ -290,14 +290,14 @@ class WindowTrace(Record):
 
 @runtime_checkable
 class Observer(Tracer, Protocol):
-    """A tracer that is also told of each window when it is sealed, and of each model call."""
+    """A tracer that also receives each sealed window and each model call."""
 
     def sealed(self, trace: WindowTrace) -> None:
-        """Take a window's trace; called outside any transaction, never under `no-store`."""
+        """Receive a window's trace; called outside of transactions, never under `no-store`."""
         ...
 
     def calling(self, call: ModelCall) -> AbstractContextManager[Callable[[Reply], None]]:
-        """Lasts as long as a model call; what it gives is to be told the reply."""
+        """A context around a model call; it yields a function that receives the reply."""
         ...
 
 
@@ -311,9 +311,9 @@ def security_label(labels: Sequence[str]) -> str:
 
 
 def invocation_hash(call: ModelCall) -> str:
-    """`sha256:` of what is sent to a model: its name, every message, parameters and tools.
+    """`sha256:` of everything sent to a model: its name, all messages, parameters and tools.
 
-    A digest is taken of the digests of the texts, so a long prompt is not written as JSON
+    Texts enter the digest as their own digests, so that a long prompt is not encoded as JSON
     (`invocation@1`).
     """
     parts = [
@@ -340,7 +340,7 @@ def _hash_json(value: Any) -> str:
 
 
 def drop_columns(dropped: Sequence[Drop]) -> dict[str, list[Any]]:
-    """The journal's fields on what was left out: reason, count, tokens, and hash of the ids."""
+    """The journal's fields on drops: reasons, counts, tokens, and hashes of the ids."""
     groups = group_drops(dropped)
     if not groups:
         return {}
@@ -353,7 +353,7 @@ def drop_columns(dropped: Sequence[Drop]) -> dict[str, list[Any]]:
 
 
 def group_drops(dropped: Sequence[Drop]) -> dict[DropReason, tuple[list[str], int]]:
-    """Ids and tokens by reason, in the order in which the reasons first come."""
+    """Ids and tokens by reason, in the order in which the reasons first occur."""
     groups: dict[DropReason, tuple[list[str], int]] = {}
     for drop in dropped:
         ids, tokens = groups.get(drop.reason, ([], 0))
@@ -363,9 +363,9 @@ def group_drops(dropped: Sequence[Drop]) -> dict[DropReason, tuple[list[str], in
 
 
 def pack_traces(events: Iterable[Event]) -> Iterator[PackTrace]:
-    """The traces that a journal holds, in its order.
+    """The traces in a journal, in its order.
 
-    The call's hash stands in the event after the selection's.
+    The hash of the call is in the event after that of the selection.
     """
     waiting: Event | None = None
     for event in events:
@@ -393,10 +393,10 @@ def _trace_in(event: Event, call: Mapping[str, Any]) -> PackTrace:
 
 
 def read_trace(data: Mapping[str, Any], **about: str) -> PackTrace:
-    """A pack's trace from what the journal is told of it.
+    """A pack's trace from its event data in the journal.
 
     Args:
-        about: fields of the trace that the journal has elsewhere.
+        about: fields of the trace that are elsewhere in the journal.
     """
     ids = data.get("facts", ())
     many = len(ids)
@@ -422,7 +422,7 @@ def read_trace(data: Mapping[str, Any], **about: str) -> PackTrace:
         available=data.get("available", 0),
         held=data.get("held", 0),
         assembly_us=data.get("assembly_us", 0),
-        # All at once: there are dozens in each window.
+        # Validated together, because each window has dozens.
         items=_ITEMS.validate_python(
             tuple(dict(zip(TracedItem.model_fields, row, strict=True)) for row in rows)
         ),

@@ -1,6 +1,6 @@
 """Guard: who may read what.
 
 In: a subject, an action and the labels of a resource. Out: a decision with a reason. Read
-`decisions` first. The room never touches facts or stores; it sees labels only, and a subject
-without a tenant is always denied.
+`decisions` first. The subpackage never accesses facts or stores, only labels, and a subject without
+a tenant is always denied.
 """

@@ -1,4 +1,4 @@
-"""Subjects, resources and decisions, label filters, and the guard that asks a policy."""
+"""Subjects, resources and decisions, label filters, and the guard that evaluates a policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Subject(Part):
     """A tenant's user, agent or process.
 
     Attributes:
-        tenant: the tenant's name; an empty one is denied everywhere.
+        tenant: name of the tenant; an empty one is denied everywhere.
     """
 
     tenant: str
@@ -36,15 +36,15 @@ LOCAL = Subject(tenant=LOCAL_TENANT)
 
 
 Action = Literal["read", "write", "erase"]
-# What a namespace as a whole carries, for what is done to all of it: compaction, a new embedder.
+# Labels of a namespace as a whole, for operations on all of it: compaction, a new embedder.
 NAMESPACE: Final = ("crp:namespace",)
 
 
 class Resource(Part):
-    """A class of things that a policy decides about alike.
+    """A class of things that get the same decision from a policy.
 
     Attributes:
-        labels: what each of them carries, sorted; things without a label are denied.
+        labels: labels of each of them, sorted; things without a label are denied.
     """
 
     tenant: str
@@ -52,7 +52,7 @@ class Resource(Part):
 
 
 class PolicyDecisionRef(Part):
-    """A guard's decision by its id, as it stands in packs, receipts and the journal."""
+    """A guard's decision by its id, as recorded in packs, receipts and the journal."""
 
     id: str = Field(min_length=1)
     allowed: bool
@@ -65,12 +65,12 @@ class Decision(Part):
     Attributes:
         guard: name of the guard that decided, shown in the report.
         reason: one plain sentence.
-        id: names the decision in evidence, receipt and journal; empty for a guard without a policy.
-        redact: kinds of personal data that must be gone from a text before the subject sees it,
+        id: id of the decision in evidence, receipt and journal; empty for a guard without policy.
+        redact: kinds of personal data that must be removed from a text before the subject sees it,
             `*` for every kind; empty for none.
-        failed: nobody could decide, so it is denied; readers are told so by an error.
-        lasting: an equal question will get an equal answer. One that hangs on an exception's
-            expiry, or on an engine that failed, is asked for anew by each pass of reads.
+        failed: no decision was possible, so access is denied; readers get an error.
+        lasting: whether an equal question will get an equal answer. A decision that depends on an
+            exception's expiry, or on a failed engine, is asked for again by each pass of reads.
     """
 
     allowed: bool
@@ -83,20 +83,20 @@ class Decision(Part):
 
 
 class Guard(Protocol):
-    """Decides. What a decision calls lasting is memoised by whoever asked."""
+    """Decides about access. A caller may cache decisions that are lasting."""
 
     @property
     def name(self) -> str:
-        """What reports call the guard."""
+        """Name of the guard in reports."""
         ...
 
     def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
-        """Decide for things that carry exactly these labels (sorted)."""
+        """Decide for things that have exactly these labels (sorted)."""
         ...
 
 
 class AllowAll:
-    """The local default: whoever opens the store may do everything in it. It says so."""
+    """The local default: anyone who opens the store may do everything in it. Reports name it."""
 
     name = "allow-all"
 
@@ -110,7 +110,7 @@ class AllowAll:
 def require(
     guard: Guard, subject: Subject, action: Action, labels: tuple[str, ...] = ()
 ) -> Decision:
-    """Return an allowing decision."""
+    """Return the decision if it allows the action, else raise."""
     if not subject.tenant.strip():
         raise AccessDenied(f"subject {subject.name!r} names no tenant, so {action} is denied")
     decision = guard.decide(subject, action, labels)
@@ -124,7 +124,7 @@ def require(
 
 
 class LabelFilter(Part):
-    """Labels that an item must have, and labels that it may not have.
+    """Labels that an item must have, and labels that it must not have.
 
     It narrows what the guard allows and never widens it.
 
@@ -154,34 +154,34 @@ class LabelFilter(Part):
 
     @property
     def written(self) -> dict[str, str]:
-        """The filter as evidence tells it; empty for none."""
+        """The filter as it is recorded in evidence; empty for none."""
         filters = (("require", self.require), ("without", self.without))
         return {name: " ".join(labels) for name, labels in filters if labels}
 
 
-# Decisions that are kept: one for each class of subject, action and labels.
-MOST_KEPT: Final = 4_096
-# Lists of roles or labels whose writing is kept.
-_WORDS: Final = 1_024
-# How a label names a tenant.
+# Maximum number of cached decisions: one for each class of subject, action and labels.
+MAX_KEPT: Final = 4_096
+# Maximum number of lists of roles or labels whose JSON text is cached.
+_MAX_LISTS: Final = 1_024
+# Prefix of a label that names a tenant.
 TENANT: Final = "tenant:"
 ANOTHERS: Final = "it is another tenant's"
 UNLABELLED: Final = "it carries no label"
-_SHORT: Final = 12
-# An engine's own id of a decision: it goes into journal, receipt, logs and headers as it is.
-_NUMBER: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_HASH_DIGITS: Final = 12
+# An engine's own decision id: it is written unchanged to journal, receipt, logs and headers.
+_DECISION_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _LOG = logging.getLogger("crp_integrations.guard")
 
 
 class PolicyGuard:
-    """Decides by a policy bundle; safe between threads.
+    """Decides by a policy bundle; thread-safe.
 
     Spec: Summit §Storage Interfaces, §Key APIs
 
     Args:
         bundle: the policy; its hash is part of every decision's id.
-        remember: whether the engine's answers are kept until the bundle changes. An engine whose
-            policy may change under way, such as a server, is asked again by each pass of reads.
+        remember: whether the engine's answers are cached until the bundle changes. An engine
+            whose policy may change meanwhile, such as a server, is asked by each pass of reads.
     """
 
     def __init__(
@@ -190,24 +190,24 @@ class PolicyGuard:
         bundle: Bundle,
         *,
         remember: bool = True,
-        most_kept: int = MOST_KEPT,
+        most_kept: int = MAX_KEPT,
     ) -> None:
         self._engine = engine
         self._bundle = bundle
         self._remember = remember
-        self._most = most_kept
-        # Reading and setting one entry of a dict needs no lock, and a decision made twice is equal.
+        self._max_kept = most_kept
+        # Getting or setting one dict entry needs no lock; a decision made twice is equal.
         self._known: dict[tuple[object, ...], Decision] = {}
-        # What the engine said of a class, for others whose names the policy does not read.
+        # The engine's answers by class, for subjects whose names the policy does not read.
         self._nameless = remember and not bundle.reads_names
-        self._said_of: dict[tuple[object, ...], Mapping[str, Any]] = {}
+        self._answers: dict[tuple[object, ...], Mapping[str, Any]] = {}
         self._numbering = f"[{json.dumps(bundle.digest)}, "
-        short = bundle.digest.removeprefix("sha256:")[:_SHORT]
+        short = bundle.digest.removeprefix("sha256:")[:_HASH_DIGITS]
         self._name = f"policy {bundle.name} {short}"
 
     @property
     def name(self) -> str:
-        """`policy`, the bundle's name and the beginning of its hash, shown in the report."""
+        """`policy`, the bundle's name and the start of its hash, as shown in reports."""
         return self._name
 
     def authorize(self, subject: Subject, action: Action, resource: Resource) -> PolicyDecisionRef:
@@ -221,7 +221,7 @@ class PolicyGuard:
     def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
         """Decide for things of the subject's own tenant, or that are shared with it.
 
-        A namespace holds no other things, so the tenant is the subject's.
+        A namespace contains no other things, so the tenant is the subject's.
         """
         return self._decided(subject, action, subject.tenant, labels)
 
@@ -234,30 +234,30 @@ class PolicyGuard:
         known = self._known.get(key)
         if known is not None:
             return known
-        decision = self._asked(subject, action, tenant, labels)
+        decision = self._ask_policy(subject, action, tenant, labels)
         if decision.lasting:
-            if len(self._known) >= self._most:
+            if len(self._known) >= self._max_kept:
                 self._known.clear()
             self._known[key] = decision
         return decision
 
-    def _asked(
+    def _ask_policy(
         self, subject: Subject, action: Action, tenant: str, labels: tuple[str, ...]
     ) -> Decision:
         own = TENANT + subject.tenant
-        # The label of the own tenant forbids nothing, and as the only label it says nothing.
+        # The label of the subject's own tenant forbids nothing, and alone it is no classification.
         classes = tuple(sorted({*labels} - {own}))
         number = self._numbering + _question_key(subject, action, tenant, classes)
-        against = _against(subject, tenant, labels, classes)
+        against = _find_refusal(subject, tenant, labels, classes)
         if against:
-            return self._said(number, {"allow": False, "reason": against}, lasting=True)
+            return self._as_decision(number, {"allow": False, "reason": against}, lasting=True)
         try:
             of = (subject.roles, action, subject.tenant, classes)
-            answer = self._said_of.get(of) if self._nameless else None
+            answer = self._answers.get(of) if self._nameless else None
             new = answer is None
             if answer is None:
                 asking: dict[str, Any] = {"tenant": subject.tenant}
-                # A policy of which no source reads the name does not get it.
+                # A policy that never reads the name does not get it.
                 if not self._nameless:
                     asking["name"] = subject.name
                 asking["roles"] = list(subject.roles)
@@ -269,19 +269,19 @@ class PolicyGuard:
                 answer = self._engine.decide(self._bundle, question)
             # Writing and erasing show no text, so nothing is redacted.
             shown = action == "read"
-            decision = self._said(number, answer, lasting=self._remember, shown=shown)
+            decision = self._as_decision(number, answer, lasting=self._remember, shown=shown)
             if new and self._nameless:
-                if len(self._said_of) >= self._most:
-                    self._said_of.clear()
-                self._said_of[of] = answer
+                if len(self._answers) >= self._max_kept:
+                    self._answers.clear()
+                self._answers[of] = answer
             return decision
         except EngineError as error:
             _LOG.error("%s denies %s: the policy engine failed: %s", self._name, action, error)
             reason = f"the policy engine failed: {error}"
-            denied = self._said(number, {"allow": False, "reason": reason}, lasting=False)
+            denied = self._as_decision(number, {"allow": False, "reason": reason}, lasting=False)
             return denied.model_copy(update={"failed": True})
 
-    def _said(
+    def _as_decision(
         self,
         number: str,
         value: Mapping[str, Any],
@@ -298,7 +298,7 @@ class PolicyGuard:
             or not isinstance(redact, list)
             or (redact and not all(map(_writable, redact)))
             or not isinstance(own, str)
-            or (own and _NUMBER.fullmatch(own) is None)
+            or (own and _DECISION_ID.fullmatch(own) is None)
         ):
             raise EngineError(
                 f"the policy {self._bundle.name} gave no decision; wanted an object with `allow` "
@@ -317,7 +317,7 @@ class PolicyGuard:
 
 
 def _writable(text: object) -> bool:
-    """Whether it is a text, and one that can be written: half of a surrogate pair cannot."""
+    """Whether it is a string that can be encoded; half of a surrogate pair cannot."""
     if not isinstance(text, str):
         return False
     if text.isascii():
@@ -330,12 +330,12 @@ def _writable(text: object) -> bool:
 
 
 def _number_decision(number: str, allowed: bool) -> str:
-    """An id that follows from policy, question and answer, so a replay gets the same one."""
+    """An id derived from policy, question and answer, so that a replay gets the same id."""
     return "pd:" + sha256_hex(f"{number}, {'true' if allowed else 'false'}]")[:24]
 
 
 def _question_key(subject: Subject, action: Action, tenant: str, classes: tuple[str, ...]) -> str:
-    """A question as `json.dumps` writes it, in a third of its time: each decision has an id."""
+    """A question as `json.dumps` writes it, but three times as fast: each decision needs an id."""
     return (
         f'{{"subject": {{"tenant": {quoted(subject.tenant)}, "name": {quoted(subject.name)}, '
         f'"roles": {_list_words(subject.roles)}}}, "action": {quoted(action)}, '
@@ -343,16 +343,16 @@ def _question_key(subject: Subject, action: Action, tenant: str, classes: tuple[
     )
 
 
-@lru_cache(_WORDS)
+@lru_cache(_MAX_LISTS)
 def _list_words(words: tuple[str, ...]) -> str:
-    """Roles and labels come back in most questions."""
+    """A list as JSON; cached, because roles and labels recur in most questions."""
     return f"[{', '.join(map(quoted, words))}]"
 
 
-def _against(
+def _find_refusal(
     subject: Subject, tenant: str, labels: tuple[str, ...], classes: tuple[str, ...]
 ) -> str:
-    """Why no policy can allow it; empty when one can."""
+    """Why no policy can allow it; empty if one can."""
     if not subject.tenant.strip():
         return "the subject names no tenant"
     if tenant != subject.tenant:

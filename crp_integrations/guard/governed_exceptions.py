@@ -1,9 +1,9 @@
-"""Governed exceptions: a way past the guard with an owner, an end and a trigger to end it sooner.
+"""Governed exceptions: a way past the guard with an owner, an end and a trigger to end it earlier.
 
 There is no other way past a guard. An exception names its subjects, actions and labels; one that
-has expired, was rolled back or lies outside of its scope changes nothing. `ExceptionGuard` puts a
-registry in front of a guard, reports each use to its hooks, and asks the clock at each decision,
-so its answers must not be memoised beyond the next expiry.
+has expired, was rolled back or does not cover the question has no effect. `ExceptionGuard` wraps a
+guard with a registry of exceptions and reports each use to its hooks. It checks the clock at each
+decision, so its answers must not be cached beyond the next expiry.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from crp_integrations.ports import Clock
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import EventType
 
-# In the place of the checker's own words, by the kind of problem.
+# Messages by pydantic's error type.
 _WANTED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "missing": "is missing",
-        "extra_forbidden": "is no field of an exception",
+        "extra_forbidden": "is not a field of an exception",
         "model_type": "wanted an object",
         "tuple_type": "wanted a list",
         "too_short": "wanted at least one",
@@ -39,7 +39,7 @@ _WANTED: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def field_error(kind: str, problem: str) -> str:
-    """What is wrong with a field, in words of this package."""
+    """The problem of a field, in this package's words."""
     message = _WANTED.get(kind) or problem.removeprefix("Value error, ")
     return message.replace("Input should be", "wanted")
 
@@ -62,20 +62,20 @@ _Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 
 
 class RollbackTrigger(Part):
-    """What ends an exception before its expiry: so many events of a type since it was granted."""
+    """Ends an exception before its expiry after a number of events of a type since its grant."""
 
     event: EventType
     count: int = Field(default=1, ge=1)
 
 
 class ExceptionScope(Part):
-    """What an exception is for; everything that is named must hold.
+    """The questions that an exception covers; every condition must be true.
 
     Attributes:
-        subjects: names of its subjects; none for no one, `*` for every exception.
-        labels: what the things may carry, at least one; a thing with another label, or with none,
-            is not meant.
-        personal: personal data may be seen; else it is taken out of every text.
+        subjects: names of its subjects; `*` for every subject of the tenant.
+        labels: labels that things may have, at least one; a thing with another label, or without
+            any, is not covered.
+        personal: whether personal data may be seen; if not, it is removed from every text.
     """
 
     tenant: _Word
@@ -85,29 +85,29 @@ class ExceptionScope(Part):
     personal: bool = False
 
     def covers(self, subject: Subject, action: str, labels: Iterable[str]) -> bool:
-        """Whether a question to the guard is one that the exception is for."""
+        """Whether the exception covers a question to the guard."""
         carried = set(labels)
         return (
             subject.tenant == self.tenant
             and ("*" in self.subjects or subject.name in self.subjects)
             and action in self.actions
-            # No set of words says what a thing without a label is, so no exception is for it.
+            # Without labels it is unknown what a thing is, so no exception covers it.
             and bool(carried)
             and carried <= set(self.labels)
         )
 
 
 class GovernedException(Record):
-    """A bypass that somebody answers for.
+    """A bypass of the guard with a responsible owner.
 
     Spec: Summit §Governed Exceptions
 
     Attributes:
-        id: stands in decisions, the ledger and the events of its uses.
-        granted_at, expires_at: from when to when it holds; the end is not in it.
-        rollback: what ends it sooner.
-        decisions: ids of the policy decisions by which it was granted, at least exception.
-        hooks: names of the audit hooks that are told of every use, at least exception.
+        id: id in decisions, the ledger and the events of its uses.
+        granted_at, expires_at: when it holds; the end is not included.
+        rollback: trigger that ends it earlier.
+        decisions: ids of the policy decisions by which it was granted, at least one.
+        hooks: names of the audit hooks that are called at every use, at least one.
     """
 
     SCHEMA = "governed-exception/1"
@@ -144,7 +144,7 @@ class GovernedException(Record):
 
 
 def grant_exception(fields: Mapping[str, Any]) -> GovernedException:
-    """An exception from what somebody wrote.
+    """An exception from its written fields; raises if they are not valid.
 
     Spec: Summit §Governed Exceptions
     """
@@ -161,7 +161,7 @@ def grant_exception(fields: Mapping[str, Any]) -> GovernedException:
 
 
 class LedgerEntry(Part):
-    """How an exception stands in the ledger: what it allows, who answers, whether it holds."""
+    """An exception in the ledger: what it allows, its owner, whether it holds."""
 
     id: str
     owner: str
@@ -173,10 +173,10 @@ class LedgerEntry(Part):
 
 
 class ExceptionUse(Part):
-    """One use of an exception, as the audit hooks are told it.
+    """One use of an exception, as it is passed to the audit hooks.
 
     Attributes:
-        denied_by: the guard whose denial it passed; empty for a bypass that asked no guard.
+        denied_by: name of the guard whose denial was bypassed; empty if no guard was asked.
         denial: id of that denial; empty for none.
     """
 
@@ -193,7 +193,7 @@ class ExceptionUse(Part):
 
 
 class ExceptionEvents(Protocol):
-    """The journal's events as far as rollback triggers ask for them."""
+    """The events of the journal that rollback triggers need."""
 
     def __call__(self, tenant: str) -> Iterable[tuple[str, datetime]]:
         """Type and time of the events of a tenant's namespace."""
@@ -208,10 +208,10 @@ def _no_events(tenant: str) -> Iterable[tuple[str, datetime]]:
 
 
 class ExceptionGuard:
-    """A guard whose denials registered exceptions may pass, while they hold.
+    """A guard whose denials can be bypassed by registered exceptions while they hold.
 
-    Safe between threads as far as its hooks are. A hook that is not there, or that fails, denies:
-    a use that nobody hears of is a bypass.
+    Thread-safe if its hooks are. A hook that is missing or fails makes it deny: each use must be
+    reported.
 
     Spec: Summit §Governed Exceptions
     """
@@ -224,7 +224,7 @@ class ExceptionGuard:
         hooks: Mapping[str, Hook],
         events: ExceptionEvents = _no_events,
     ) -> None:
-        """Register exceptions in front of a guard."""
+        """Register exceptions for a guard."""
         ids = [exception.id for exception in exceptions]
         twice = sorted({id_ for id_ in ids if ids.count(id_) > 1})
         if twice:
@@ -233,7 +233,7 @@ class ExceptionGuard:
             missing = sorted(set(exception.hooks) - set(hooks))
             if missing:
                 raise RequestError(
-                    f"governed exception {exception.id!r} names audit hooks that are not there: "
+                    f"governed exception {exception.id!r} names audit hooks that do not exist: "
                     f"{', '.join(missing)}"
                 )
         self._guard = guard
@@ -245,16 +245,16 @@ class ExceptionGuard:
 
     @property
     def name(self) -> str:
-        """Name of the guard behind, and that exceptions are registered."""
+        """The wrapped guard's name, and that exceptions are registered."""
         return f"{self._guard.name}+exceptions"
 
     def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
         """The guard's decision, or that of the first exception that holds and covers the question.
 
-        A subject without a tenant is denied, whatever is registered.
+        A subject without a tenant is denied, whatever exceptions are registered.
         """
         decision = self._guard.decide(subject, action, labels)
-        # A question that the guard failed to decide is denied, whatever is registered.
+        # A question that the guard failed to decide is denied, whatever exceptions exist.
         if decision.allowed or decision.failed or not subject.tenant.strip():
             return decision
         now = self._clock.now()
@@ -270,14 +270,14 @@ class ExceptionGuard:
             return self._passing(exception)
         if over:
             reason = f"{decision.reason}; {'; '.join(over)}"
-            # An exception that does not hold yet may hold later.
+            # An exception that does not hold yet may hold later, so the denial is not lasting.
             return decision.model_copy(update={"reason": reason, "lasting": False})
         return decision
 
     def bypass(
         self, id_: str, subject: Subject, action: Action, labels: tuple[str, ...]
     ) -> Decision:
-        """Let code that asks no guard go on, under the exception that it names.
+        """Allow code that asks no guard to continue, under the exception that it names.
 
         Spec: Summit §Backlog Isolate 16
         """
@@ -368,7 +368,7 @@ def audit_exceptions(
     now: datetime,
     events: ExceptionEvents = _no_events,
 ) -> tuple[str, ...]:
-    """The bypasses that no exception answers for at this moment; an audit fails on any.
+    """The bypasses that no active exception covers; an audit fails if there are any.
 
     Spec: Summit §Backlog Isolate 16
     """

@@ -1,4 +1,4 @@
-"""Ports of the guard: an engine for Rego, a redactor, a model that knows injections."""
+"""Ports of the guard: an engine for Rego, a redactor, a model that detects injections."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any, Final, Protocol
 
 from crp_integrations.seals import digest
 
-# What becomes of a text without its personal data; it decides bytes.
+# Version of the redaction of texts; it determines their bytes.
 REDACTION: Final = "redact@1"
-# Where a policy reads its input, and the paths that are no subject's name.
+# Where a policy reads its input, and the paths that are not the subject's name.
 _INPUT: Final = re.compile(r"\binput\b")
 _NAMELESS: Final = re.compile(r"\.(?:action|resource|subject\.(?:tenant|roles))\b")
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A policy with its data; its digest names it wherever a decision is told.
+    """A policy with its data; its digest identifies it wherever a decision is recorded.
 
     Attributes:
-        name: `name@n`; changed bytes mean a new n.
+        name: `name@n`; changed bytes require a new n.
         module: source in Rego v1.
-        data: the documents that the module reads below `data`, as JSON would write them.
+        data: the documents that the module reads below `data`, as JSON values.
         entrypoint: the rule whose value is the decision, as `package/rule`.
-        further: sources of further modules, by the name of each.
-        file: the name that errors tell of the module; empty for the bundle's. It decides nothing.
+        further: sources of further modules, by name.
+        file: file name of the module in errors; empty for the bundle's name. Decides nothing.
     """
 
     name: str
@@ -39,22 +39,22 @@ class Bundle:
 
     @property
     def sources(self) -> dict[str, str]:
-        """The source of each module by its file's name."""
+        """The source of each module by its file name."""
         return {self.file or f"{self.name}.rego": self.module, **self.further}
 
     @cached_property
     def digest(self) -> str:
-        """`sha256:` hash of everything that decides."""
+        """`sha256:` hash of everything that affects a decision."""
         parts = {"module": self.module, "data": dict(self.data), "entrypoint": self.entrypoint}
         return digest(parts | ({"further": dict(self.further)} if self.further else {}))
 
     @cached_property
     def reads_names(self) -> bool:
-        """Whether a decision may hang on the subject's name.
+        """Whether a decision may depend on the subject's name.
 
-        False only where the sources are here and each `input` in them, also one in a comment or a
-        text, is followed by the path of something else; a subject taken as a whole, an alias or
-        a computed key count as reading it.
+        False only if the sources are available and each `input` in them, even in a comment or
+        string, is followed by another path; a whole subject, an alias or a computed key count as
+        reading the name.
 
         >>> Bundle("a@1", "x := input.subject.roles", {}, "a/x").reads_names
         False
@@ -70,16 +70,16 @@ class Bundle:
 
 
 class Redactor(Protocol):
-    """Takes personal data out of a text before a subject sees it. Thread-safe."""
+    """Removes personal data from a text before a subject sees it. Thread-safe."""
 
     def redacted(self, text: str, kinds: tuple[str, ...]) -> str:
-        """The text without the personal data of these kinds; equal arguments, equal text.
+        """The text without personal data of these kinds; equal arguments give equal texts.
 
         Args:
-            kinds: as a decision names them; `*` for every kind that is looked for.
+            kinds: kinds as named by a decision; `*` for every kind that is recognised.
 
         Raises:
-            EngineError: a recogniser failed. Whoever asks must withhold the text.
+            EngineError: a recogniser failed. The caller must withhold the text.
         """
         ...
 
@@ -101,13 +101,13 @@ class PolicyEngine(Protocol):
             question: the input document; JSON types only, and no text of a fact or answer.
 
         Raises:
-            EngineError: the engine failed, or the rule has no value. Whoever asks must deny.
+            EngineError: the engine failed, or the rule has no value. The caller must deny.
         """
         ...
 
 
 class InjectionModel(Protocol):
-    """Says of texts how probable it is that they give orders to their reader. Thread-safe.
+    """Estimates how probable it is that texts give orders to their reader. Thread-safe.
 
     Attributes:
         identity: name and version, shown in reports.
@@ -120,6 +120,6 @@ class InjectionModel(Protocol):
         """One probability in [0, 1] for each text.
 
         Raises:
-            EngineError: the model failed. Whoever asks must treat the texts as not looked at.
+            EngineError: the model failed. The caller must treat the texts as not checked.
         """
         ...

@@ -1,4 +1,4 @@
-"""Settings of the guard: which policy decides about access."""
+"""Settings of the guard and of the screening of candidates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crp_integrations.guard.injection.records import (
 )
 from crp_integrations.records import Part
 
-# Rego's names with slashes between, of which `data` is understood.
+# Rego names separated by slashes, without the leading `data`, which is implied.
 _ENTRYPOINT: Final = re.compile(r"(?!data/)[A-Za-z_]\w*(?:/[A-Za-z_]\w*)+", re.ASCII)
 
 
@@ -25,14 +25,14 @@ class GuardSettings(Part):
 
     Attributes:
         policy: whether a policy guards the fabric; without one the local guard allows everything
-            and says so in every report. Naming a bundle or a server asks for one as well.
-        bundle: folder of `.rego` files with a `data.json`; None for the policy that ships.
-        opa_url: address of an OPA server that holds the policy, such as `http://127.0.0.1:8181`;
+            and every report says so. A bundle or a server implies a policy.
+        bundle: folder of `.rego` files with a `data.json`; None for the built-in policy.
+        opa_url: address of an OPA server that has the policy, such as `http://127.0.0.1:8181`;
             empty to evaluate it in this process.
         opa_timeout_s: seconds until the server counts as failed, which denies.
         entrypoint: the rule whose value is the decision, as `package/rule`.
         exceptions: JSON file of governed exceptions; None for none.
-        most_kept: decisions that are kept in memory.
+        most_kept: maximum number of decisions that are cached.
     """
 
     policy: bool = False
@@ -46,7 +46,7 @@ class GuardSettings(Part):
     @field_validator("entrypoint")
     @classmethod
     def _with_slashes(cls, entrypoint: str) -> str:
-        # Else every decision would deny, since nothing is there to be asked.
+        # Refused here, because a missing entrypoint would make every decision a denial.
         if not _ENTRYPOINT.fullmatch(entrypoint):
             raise ConfigError(
                 f"guard.entrypoint is {entrypoint!r:.80}, wanted package and rule with slashes "
@@ -57,8 +57,8 @@ class GuardSettings(Part):
     @field_validator("opa_url")
     @classmethod
     def _no_address(cls, opa_url: str) -> str:
-        # A variable that was not set would leave the fabric without any guard; what is left out
-        # is not looked at here.
+        # An empty variable would leave the fabric without a guard; the default of an omitted field
+        # is not validated here.
         if not opa_url.strip():
             raise ConfigError(
                 "guard.opa_url is empty, wanted an address such as http://127.0.0.1:8181; "
@@ -82,19 +82,19 @@ class GuardSettings(Part):
 
 
 class ScreeningSettings(Part):
-    """The numbers of a screening.
+    """Thresholds of the screening of candidates.
 
     Spec: Summit §Context Assembly Pipeline
 
     Attributes:
-        enabled: whether an ordinary turn looks at its candidates at all.
+        enabled: whether candidates of an ordinary turn are screened at all.
         relevance_floor: relevance below which a candidate is off topic, [0, 1]; it depends on the
-            embedder. 0 calls nothing off topic.
-        words_floor: share of the best candidate's words from which one is on topic whatever its
-            relevance, (0, 1].
-        hop_floor: what a link must say for a candidate that is on topic whatever its relevance.
-        fewest: candidates that must stay, else the pack is the minimal one; 0 for no such number.
-        injection: the numbers of the rules.
+            embedder. With 0 nothing is off topic.
+        words_floor: minimum share of the best candidate's words at which a candidate is on topic
+            whatever its relevance, (0, 1].
+        hop_floor: minimum weight of a link at which a candidate is on topic whatever its relevance.
+        fewest: number of candidates that must stay, else the pack is minimal; 0 for no minimum.
+        injection: settings of the injection rules.
     """
 
     enabled: bool = False

@@ -1,4 +1,4 @@
-"""Where a store is: a folder, an address, or an object that the caller made."""
+"""Open a store by its location: a folder, an address, or an object that the caller made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_address(store: object) -> bool:
 
 
 def place_of(store: str | Path | Store | None) -> Path | Store:
-    """The folder of a store, or the store itself where it is none of files."""
+    """The store's folder, or the store itself if it is not kept in files."""
     if store is None:
         return MemoryStore()
     if not isinstance(store, str | Path):
@@ -39,13 +39,13 @@ def place_of(store: str | Path | Store | None) -> Path | Store:
 
 
 def opened_at(store: str | Path | Store | None) -> Store:
-    """The store at a place, whichever it is; nothing is asked of it yet."""
+    """The store at a location of any kind; it is not accessed yet."""
     place = place_of(store)
     return SqliteStore(place) if isinstance(place, Path) else place
 
 
 def holds_store(folder: str) -> bool:
-    """Whether something was ever written to the store in this folder or database."""
+    """Whether the store in this folder or database was ever written to."""
     place = place_of(folder)
     if not isinstance(place, Path):
         with closing(place):
@@ -57,25 +57,25 @@ def holds_store(folder: str) -> bool:
 
 
 def is_database(store: Store) -> bool:
-    """Whether many machines open this store, which then keeps no key and searches by itself."""
+    """Whether several machines can open this store; it then keeps no key and searches by itself."""
     return store.name.startswith("postgresql:")
 
 
 def refuse_lost_keys(stores: Sequence[Store]) -> None:
-    """Refuse to open stores without a key, where each process would make one of its own."""
+    """Refuse to open a store without a key if each process would create a key of its own."""
     if any(is_database(store) for store in stores):
-        # Many machines open it, and each would seal with a key of its own.
+        # Each machine that opens the database would seal with a key of its own.
         raise ConfigError(
-            "a database keeps no key beside what it seals; give `keyring`, or set CRP_KEY to "
+            "a database keeps no key next to the data it seals; give `keyring`, or set CRP_KEY to "
             "64 hexadecimal digits that every process shares"
         )
     if len(stores) > 1 and not isinstance(stores[0], SqliteStore):
-        # A key made in memory would be gone, and the regions' journals with it.
+        # A key made in memory would be lost at exit, and the journals could no longer be verified.
         raise ConfigError("regions keep their journals on disk; give a key or a store's folder")
 
 
 class Lent:
-    """A store of which closing is somebody else's business, such as one that many relays share."""
+    """A store that its user must not close, for example because several relays share it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class Lent:
 
 
 def store_at(address: str, **options: Any) -> Store:
-    """The store behind an address."""
+    """The store at an address."""
     scheme = address.partition("://")[0]
     if scheme not in SCHEMES:
         raise ConfigError(

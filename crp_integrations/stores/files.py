@@ -1,4 +1,4 @@
-"""Private folders, locks, and objects that are written whole or not at all."""
+"""Private folders, locks, and objects whose writes are atomic."""
 
 from __future__ import annotations
 
@@ -16,84 +16,84 @@ from crp_integrations.errors import RequestError, StoreBusy, StoreError
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-# More than a window leaves on the disk with its receipt, which has the texts that it was shown.
-ROOM_BYTES = 1 << 20
-# SQLite's log and its locks. Whoever only read the file may have made them, as only read too.
-_BESIDE = ("-wal", "-shm")
-# What a process may is told by its effective user.
-_EFFECTIVE = os.access in os.supports_effective_ids
+# More than one window and its receipt, which contains the texts of the window, take on disk.
+MIN_FREE_BYTES = 1 << 20
+# SQLite's log and shared-memory files. A process that only reads can have made them, read-only.
+_SIDE_FILES = ("-wal", "-shm")
+# Check access for the effective user where the system supports it.
+_USE_EFFECTIVE_IDS = os.access in os.supports_effective_ids
 
 
 def refuse_unwritable(path: Path, namespace: str, *, there: bool) -> None:
-    """Refuse a namespace whose answers could not be sealed."""
-    reason = _only_read(path) if there else _locked(path.parent)
+    """Refuse a namespace that is not writable, since its answers could not be sealed."""
+    reason = _describe_read_only(path) if there else _describe_locked(path.parent)
     if reason:
         raise StoreError(
             f"{reason}, so no answer in namespace {namespace!r:.80} could be sealed; let this user "
             "write it, or copy the store to where it can be written"
         )
     place = path if there else _nearest(path.parent)
-    left = _room(place)
-    if left is not None and left < ROOM_BYTES:
+    left = _free_bytes(place)
+    if left is not None and left < MIN_FREE_BYTES:
         raise StoreError(
-            f"{place} has {left} bytes left on its disk, wanted {ROOM_BYTES}, so no answer in "
+            f"{place} has {left} bytes left on its disk, wanted {MIN_FREE_BYTES}, so no answer in "
             f"namespace {namespace!r:.80} could be sealed; make room, or move the store"
         )
 
 
-def _only_read(path: Path) -> str:
-    """Which of a database's files cannot be written; empty for none."""
+def _describe_read_only(path: Path) -> str:
+    """A sentence on the database file that cannot be written; empty if all can."""
     name = str(path)
-    if not _may(name, os.W_OK):
-        return f"{name} is only read by this user, or lies on a disk that is only read"
-    for end in _BESIDE:
-        if not _may(name + end, os.W_OK) and _may(name + end, os.F_OK):
-            return f"{name}{end} is only read by this user"
+    if not _has_access(name, os.W_OK):
+        return f"{name} is read-only for this user, or on a read-only disk"
+    for end in _SIDE_FILES:
+        if not _has_access(name + end, os.W_OK) and _has_access(name + end, os.F_OK):
+            return f"{name}{end} is read-only for this user"
     return ""
 
 
-def _locked(folder: Path) -> str:
-    """In which folder nothing can be made; empty for none."""
+def _describe_locked(folder: Path) -> str:
+    """A sentence on the folder in which nothing can be created; empty if it is writable."""
     place = _nearest(folder)
-    if _may(str(place), os.W_OK | os.X_OK):
+    if _has_access(str(place), os.W_OK | os.X_OK):
         return ""
-    return f"{place} is a folder in which this user can make nothing"
+    return f"{place} is a folder in which this user cannot create files"
 
 
-def _may(path: str, how: int) -> bool:
-    return os.access(path, how, effective_ids=_EFFECTIVE)
+def _has_access(path: str, how: int) -> bool:
+    return os.access(path, how, effective_ids=_USE_EFFECTIVE_IDS)
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """The folder, or its nearest parent that exists."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
 
 
-def _room(place: Path) -> int | None:
-    """Bytes that this user can still write; None where the system does not tell."""
+def _free_bytes(place: Path) -> int | None:
+    """Bytes that this user can still write; None if the system does not report it."""
     if not hasattr(os, "statvfs"):
         return None
     try:
         disk = os.statvfs(place)
     except OSError:
-        # Removed a moment ago; whoever writes is told what is wrong.
+        # Removed a moment ago; the write that follows reports what is wrong.
         return None
-    # A file system without a size of its own, as some in memory are, has no blocks at all.
+    # A file system without a size of its own, such as some in memory, reports no blocks.
     if not disk.f_blocks:
         return None
     return disk.f_frsize * (disk.f_bavail if os.geteuid() else disk.f_bfree)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only its owner can enter, and its parents; one that is there stays."""
+    """Make a folder that only its owner can enter, and its parents; an existing one stays as is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
 def sync_folder(path: Path) -> None:
-    """Make a new name in a folder survive a loss of power, where the system can do that."""
+    """Make a new name in a folder survive a power loss, if the system supports that."""
     if os.name != "posix":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -105,10 +105,10 @@ def sync_folder(path: Path) -> None:
 
 @contextmanager
 def file_held(path: Path, busy_seconds: float) -> Iterator[None]:
-    """Keep other processes and threads out of a file that has no lock itself, for the block.
+    """Lock a file that has no lock of its own against other processes and threads for the block.
 
-    The lock is that of an empty SQLite database beside the file, which every system has and which
-    goes with a process that dies.
+    The lock is an exclusive transaction on an empty SQLite database next to the file. It works on
+    every system and is released when its process dies.
     """
     name = path.with_name(path.name + ".lock")
     try:
@@ -130,12 +130,12 @@ def file_held(path: Path, busy_seconds: float) -> Iterator[None]:
 
 _PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"
 _KEY = re.compile(rf"{_PART}(/{_PART}){{0,15}}")
-# No key begins with a dot, so nobody takes half an object for a whole one.
+# No key begins with a dot, so a half-written file is never taken for an object.
 _TEMPORARY = ".writing-"
 
 
 def checked_key(key: str) -> str:
-    """A name that can be a path in any store."""
+    """Return the key if it can be a path in any store, else raise."""
     if not _KEY.fullmatch(key):
         raise RequestError(
             f"object name {key!r:.80} is not parts of letters, digits and ._- with / between"
@@ -144,10 +144,10 @@ def checked_key(key: str) -> str:
 
 
 class FolderObjects:
-    """Objects as files that only their owner can read, in folders that only he can enter.
+    """Objects as files that only their owner can read, in folders that only the owner can enter.
 
-    The folder is made by the first write. An object is written under another name, synced, and
-    linked under its own, which fails where that is taken.
+    The first write makes the folder. An object is written under a temporary name, synced, and
+    linked to its own name, which fails if that name is taken.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -155,11 +155,11 @@ class FolderObjects:
 
     @property
     def name(self) -> str:
-        """Kind and place."""
+        """Kind and location."""
         return f"folder:{self._root}"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object that is not there yet."""
+        """Write an object that does not exist yet; return whether it was written."""
         path = self._root / checked_key(key)
         try:
             if path.exists():
@@ -192,7 +192,7 @@ class FolderObjects:
             raise self._failed("read", key, error) from error
 
     def delete(self, key: str) -> None:
-        """Remove an object, and the folders that are empty then."""
+        """Remove an object, and the folders that become empty."""
         path = self._root / checked_key(key)
         try:
             path.unlink(missing_ok=True)
@@ -206,11 +206,11 @@ class FolderObjects:
             try:
                 folder.rmdir()
             except OSError:
-                # Others lie there, or one is being written.
+                # The folder has other objects, or one is being written.
                 return
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Names below a folder."""
+        """Names of the objects in a folder and its subfolders."""
         place = self._root / checked_key(prefix)
         try:
             names = sorted(
@@ -223,7 +223,7 @@ class FolderObjects:
         yield from names
 
     def _make_folders(self, folder: Path) -> None:
-        """The folders down to this one, each of mode 0700."""
+        """Make the folders down to this one, each of mode 0700."""
         missing = [folder]
         while missing[-1] != self._root and not missing[-1].parent.exists():
             missing.append(missing[-1].parent)
@@ -235,7 +235,7 @@ class FolderObjects:
 
 
 class MemoryObjects:
-    """Objects that end with the process; safe under threads."""
+    """Objects that are lost when the process ends; thread-safe."""
 
     name = "memory"
 
@@ -244,7 +244,7 @@ class MemoryObjects:
         self._lock = threading.Lock()
 
     def create(self, key: str, data: bytes) -> bool:
-        """Hold an object that is not there yet."""
+        """Keep an object that does not exist yet; return whether it was kept."""
         with self._lock:
             if checked_key(key) in self._held:
                 return False
@@ -256,12 +256,12 @@ class MemoryObjects:
         return self._held.get(checked_key(key))
 
     def delete(self, key: str) -> None:
-        """Let go of an object."""
+        """Remove an object."""
         with self._lock:
             self._held.pop(checked_key(key), None)
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Names that begin with whole parts."""
+        """Names that begin with the prefix and a slash."""
         with self._lock:
             names = sorted(self._held)
         start = f"{checked_key(prefix)}/"

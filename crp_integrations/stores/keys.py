@@ -1,8 +1,8 @@
-"""Where the master key is kept, and those before it after a rotation.
+"""Sources of the master key, and of the earlier keys that a rotation leaves.
 
-A key is made by the operating system's random source. Every ring here holds one key an epoch: what
-is sealed is sealed with the last, what an earlier one sealed still verifies. No ring shows a key
-when it is printed.
+The operating system's random source makes a key. Every ring contains one key for each epoch: the
+last one seals, the earlier ones still verify what they sealed. No ring shows a key when it is
+printed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from crp_integrations.stores.files import FILE_MODE, make_folder, sync_folder
 
 MASTER_BYTES = 32
 SCHEMA = "keys/1"
-# Of a file that holds keys of earlier epochs too.
+# Schema of a file that also contains keys of earlier epochs.
 ROTATED_SCHEMA = "keys/2"
-# Beside the key file: what a store keeps, sealed with the key.
+# Folder next to the key file with the store's namespaces, which are sealed with the key.
 NAMESPACES = "namespaces"
 DEFAULT_VARIABLE = "CRP_MASTER_KEYS"
 
@@ -36,8 +36,8 @@ class Unwrap(Protocol):
         ...
 
 
-class _Epochs(ABC):
-    """Master keys, oldest first, got once when they are first asked for."""
+class _EpochKeys(ABC):
+    """Master keys, oldest first, read once when they are first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,11 +65,11 @@ class _Epochs(ABC):
             return self._keys
 
 
-class FixedKeyRing(_Epochs):
-    """Master keys that the caller keeps."""
+class FixedKeyRing(_EpochKeys):
+    """Master keys that the caller passes in."""
 
     def __init__(self, master: bytes, *, retired: Sequence[bytes] = ()) -> None:
-        """Take keys."""
+        """Check and keep the keys."""
         super().__init__()
         self._keys = _usable((*retired, master), "the master key")
 
@@ -78,14 +78,14 @@ class FixedKeyRing(_Epochs):
 
 
 class MemoryKeyRing(FixedKeyRing):
-    """A new master key that ends with the process."""
+    """A new master key that is lost when the process ends."""
 
     def __init__(self) -> None:
         super().__init__(secrets.token_bytes(MASTER_BYTES))
 
 
-class EnvironmentKeyRing(_Epochs):
-    """Master keys in a variable of the environment: hexadecimal, commas between, oldest first."""
+class EnvironmentKeyRing(_EpochKeys):
+    """Master keys in an environment variable: hexadecimal, separated by commas, oldest first."""
 
     def __init__(self, variable: str = DEFAULT_VARIABLE) -> None:
         super().__init__()
@@ -104,15 +104,15 @@ class EnvironmentKeyRing(_Epochs):
         try:
             keys = [bytes.fromhex(part.strip()) for part in value.split(",")]
         except ValueError:
-            raise ConfigError(f"{self._variable} holds more than hexadecimal digits") from None
+            raise ConfigError(f"{self._variable} has a character that is not hexadecimal") from None
         return _usable(keys, self._variable)
 
 
-class WrappedKeyRing(_Epochs):
-    """Data keys that a key service wrapped; they are unwrapped once and kept in memory alone."""
+class WrappedKeyRing(_EpochKeys):
+    """Data keys wrapped by a key service; they are unwrapped once and kept only in memory."""
 
     def __init__(self, wrapped: bytes, unwrap: Unwrap, *, retired: Sequence[bytes] = ()) -> None:
-        """Keep wrapped keys; the service is asked when a key is first needed."""
+        """Keep the wrapped keys; the service is called when a key is first needed."""
         super().__init__()
         self._wrapped = (*retired, wrapped)
         self._unwrap = unwrap
@@ -130,11 +130,11 @@ class WrappedKeyRing(_Epochs):
         return _usable(keys, "the unwrapped master key")
 
 
-class FileKeyRing(_Epochs):
-    """Master keys in a file that only its owner can read, made when one is first asked for.
+class FileKeyRing(_EpochKeys):
+    """Master keys in a file that only its owner can read; a missing file is created on first use.
 
-    The file lies in the store's folder. Where namespaces lie beside it already, a missing file is
-    a lost one, and is not replaced: what it sealed would never verify again.
+    The file is in the store's folder. If that folder already has namespaces, a missing file was
+    lost and is not replaced: with a new key, existing seals would never verify again.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -143,14 +143,14 @@ class FileKeyRing(_Epochs):
 
     @property
     def path(self) -> Path:
-        """The keys' file, there or not."""
+        """Path of the key file, which need not exist."""
         return self._path
 
     def rotate(self) -> None:
-        """Begin a new epoch: a new key seals from now on, those before are kept to verify.
+        """Begin a new epoch: a new key seals from now on; earlier keys are kept to verify.
 
-        A process that has the store open goes on with the key that it knows, until it meets an
-        event of the new epoch; from then on its writes are refused. Open its relay again.
+        A process that has the store open keeps using the key it knows until it meets an event of
+        the new epoch; from then on its writes are refused. Reopen its relay.
 
         Raises:
             ConfigError: the file holds no key that this version can use.
@@ -167,7 +167,7 @@ class FileKeyRing(_Epochs):
         except OSError as error:
             raise _out_of_reach(self._path, error) from error
         try:
-            # Read again: another process may have rotated it since.
+            # Read again: another process may have rotated the key meanwhile.
             keys = (*self._read(), _new())
             self._write(keys).replace(self._path)
             sync_folder(self._path.parent)
@@ -190,10 +190,10 @@ class FileKeyRing(_Epochs):
                     make_folder(self._path.parent)
                     self._make()
                 elif not self._path.exists():
-                    # Another process would have made the key before the first namespace.
+                    # Namespaces exist, so the key was lost: a key is made before the first one.
                     raise ConfigError(
-                        f"key file {self._path} is missing, but {self._path.parent} holds what was "
-                        "sealed with a key; restore the file from a copy, or give the key"
+                        f"key file {self._path} is missing, but {self._path.parent} has data "
+                        "that was sealed with a key; restore the file from a copy, or give the key"
                     ) from None
                 return self._read()
         except OSError as error:
@@ -204,9 +204,9 @@ class FileKeyRing(_Epochs):
         return folder.is_dir() and any(folder.glob("*/*"))
 
     def _make(self) -> None:
-        """Write a whole key under another name, then give it its name unless it is taken.
+        """Write a key file under a temporary name, then link it to its name unless that is taken.
 
-        Two processes that start together both end with the key of the one that was first.
+        Two processes that start together both use the key of the first.
         """
         temporary = self._write((_new(),))
         try:
@@ -219,7 +219,7 @@ class FileKeyRing(_Epochs):
         sync_folder(self._path.parent)
 
     def _write(self, keys: Sequence[bytes]) -> Path:
-        """A whole file under another name."""
+        """Write a complete key file under a temporary name and return its path."""
         temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
         *retired, master = (key.hex() for key in keys)
         fields: dict[str, object] = {"schema": SCHEMA, "master": master}
@@ -257,7 +257,7 @@ class FileKeyRing(_Epochs):
 
 
 def _usable(keys: Sequence[bytes], where: str) -> tuple[bytes, ...]:
-    """Keys that are long enough and all different."""
+    """The keys, checked to be long enough and all different."""
     for key in keys:
         if len(key) < MASTER_BYTES:
             raise ConfigError(f"{where} has {len(key)} bytes; give at least {MASTER_BYTES}")

@@ -1,8 +1,8 @@
-"""The store in memory: SQLite's own tables in RAM, a database for each namespace.
+"""The store in memory: the same SQLite tables in RAM, one database for each namespace.
 
-All readers of a namespace share its committed database. A writer works in the same one while nobody
-reads, and on a copy otherwise, which takes its place with the commit. So a reader keeps the state
-it began with, and nothing is copied unless a reader and a writer meet.
+All readers of a namespace share its committed database. A writer uses the same one if no one reads;
+otherwise it writes to a copy, which replaces the original at commit. So a reader keeps the state it
+began with, and a copy is made only when a reader and a writer overlap.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports.store import ClaimedJob
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.transaction import facets
-from crp_integrations.stores.rules import Done, TransactionGate, WriterLocks, checked_name
+from crp_integrations.stores.rules import Executed, TransactionGate, WriterLocks, checked_name
 from crp_integrations.stores.sqlite.connection import SqliteConnection, open_empty
 from crp_integrations.stores.sqlite.store import SqliteTransaction
 
@@ -25,10 +25,10 @@ _Batch = tuple[str, str]
 
 
 class _SharedConnection:
-    """One statement at a time, over a database that may be exchanged between two.
+    """Runs one statement at a time on a database that can be replaced between two statements.
 
     Attributes:
-        database: where the next statement runs.
+        database: database on which the next statement runs.
     """
 
     def __init__(self, database: SqliteConnection, lock: threading.RLock) -> None:
@@ -37,10 +37,10 @@ class _SharedConnection:
 
     @property
     def padding(self) -> bytes:
-        """Nothing is written to a disk, so nothing has to be kept apart there."""
+        """Empty: nothing is written to disk, so no padding is needed."""
         return b""
 
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Done:
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Executed:
         """Run one statement."""
         with self._lock:
             return self.database.execute(statement, parameters)
@@ -56,13 +56,13 @@ class _SharedConnection:
             return self.database.rows(statement, parameters)
 
     def one(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row of a query, None when there is none."""
+        """The first row of a query, or None."""
         with self._lock:
             return self.database.one(statement, parameters)
 
 
 class _MemoryNamespace:
-    """The databases of one namespace: the committed one, and older ones that are still read."""
+    """The databases of one namespace: the committed one, and older ones that still have readers."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -111,7 +111,7 @@ class _MemoryNamespace:
                     self._close_unused(database)
 
     def close(self) -> None:
-        """Forget everything that no transaction uses, and the rest when it ends."""
+        """Close databases without transactions now, and the others when their transactions end."""
         with self._lock:
             self._closed = True
             if self._writer is None:
@@ -125,7 +125,7 @@ class _MemoryNamespace:
 
 
 class MemoryJobs:
-    """Jobs and results in memory; safe under threads."""
+    """Jobs and results in memory; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -133,7 +133,7 @@ class MemoryJobs:
         self._taken: set[tuple[_Batch, str]] = set()
 
     def put(self, namespace: str, batch: str, ids: Sequence[str]) -> int:
-        """Add the jobs that are not there yet."""
+        """Add the jobs that do not exist yet; return how many."""
         with self._lock:
             held = self._results[namespace, batch]
             fresh = [job_id for job_id in dict.fromkeys(ids) if job_id not in held]
@@ -142,7 +142,7 @@ class MemoryJobs:
 
     @contextmanager
     def claim(self, namespace: str, batch: str) -> Iterator[ClaimedJob | None]:
-        """The next job without a result that no thread has."""
+        """The next job that has no result and that no other thread has claimed."""
         place = (namespace, batch)
         with self._lock:
             free = (
@@ -167,18 +167,18 @@ class MemoryJobs:
                 self._taken.discard((place, job_id))
 
     def results(self, namespace: str, batch: str) -> dict[str, str | None]:
-        """The result of each job in the order they came."""
+        """The result of each job, in the order in which the jobs were added."""
         with self._lock:
             return dict(self._results[namespace, batch])
 
     def forget(self, namespace: str, batch: str) -> int:
-        """Remove a batch."""
+        """Remove a batch; return its number of jobs."""
         with self._lock:
             return len(self._results.pop((namespace, batch), {}))
 
 
 class MemoryStore:
-    """Keeps everything in the process; safe under threads."""
+    """Keeps everything in the process; thread-safe."""
 
     def __init__(self, *, busy_seconds: float = 5.0) -> None:
         """Make an empty store."""
@@ -195,12 +195,12 @@ class MemoryStore:
 
     @property
     def name(self) -> str:
-        """Kind and place for people."""
+        """Kind and location, for people."""
         return "memory"
 
     @contextmanager
     def begin(self, namespace: str, *, write: bool = True) -> Iterator[SqliteTransaction]:
-        """Open a transaction: commits when the block ends, undoes everything when it raises."""
+        """Open a transaction: it commits at the end of the block and is undone if that raises."""
         self._check(namespace)
         if not write:
             database = self._namespaces.get(namespace)
@@ -237,12 +237,12 @@ class MemoryStore:
         self._check(namespace)
 
     def check(self, namespace: str) -> list[str]:
-        """Nothing: there are no files that something could be wrong with."""
+        """Empty: there are no files that could be damaged."""
         self._check(namespace)
         return []
 
     def files(self, namespace: str) -> Mapping[str, int]:
-        """Nothing: there are no files."""
+        """Empty: there are no files."""
         self._check(namespace)
         return {}
 
@@ -266,7 +266,7 @@ class MemoryStore:
 
 @contextmanager
 def _read_empty() -> Iterator[SqliteConnection]:
-    """A namespace that nobody has written."""
+    """An empty database, for a namespace that was never written."""
     connection = open_empty()
     try:
         yield connection

@@ -1,4 +1,4 @@
-"""What every store refuses, in the same words, and what a facet asks of its database."""
+"""Checks and error texts that all stores share, and what a facet needs of its database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crp_integrations.vectors import FloatRows
 
 
 def checked_name(namespace: str) -> str:
-    """A namespace's name as it is."""
+    """Return a namespace's name if it is usable, else raise."""
     try:
         namespace.encode()
     except UnicodeEncodeError:
@@ -37,11 +37,11 @@ def checked_facts(
     dimensions: int | None,
     taken: Collection[str],
 ) -> list[Fact]:
-    """Facts ready to be added: each names the namespace that it is stored in."""
+    """Facts ready to be added: each has the namespace that it is stored in."""
     check_vectors(vectors, len(facts), dimensions)
     if taken:
         raise StoreError(f"fact {min(taken)} exists already; ids are never used twice")
-    return _named(facts, namespace)
+    return _with_namespace(facts, namespace)
 
 
 def checked_replacements(
@@ -52,15 +52,15 @@ def checked_replacements(
     dimensions: int | None,
     known: Collection[str],
 ) -> list[Fact]:
-    """Facts ready to take the place of those with the same ids."""
+    """Facts ready to replace those with the same ids."""
     if vectors is not None:
         check_vectors(vectors, len(facts), dimensions)
-    unknown([fact.fact_id for fact in facts], known)
-    return _named(facts, namespace)
+    refuse_unknown([fact.fact_id for fact in facts], known)
+    return _with_namespace(facts, namespace)
 
 
 def check_vectors(vectors: FloatRows, count: int, dimensions: int | None) -> None:
-    """Refuse a block of another shape than (count, dimensions), or with a value not finite."""
+    """Refuse vectors of another shape than (count, dimensions), or with a value not finite."""
     wanted = (count, dimensions if dimensions is not None else "d")
     if vectors.ndim != 2 or vectors.shape[0] != count:
         raise StoreError(f"vectors have shape {vectors.shape}, wanted {wanted}")
@@ -70,7 +70,7 @@ def check_vectors(vectors: FloatRows, count: int, dimensions: int | None) -> Non
         raise StoreError("a vector holds a value that is not finite")
 
 
-def _named(facts: Sequence[Fact], namespace: str) -> list[Fact]:
+def _with_namespace(facts: Sequence[Fact], namespace: str) -> list[Fact]:
     counts = Counter(fact.fact_id for fact in facts)
     twice = sorted(id for id, count in counts.items() if count > 1)
     if twice:
@@ -87,12 +87,12 @@ def _named(facts: Sequence[Fact], namespace: str) -> list[Fact]:
 
 
 def same_json(value: JsonValue) -> str:
-    """A text that two JSON values share when they are the same: keys in any order, 1 like 1.0."""
+    """Canonical text of a JSON value: equal for any order of keys, and for 1 and 1.0."""
     return json.dumps(_plain(value), sort_keys=True)
 
 
 def has_metadata(wanted: Mapping[str, str], metadata: Mapping[str, JsonValue]) -> bool:
-    """Whether metadata hold values wanted."""
+    """Whether metadata contain the wanted pairs; `wanted` has the values as `same_json` texts."""
     return all(key in metadata and same_json(metadata[key]) == text for key, text in wanted.items())
 
 
@@ -107,21 +107,21 @@ def _plain(value: JsonValue) -> JsonValue:
 
 
 def check_next(events: Sequence[Event], tip: int) -> None:
-    """Refuse events that do not go on from the journal's tip."""
+    """Refuse events that do not continue the journal from its last `seq`."""
     for wanted, event in enumerate(events, start=tip + 1):
         if event.seq != wanted:
             raise StoreError(f"event has seq {event.seq}, wanted {wanted}")
 
 
-def unknown(ids: Sequence[str], known: Collection[str]) -> None:
-    """Refuse ids that no fact of the namespace has."""
+def refuse_unknown(ids: Sequence[str], known: Collection[str]) -> None:
+    """Refuse ids that are not in `known`, the ids of stored facts."""
     for id in ids:
         if id not in known:
             raise StoreError(f"fact {id!r} is not in the store")
 
 
 class TransactionGate:
-    """Says whether a transaction may still be used, and for writing.
+    """Refuses reads after a transaction has ended, and writes in a read-only one.
 
     A facet asks before every read and write, so that a transaction kept beyond its block, or a
     reading one used for writing, is refused instead of doing something else.
@@ -134,23 +134,23 @@ class TransactionGate:
         self._write = write
 
     def shut(self) -> None:
-        """The block has ended."""
+        """End the transaction: from now on everything is refused."""
         self._open = False
 
     def reading(self) -> None:
-        """Let a read pass."""
+        """Raise unless reading is allowed."""
         if not self._open:
             raise StoreError("the transaction has ended; begin another one")
 
     def writing(self) -> None:
-        """Let a write pass."""
+        """Raise unless writing is allowed."""
         self.reading()
         if not self._write:
             raise StoreError("the transaction was opened for reading; begin one with write=True")
 
 
 class WriterLocks:
-    """One lock for each namespace, waited for no longer than a given time."""
+    """One lock for each namespace; waiting for it has a time limit."""
 
     def __init__(self, busy_seconds: float) -> None:
         self._seconds = busy_seconds
@@ -181,32 +181,32 @@ class WriterLocks:
             lock.release()
 
 
-# One statement for any number of values; SQLite reads the list out of one parameter.
+# One statement for any number of values; SQLite reads the list from one JSON parameter.
 AMONG = "IN (SELECT value FROM json_each(?))"
-# What `Fact.retrievable` says, and every other fact.
+# Facts for which `Fact.retrievable` is true, and all others.
 RETRIEVABLE_SQL = "status IN ('ACTIVE', 'STALE') AND archived_at IS NULL"
 ASIDE_SQL = f"NOT ({RETRIEVABLE_SQL})"
-# When a fact was last in use, as far as its own row says; without the Z, moments with and without
-# microseconds sort as times.
+# Time of last use, as far as the fact's own row tells; without the Z, times with and without
+# microseconds sort correctly.
 TOUCHED_SQL = (
     "max(rtrim(coalesce(ingested_at, ''), 'Z'), rtrim(coalesce(last_accessed_at, ''), 'Z'))"
 )
-# Noted in `own` while bytes of removed facts, or of what windows said, may be left. For facts the
-# files are rewritten; what windows said is in SQLite's log alone.
+# Entries of `own` while bytes of removed facts, or of window contents, may be left on disk. For
+# facts the files are rewritten; window contents are only in SQLite's log.
 FACTS_DUE = "scrub_due"
 WINDOWS_DUE = "scrub_windows_due"
-# How many sentences on one kind of damage are worth reading.
-SHOWN = 20
+# Maximum number of sentences on one kind of damage.
+MAX_SHOWN = 20
 
 
 class Among(list[Any]):
-    """A list as the one parameter of `AMONG`; each database takes it in its own way."""
+    """A list as the one parameter of `AMONG`; each database encodes it in its own way."""
 
     __slots__ = ()
 
 
 class PackedVector(bytes):
-    """A unit row as little-endian float32 bytes; each database keeps it in its own type."""
+    """A unit vector as little-endian float32 bytes; each database stores it in its own type."""
 
     __slots__ = ()
 
@@ -214,35 +214,35 @@ class PackedVector(bytes):
 def among(values: Iterable[str]) -> Among:
     """Texts as the one parameter of `AMONG`.
 
-    SQLite ends a text out of JSON at its first NUL, which would make another id of it; no fact
-    id holds one.
+    Texts with a NUL are left out: SQLite would cut them there, into other ids, and no fact id
+    contains one.
     """
     return Among([value for value in values if "\0" not in value])
 
 
-class Done(Protocol):
-    """What a statement did."""
+class Executed(Protocol):
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows it changed."""
+        """Number of rows that the statement changed."""
         ...
 
     @property
     def lastrowid(self) -> int | None:
-        """The number that the row it added was given."""
+        """The number that was assigned to the added row."""
         ...
 
 
 class Statements(Protocol):
-    """A connection with a transaction that is open."""
+    """A connection with an open transaction."""
 
     @property
     def padding(self) -> bytes:
-        """Zeros that lie in front of a text, so that no copy of it stays in a page of others."""
+        """Zeros to store before a text, so that no copy of the text is left in a shared page."""
         ...
 
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Done:
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Executed:
         """Run one statement."""
         ...
 
@@ -255,12 +255,12 @@ class Statements(Protocol):
         ...
 
     def one(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row of a query, None when there is none."""
+        """The first row of a query, or None."""
         ...
 
 
 def note_due(connection: Statements, name: str) -> None:
-    """Note in the open transaction that bytes are left which `scrub` has to take off the disk."""
+    """Record in the open transaction that bytes are left which `scrub` must erase from disk."""
     connection.execute(
         "INSERT INTO own (name, value) VALUES (?, 1) "
         "ON CONFLICT (name) DO UPDATE SET value = own.value + 1",
@@ -271,9 +271,9 @@ def note_due(connection: Statements, name: str) -> None:
 def pages(
     connection: Statements, statement: str, after: Any, size: int
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a query, so many at a time, so that no lock is held throughout.
+    """The rows of a query, page by page, so that no lock is held throughout.
 
-    Its parameters are the key to go on behind, which is its first column, and the size.
+    Its parameters are the key to continue after, which is its first column, and the page size.
     """
     while page := connection.rows(statement, [after, size]):
         yield page

@@ -1,7 +1,7 @@
-"""A namespace moved from one store to another, row by row: everything but what is derived.
+"""Copy a namespace from one store to another, row by row, except for derived data.
 
-All stores keep the same tables. The text index, the postings and the log of changes are made anew
-where the rows arrive.
+All stores have the same tables. The text index, the postings and the log of changes are rebuilt in
+the target store.
 """
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
@@ -27,7 +27,7 @@ PAGE = 512
 
 @dataclass(frozen=True, slots=True)
 class MovedTable:
-    """A table that is moved.
+    """A table whose rows are copied.
 
     Attributes:
         key: columns of its primary key, in whose order it is read.
@@ -44,7 +44,7 @@ def _table(name: str, key: Sequence[str], others: Sequence[str] = ()) -> MovedTa
 
 
 _WINDOW = '"window"'
-# Those that others refer to first.
+# Tables that others refer to come first.
 TABLES = (
     _table("settings", ["name"], ["value"]),
     _table("sources", ["source_id"], columns(Source)),
@@ -82,11 +82,11 @@ TABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What was moved.
+class MoveResult:
+    """Result of a copy.
 
     Attributes:
-        state_hash: of the namespace, the same in both stores.
+        state_hash: state hash of the namespace, equal in both stores.
     """
 
     namespace: str
@@ -97,8 +97,8 @@ class Moved:
 
 def move(
     source: Store, target: Store, namespace: str, progress: Callable[[str, int], None]
-) -> Moved:
-    """Copy a namespace into a store that has none of that name; the source stays as it is."""
+) -> MoveResult:
+    """Copy a namespace into a store that has no namespace of that name; the source is unchanged."""
     if namespace in target.namespaces():
         raise StoreError(
             f"{target.name} has a namespace {namespace!r:.80} already; move into an empty store"
@@ -120,13 +120,13 @@ def move(
                 f"namespace {namespace!r:.80} has state hash {after} in {target.name}, wanted "
                 f"{before}; nothing was kept"
             )
-    return Moved(namespace, counted["facts"], counted["events"], before)
+    return MoveResult(namespace, counted["facts"], counted["events"], before)
 
 
-def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
-    """What an interrupted move had moved already: a namespace that both stores hold alike.
+def moved_already(source: Store, target: Store, namespace: str) -> MoveResult | None:
+    """The result of an interrupted copy that is complete: both stores contain the same namespace.
 
-    The facts, the trail and the number of rows of every table are equal.
+    Facts, trail and the number of rows of every table are then equal; None if they are not.
     """
     if namespace not in target.namespaces():
         return None
@@ -139,7 +139,7 @@ def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
         counts, others = _counts(old.statements), _counts(new.statements)
         if state != other or counts != others or original.journal.tip() != copy.journal.tip():
             return None
-    return Moved(namespace, counts["facts"], counts["events"], state)
+    return MoveResult(namespace, counts["facts"], counts["events"], state)
 
 
 def _counts(connection: Statements) -> dict[str, int]:

@@ -56,8 +56,8 @@ def lines(*items: dict[str, Any]) -> str:
         ({"created_at": "yesterday"}, "created_at: wanted a time such as 2026-05-25T10:00:00Z"),
         ({"content": None}, "content: wanted a text, an object or a list"),
         ({"content": " "}, "item: content is empty"),
-        ({"vague": 1}, "vague: is no field of a memory item"),
-        ({"category": "vague"}, "item: category 'vague' of episodic is none of transcript, "),
+        ({"vague": 1}, "vague: is not a field of a memory item"),
+        ({"category": "vague"}, "item: category 'vague' of episodic is not in: transcript, "),
     ],
 )
 def test_each_fault_is_said_with_what_was_wanted(
@@ -194,7 +194,9 @@ def test_the_items_of_a_store(here: Here, tmp_path: Path) -> None:
         other = here("memory", "lint", "--store", "kb", "--tenant", "other", cwd=tmp_path, **FIXED)
     patched.undo()
     assert done.returncode == 1, done.stderr
-    said = f"kb: fact {id_} stores no memory item: memory item is refused: confidence: wanted a"
+    said = (
+        f"kb: fact {id_} stores no valid memory item: memory item is refused: confidence: wanted a"
+    )
     first, last = done.stdout.splitlines()
     assert first.startswith(said)
     assert last == "2 items, 1 refused"

@@ -186,7 +186,7 @@ def test_an_address_holds_no_longer_than_a_key_of_its_subject(
         for _ in range(2):
             answer = gateway.client.get(address)
             assert (answer.status_code, answer.json()["error"]["code"]) == (403, "access_denied")
-            assert "has no key any more" in answer.json()["error"]["message"]
+            assert "no longer has a key" in answer.json()["error"]["message"]
         with gateway.relay() as relay:
             told = accesses(relay)
     assert [one["action"] for one in told] == ["put", "signed", "refused"]

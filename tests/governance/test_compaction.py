@@ -392,7 +392,7 @@ def test_ids_of_the_caller_are_used_and_checked() -> None:
     assert named <= set(names)
     with pytest.raises(RequestError, match="ids are given for"):
         compactor.compact_history(messages, 100, now=NOON, ids=names[1:])
-    with pytest.raises(RequestError, match="stands for two"):
+    with pytest.raises(RequestError, match="names two"):
         compactor.compact_history(messages, 100, now=NOON, ids=["a"] * len(messages))
 
 
@@ -429,7 +429,8 @@ def test_a_result_that_hides_or_invents_something_is_refused() -> None:
             refused("no report names", account=account.model_copy(update={"reports": reports}))
     strange = DropReport.of("budget", ["msg:nobody"], 0, NOON)
     refused(
-        "is no item", account=account.model_copy(update={"reports": (*account.reports, strange)})
+        "is not an item",
+        account=account.model_copy(update={"reports": (*account.reports, strange)}),
     )
     still = DropReport.of("budget", [made.ids[0]], 0, NOON)
     refused(

@@ -169,7 +169,7 @@ def test_selected_context_has_no_place_for_a_text() -> None:
 def test_no_state_holds_a_field_outside_of_the_allow_list(
     policies: tuple[AppliedPolicy, ...],
 ) -> None:
-    with pytest.raises(ValidationError, match="no allow-list"):
+    with pytest.raises(ValidationError, match="not listed by every policy"):
         state(exposed_fields={"ticket": {"severity": 2}}, policies=policies)
     assert state(exposed_fields={}, policies=policies).exposed_fields == {}
 
@@ -274,8 +274,8 @@ class Digits(Stars):
     [
         # Its letters were the labels, and a guard that withholds `class:secret` was not asked.
         ([("f1", "Crane 7 lifts 18 tons.", "class:secret")], "labels is the text 'class:secret'"),
-        ([("f1", "Crane 7 lifts 18 tons.")], "text 0 is no id, text and labels"),
-        ([("f1", None, ("class:internal",))], "text 0 is no id, text and labels"),
+        ([("f1", "Crane 7 lifts 18 tons.")], "text 0 is not id, text and labels"),
+        ([("f1", None, ("class:internal",))], "text 0 is not id, text and labels"),
         ("Crane 7 lifts 18 tons.", "texts is of type str, wanted a list"),
         (None, "texts is of type NoneType, wanted a list"),
     ],

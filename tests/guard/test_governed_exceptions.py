@@ -115,7 +115,7 @@ def test_every_use_is_told_to_the_hooks_and_the_ledger_lists_scope_and_decisions
 
 
 def test_a_hook_that_is_not_there_or_fails_lets_nothing_pass() -> None:
-    with pytest.raises(RequestError, match="audit hooks that are not there: journal"):
+    with pytest.raises(RequestError, match="audit hooks that do not exist: journal"):
         ExceptionGuard(Denying(), [grant_exception(written())], FixedClock(), {})
 
     def broken(used: ExceptionUse) -> None:

@@ -232,7 +232,7 @@ def test_what_is_kept_is_bounded() -> None:
     for number in range(10):
         small.decide(ANNA, "read", (f"a:{number}",))
     assert len(small._known) <= 3
-    assert len(small._said_of) <= 3
+    assert len(small._answers) <= 3
     assert len(engine.asked) == 10
 
 

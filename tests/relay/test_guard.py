@@ -402,7 +402,7 @@ def test_exceptions_are_refused_on_opening_when_something_is_missing(
         (
             registry(tmp_path, hooks=["pager"]),
             RequestError,
-            "audit hooks that are not there: pager",
+            "audit hooks that do not exist: pager",
         ),
         ({"policy": True, "exceptions": tmp_path / "none.json"}, ConfigError, "cannot be read"),
     ):

@@ -95,7 +95,7 @@ def test_a_lost_key_of_a_written_store_is_not_replaced(tmp_path: Path) -> None:
     store.close()
     copy = path.read_bytes()
     path.unlink()
-    with pytest.raises(ConfigError, match=r"keys is missing, but .*kb holds what was sealed"):
+    with pytest.raises(ConfigError, match=r"keys is missing, but .*kb has data that was sealed"):
         FileKeyRing(path).master()
     assert not path.exists()
     path.write_bytes(copy)

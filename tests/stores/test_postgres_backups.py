@@ -117,12 +117,12 @@ def test_a_standby_is_opened_and_asked_although_upkeep_is_due() -> None:
             assert relay.fabric.nearest(HashEmbedder().embed_query(expiring), 1)[0].score > 0.99
             assert relay.fabric.doctor().findings == ()
             for write in (relay.fabric.maintain, lambda: relay.add([expiring.upper()])):
-                with pytest.raises(StoreBusy, match="only reads, as a standby does"):
+                with pytest.raises(StoreBusy, match="is read-only, like a standby"):
                     write()
             paid = ScriptedModel("On the ice.")
             with Relay.open(second.address(), **later, models=paid) as asking:
                 for _ in range(2):
-                    with pytest.raises(StoreBusy, match="only reads, as a standby does"):
+                    with pytest.raises(StoreBusy, match="is read-only, like a standby"):
                         asking.ask(QUESTION, model="gpt-4o")
                 assert paid.calls == []
                 second.run("pg_ctl", "-w", "-D", str(copy), "promote")

@@ -29,8 +29,8 @@ def test_no_model_is_asked_where_no_window_can_be_sealed(
     subject = Subject(tenant=tenant)
     with Relay.open(postgres_address + READ_ONLY, **OPTIONS, models=model, subject=subject) as it:
         assert it.preview(QUESTION).etag.startswith("sha256:")
-        with pytest.raises(StoreBusy, match="only reads, as a standby does"):
+        with pytest.raises(StoreBusy, match="is read-only, like a standby"):
             it.ask(QUESTION, model="gpt-4o", strategy=strategy)
-        with pytest.raises(StoreBusy, match="only reads, as a standby does"):
+        with pytest.raises(StoreBusy, match="is read-only, like a standby"):
             list(it.stream(QUESTION, model="gpt-4o"))
     assert model.calls == []

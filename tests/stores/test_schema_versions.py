@@ -124,7 +124,7 @@ def test_a_tenants_login_asks_for_its_operator(
         address = server().address(database, role, PASSWORD)
         with closing(PostgresStore(address)) as tenant:
             for write in (True, False):
-                wanted = rf"version {FIRST}, wanted {FIRST + 1}.*whoever made it"
+                wanted = rf"version {FIRST}, wanted {FIRST + 1}.*its owner must"
                 with (
                     pytest.raises(AccessDenied, match=wanted),
                     tenant.begin(NAMESPACE, write=write),

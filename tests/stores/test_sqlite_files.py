@@ -421,7 +421,7 @@ def test_connections_of_many_namespaces_do_not_pile_up(
             alive.discard(self)
 
     monkeypatch.setattr(connections, "SqliteConnection", Counted)
-    monkeypatch.setattr("crp_integrations.stores.sqlite.store.KEPT", 3)
+    monkeypatch.setattr("crp_integrations.stores.sqlite.store.MAX_IDLE_POOLS", 3)
     store = SqliteStore(tmp_path / "kb")
     with store.begin("tenant-0") as long:
         long.facts.set_setting("written", "0")

@@ -106,7 +106,7 @@ def test_a_file_that_is_only_read(kb: Path, strategy: Strategy) -> None:
                 path.chmod(0o600)
             assert model.calls == []
             assert relay.ask(QUESTION, model="gpt-4o").text == "On the ice."
-    assert f"{database(kb)} is only read" in said
+    assert f"{database(kb)} is read-only" in said
     assert "namespace 'local'" in said
     assert "let this user write it" in said
 
@@ -125,7 +125,7 @@ def test_a_folder_in_which_nothing_can_be_made(folder: Path, where: str) -> None
         said = refused(it)
         assert model.calls == []
         assert sorted(folder.rglob("*")) == before
-    assert f"{locked} is a folder in which this user can make nothing" in said
+    assert f"{locked} is a folder in which this user cannot create files" in said
     assert "namespace 'acme'" in said
 
 
@@ -143,7 +143,7 @@ def test_a_full_disk(
         # One that tells nothing of its size, as some in memory.
         disk.f_blocks = 0
         assert relay.ask(QUESTION, model="gpt-4o").text == "On the ice."
-    assert f"has {4096 * blocks} bytes left on its disk, wanted {files.ROOM_BYTES}" in said
+    assert f"has {4096 * blocks} bytes left on its disk, wanted {files.MIN_FREE_BYTES}" in said
     assert "make room" in said
 
 

@@ -41,28 +41,27 @@ def _always_held(subject: Subject) -> bool:
 
 
 class _WithdrawnError(AccessDenied):
-    """What an artifact comes from was forgotten, or is in quarantine."""
+    """Raised if a source of an artifact was forgotten or is in quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """The artifacts of one tenant, for one subject. Safe under threads.
+    """The artifacts of one tenant, for one subject. Thread-safe.
 
-    It is the `Artifacts` of compaction: what is put comes back as a handle that is shown to a
-    model, and holds neither an address nor a permission.
+    It can be the `ArtifactStore` of a compaction: a text that is put is replaced by a handle, which
+    a model may see because it contains neither an address nor a permission.
 
     Spec: Summit §Isolation Strategy
 
     Attributes:
         guard: asked for each read, write and erasure, with the artifact's labels.
-        tell: writes an event to the tenant's journal; when it raises, nothing is handed out.
-        redactor: takes personal data out of a text where the guard's decision says so; without
-            one, such a text is handed to nobody.
-        labels: of every artifact that is put here.
-        labels_of: labels of what artifacts come from, which are theirs as well.
-        withdrawn: whether something that an artifact comes from was forgotten or is in quarantine;
-            so long it is kept for nobody and read by nobody.
-        session_id: named in the journal; empty for none.
+        tell: writes an event to the tenant's journal; if it raises, nothing is returned.
+        redactor: removes personal data if the guard's decision demands it; None refuses the text.
+        labels: labels of every artifact that is put here.
+        labels_of: labels of the given sources; they count as labels of the artifact as well.
+        withdrawn: whether one of the given sources was forgotten or is in quarantine; if so, the
+            artifact is neither kept nor read.
+        session_id: session named in the journal; empty for none.
     """
 
     objects: ObjectStore
@@ -90,28 +89,28 @@ class Sandbox:
         redacted: Sequence[str] = (),
         media_type: str = TEXT,
     ) -> ArtifactRef:
-        """Keep a text or bytes; the same again from the same sources gets the same handle.
+        """Keep a text or bytes; an equal artifact with equal sources gets an equal handle.
 
         Spec: Summit §Isolation Strategy
 
         Args:
             kind: `prose`, `log`, `search`, `data`, `summary`, or a tool's own word.
-            sources: ids of the items, facts, sources or sessions that it comes from.
-            labels: access labels besides those of the sandbox and of the sources.
-            redacted: kinds of personal data that are gone from it already.
+            sources: ids of the items, facts, sources or sessions that it was made from.
+            labels: access labels in addition to those of the sandbox and of the sources.
+            redacted: kinds of personal data that were already removed from it.
 
         Raises:
             RequestError: sources, labels or kinds are a text instead of a list, or the kind or
                 media type is not valid.
-            AccessDenied: the guard denies writing things with these labels, or something that it
-                comes from was forgotten or is in quarantine.
+            AccessDenied: the guard denies writing things with these labels, or one of the sources
+                was forgotten or is in quarantine.
             LimitReached: it is too large.
             StoreError: it could not be kept.
         """
         lists = {"sources": sources, "labels": labels, "redacted": redacted}
         for name, values in lists.items():
             if isinstance(values, str):
-                # Each letter would be a source, and erasing the real source would erase nothing.
+                # Each letter would count as a source, and erasing the real one would miss this.
                 raise RequestError(
                     f"{name} is the text {values!r:.40}, wanted a list: [{values!r:.40}]"
                 )
@@ -126,14 +125,14 @@ class Sandbox:
                 media_type=media_type,
                 checksum=sha256(data),
                 size=len(data),
-                # What was kept of a session is erased when the session is forgotten.
+                # With the session as a source, forgetting the session erases the artifact.
                 sources=tuple(sorted({*sources, *([self.session_id] if self.session_id else [])})),
                 labels=tuple(sorted(held)),
                 redacted=tuple(sorted(set(redacted))),
             )
         except ValidationError as error:
             wrong = ", ".join(sorted({str(fault["loc"][0]) for fault in error.errors()}))
-            raise RequestError(f"an artifact cannot be kept: {wrong} is not as wanted") from None
+            raise RequestError(f"an artifact cannot be kept: {wrong} is not valid") from None
         self._ask("write", artifact.labels)
         self._check_sources("what is to be kept", artifact)
         ref = storage.keep_artifact(self.objects, self.subject.tenant, artifact, data, self._keys)
@@ -142,12 +141,12 @@ class Sandbox:
         return ArtifactRef(ref=ref, checksum=artifact.checksum, kind=kind, sources=unique)
 
     def get(self, ref: str) -> ArtifactContent:
-        """An artifact, for a tool or a person; a model is shown extracts.
+        """An artifact, for a tool or a person; a model sees only extracts.
 
         Raises:
             RequestError: no such artifact is kept for this tenant.
-            AccessDenied: the guard denies reading it, or something that it comes from was
-                forgotten or is in quarantine.
+            AccessDenied: the guard denies reading it, or one of its sources was forgotten or is in
+                quarantine.
             StoreDamaged: its bytes are not those that were kept.
         """
         content = self._known(ref, "read")
@@ -155,12 +154,12 @@ class Sandbox:
         return content
 
     def sign(self, ref: str, *, seconds: int | None = None) -> str:
-        """An address that opens an artifact once, until it expires; path and query, no host.
+        """A signed address that opens an artifact once, until it expires; path and query, no host.
 
         Spec: Summit §Privacy & Security
 
         Args:
-            seconds: how long it holds; None for the setting.
+            seconds: how long the address is valid; None for the setting's value.
 
         Raises:
             RequestError: no such artifact is kept, or the time is out of its range.
@@ -169,7 +168,7 @@ class Sandbox:
         chosen = self.settings.url_seconds if seconds is None else seconds
         longest = self.settings.longest_url_seconds
         if not 1 <= chosen <= longest:
-            raise RequestError(f"an address holds 1 to {longest} seconds; got {chosen}")
+            raise RequestError(f"an address is valid for 1 to {longest} seconds; got {chosen}")
         self._known(ref, "read")
         now = self.clock.now()
         margin = timedelta(seconds=self.settings.clock_skew_seconds)
@@ -188,19 +187,19 @@ class Sandbox:
     def open(
         self, artifact_id: str, token: str, *, held: Callable[[Subject], bool] = _always_held
     ) -> ArtifactContent:
-        """What a signed address opens, once.
+        """The artifact that a signed address opens; an address works once.
 
         Args:
-            artifact_id: of the address's path.
-            token: of its query.
-            held: whether the subject for whom the address was made still has the roles in it;
-                asked now, since an address says what was so when it was made.
+            artifact_id: from the address's path.
+            token: from the address's query.
+            held: whether the subject for whom the address was made still has its roles; asked now,
+                because the roles may have changed since then.
 
         Raises:
-            AccessDenied: the address was altered, has expired or was used, is another subject's
-                or that of one who is none any more, or reading is denied by now. Of a genuine one
-                the journal is told.
-            RequestError: the artifact is gone.
+            AccessDenied: the address was altered, has expired or was used, belongs to another
+                subject or to one that no longer exists, or reading is denied by now. For a genuine
+                address the refusal is written to the journal.
+            RequestError: the artifact was erased.
         """
         claim = storage.read_address(artifact_id, token, self.keyring)
         if (claim.subject, claim.residency) != (self.subject, self.residency):
@@ -209,9 +208,7 @@ class Sandbox:
         if now >= claim.expires_at:
             raise self._refused(claim, "expired", "the address has expired; ask for another one")
         if not held(claim.subject):
-            raise self._refused(
-                claim, "revoked", "who the address was made for has no key any more"
-            )
+            raise self._refused(claim, "revoked", "the subject of the address no longer has a key")
         try:
             content = self._known(claim.ref, "read")
         except _WithdrawnError as error:
@@ -240,7 +237,7 @@ class Sandbox:
         return tuple(refs)
 
     def erase(self, ref: str) -> None:
-        """Take an artifact away, to its bytes.
+        """Erase an artifact with its bytes.
 
         Raises:
             RequestError: no such artifact is kept for this tenant.
@@ -267,7 +264,7 @@ class Sandbox:
         return True
 
     def _labels(self, artifact: Artifact) -> tuple[str, ...]:
-        """Its own labels, and those that what it comes from has by now."""
+        """The artifact's own labels, and those that its sources have now."""
         return tuple(sorted({*artifact.labels, *self.labels_of(artifact.sources)}))
 
     def _known(self, ref: str, action: Action) -> ArtifactContent:
@@ -290,7 +287,7 @@ class Sandbox:
             )
 
     def _clean(self, content: ArtifactContent, decision: Decision) -> ArtifactContent:
-        """The content without the personal data that the decision takes out."""
+        """The content without the personal data that the decision demands to remove."""
         if set(decision.redact) <= set(content.artifact.redacted):
             return content
         try:
@@ -300,7 +297,7 @@ class Sandbox:
         if text is None or self.redactor is None:
             raise AccessDenied(f"personal data must be taken out of {content.ref}, and cannot be")
         data = self.redactor.redacted(text, decision.redact).encode()
-        # The hash of the whole would confirm a guess at what was taken out.
+        # The hash of the original would confirm a guess at the removed data.
         changes = {"checksum": sha256(data), "size": len(data)}
         return replace(content, artifact=content.artifact.model_copy(update=changes), data=data)
 
@@ -309,7 +306,7 @@ class Sandbox:
         return AccessDenied(message)
 
     def _tell_refusal(self, claim: AddressClaim, reason: str) -> None:
-        # Once for each address and reason: who holds a used address cannot fill the journal.
+        # Once per address and reason, so that repeating a used address cannot fill the journal.
         if storage.spend_nonce(self.objects, claim, reason):
             self._note("refused", claim.ref, nonce=claim.nonce, reason=reason)
 
@@ -322,17 +319,17 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactErasure:
-    """Takes artifacts away together with the facts that they come from.
+    """Erases artifacts together with the facts that they were made from.
 
     Attributes:
-        tell: writes events to the journal of a tenant.
+        tell: writes an event to a tenant's journal.
     """
 
     objects: ObjectStore
     tell: Callable[[str, EventDraft, datetime], object]
 
     def erase(self, namespace: str, ids: Iterable[str], now: datetime) -> int:
-        """Erase what comes from these facts or sources; returns how many artifacts that were.
+        """Erase artifacts made from these facts or sources; return how many there were.
 
         Spec: CRP-SPEC-009 §8.3
         """

@@ -1,8 +1,8 @@
 """Artifacts of a tenant in an object store, their records, and their signed one-time addresses.
 
-A tenant's folder is named by a hash, so that no name of a tenant is a path. Below it are
-`objects/<digits>`, an empty `sources/<hash of the source>/<digits>` for each source, by which
-erasure finds them, and `spent/<second>-<nonce>` until the address would have expired.
+A tenant's folder is named by a hash, so that no tenant name is used as a path. It contains
+`objects/<digits>`, an empty `sources/<hash of the source>/<digits>` for each source, which erasure
+searches, and `spent/<second>-<nonce>` until the address would have expired.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from crp_integrations.seals import (
 TEXT = "text/plain; charset=utf-8"
 PREFIX = "artifact:"
 PATTERN = r"artifact:[0-9a-f]{32}"
-_END = b"\n"
+_HEADER_END = b"\n"
 
 
 class Artifact(Record):
-    """A text that is kept out of the prompt.
+    """The record of a text that is kept out of the prompt.
 
     Spec: Summit §Isolation Strategy
 
     Attributes:
         kind: `prose`, `log`, `search`, `data`, `summary`, or a tool's own word.
-        sources: ids of items, facts, sources and sessions that it comes from, ascending. Erasing
-            one of them erases the artifact.
-        redacted: kinds of personal data that were taken out before it was kept, ascending.
+        sources: ids of the items, facts, sources and sessions that it was made from, ascending.
+            Erasing one of them erases the artifact.
+        redacted: kinds of personal data that were removed before it was kept, ascending.
     """
 
     SCHEMA = "artifact/1"
@@ -72,90 +72,90 @@ class ArtifactContent:
 
     @property
     def text(self) -> str:
-        """The content as text; what is no UTF-8 is replaced."""
+        """The content as text; bytes that are not UTF-8 are replaced."""
         return self.data.decode("utf-8", "replace")
 
 
 def pack_object(artifact: Artifact, data: bytes, key: bytes) -> tuple[str, bytes]:
     """The handle and the object of an artifact; equal ones get an equal handle under one key."""
-    whole = canonical(artifact.model_dump(mode="json")) + _END + data
+    whole = canonical(artifact.model_dump(mode="json")) + _HEADER_END + data
     return name_object(whole, key), whole
 
 
 def name_object(whole: bytes, key: bytes) -> str:
-    """The handle of an object; without the key nobody can tell which object a handle is of."""
+    """The handle of an object; without the key, a handle does not reveal its object."""
     return PREFIX + handle_hmac(key, whole)[:_DIGITS]
 
 
 def unpack_object(ref: str, whole: bytes, keys: Iterable[bytes]) -> ArtifactContent:
-    """The artifact of an object."""
+    """The artifact in an object, verified against its handle."""
     artifact = read_header(whole)
     if artifact is None:
         raise StoreDamaged(f"{ref} does not read back; restore it from a copy")
-    data = whole.partition(_END)[2]
+    data = whole.partition(_HEADER_END)[2]
     if not any(name_object(whole, key) == ref for key in keys) or sha256(data) != artifact.checksum:
-        raise StoreDamaged(f"the bytes of {ref} are other ones than were kept; restore them")
+        raise StoreDamaged(f"the bytes of {ref} are not those that were kept; restore them")
     return ArtifactContent(ref, artifact, data)
 
 
 def read_header(whole: bytes) -> Artifact | None:
-    """What an object says of itself, genuine or not; None where it says nothing."""
+    """The record at the start of an object, not verified; None if it cannot be read."""
     try:
-        return Artifact.model_validate_json(whole.partition(_END)[0])
+        return Artifact.model_validate_json(whole.partition(_HEADER_END)[0])
     except ValidationError:
         return None
 
 
 class ObjectStore(Protocol):
-    """Bytes by name; safe under threads and between processes.
+    """Bytes by name; safe with several threads and processes.
 
-    A name is parts of `[A-Za-z0-9._-]` with `/` between, none of which begins with a dot.
+    A name consists of parts of `[A-Za-z0-9._-]` separated by `/`; no part begins with a dot.
     """
 
     @property
     def name(self) -> str:
-        """Kind and place for people; no credential."""
+        """Kind and location, for people; without credentials."""
         ...
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object that is not there yet, whole or not at all."""
+        """Write an object that does not exist yet, atomically; return whether it was written."""
         ...
 
     def get(self, key: str) -> bytes | None:
-        """An object's bytes; None where there is none."""
+        """An object's bytes; None if it does not exist."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there does nothing."""
+        """Remove an object; a missing one is ignored."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Names that begin with whole parts, such as `a/b` for `a/b/c`, ascending."""
+        """Names below a folder prefix, such as `a/b` for `a/b/c`, ascending."""
         ...
 
 
 def tenant_keys(keyring: KeyRing, tenant: str, info: bytes) -> list[bytes]:
-    """A tenant's keys for one use, oldest first; the last one is that of the present master key."""
+    """A tenant's keys for one purpose, oldest first; the last one is of the current master key."""
     retired = retired_of(keyring)
     return [derive_key(master, salt=tenant, info=info) for master in (*retired, keyring.master())]
 
 
 PATH = "/v1/artifacts/{artifact_id}"
 REF = re.compile(PATTERN)
-# Longer ones are nobody's; what is longer is not even hashed.
-_LONGEST = 4_096
+# Maximum length of a token; a longer one is refused before anything is hashed.
+_MAX_TOKEN = 4_096
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{1,4000})\.([0-9a-f]{64})")
 _NONCE_DIGITS = 32
 
 
 class AddressClaim(Record):
-    """What an address says.
+    """The content of an address.
 
     Spec: Summit §Privacy & Security
 
     Attributes:
-        subject: for whom it was made; the guard is asked for it again.
-        residency: region whose artifact it is; empty for none.
+        subject: subject for whom it was made; the guard is asked again when it is opened.
+        residency: region that has the artifact; empty for none.
     """
 
     SCHEMA = "artifact-claim/1"
@@ -170,7 +170,7 @@ class AddressClaim(Record):
 def sign_address(
     ref: str, subject: Subject, keyring: KeyRing, ids: Ids, *, until: datetime, residency: str = ""
 ) -> tuple[AddressClaim, str]:
-    """A claim, and the address that makes it; the address has no host."""
+    """A claim and its signed address, which has no host."""
     claim = AddressClaim(
         ref=ref,
         subject=subject,
@@ -185,8 +185,8 @@ def sign_address(
 
 
 def read_address(artifact_id: str, token: str, keyring: KeyRing) -> AddressClaim:
-    """What a genuine address says, whether it still holds or not."""
-    read = _TOKEN.fullmatch(token) if len(token) <= _LONGEST else None
+    """The claim of a genuine address, which may have expired."""
+    read = _TOKEN.fullmatch(token) if len(token) <= _MAX_TOKEN else None
     try:
         if read is None:
             raise ValueError
@@ -196,7 +196,7 @@ def read_address(artifact_id: str, token: str, keyring: KeyRing) -> AddressClaim
     except (ValueError, binascii.Error, ValidationError):
         raise _refusal() from None
     keys = tenant_keys(keyring, claim.subject.tenant, ARTIFACT_INFO)
-    # Of all keys, so that the time says nothing; what a retired one signed still holds.
+    # Every key is tried, so that the time reveals nothing; retired keys still verify.
     genuine = [same(address_hmac(key, read[1]), read[2]) for key in keys]
     if not any(genuine) or claim.ref != PREFIX + artifact_id:
         raise _refusal()
@@ -204,7 +204,7 @@ def read_address(artifact_id: str, token: str, keyring: KeyRing) -> AddressClaim
 
 
 def expiry_after(now: datetime, seconds: int) -> datetime:
-    """When an address made now ends, on a whole second."""
+    """Expiry time of an address made now, at a whole second."""
     return now.replace(microsecond=0) + timedelta(seconds=seconds)
 
 
@@ -220,8 +220,8 @@ def keep_artifact(
 ) -> str:
     """Keep an artifact and return its handle.
 
-    What it comes from is noted first, so that there is never an artifact which erasing does not
-    find.
+    The marks of its sources are written first, so that no artifact exists which erasing a source
+    does not find.
     """
     ref, whole = pack_object(artifact, data, keys[-1])
     earlier = (name_object(whole, key) for key in keys[:-1])
@@ -247,13 +247,13 @@ def keep_artifact(
 def find_artifact(
     objects: ObjectStore, tenant: str, ref: str, keys: Sequence[bytes]
 ) -> ArtifactContent | None:
-    """An artifact of a tenant; None where there is none."""
+    """An artifact of a tenant; None if it does not exist."""
     whole = objects.get(_object(tenant, ref))
     return None if whole is None else unpack_object(ref, whole, keys)
 
 
 def remove_artifact(objects: ObjectStore, tenant: str, ref: str, sources: Iterable[str]) -> None:
-    """Take an artifact away, then what it comes from."""
+    """Erase an artifact, then the marks of its sources."""
     objects.delete(_object(tenant, ref))
     for source in sources:
         objects.delete(_mark(tenant, source, ref))
@@ -266,7 +266,7 @@ def list_refs(objects: ObjectStore, tenant: str) -> Iterator[str]:
 
 
 def erase_derived(objects: ObjectStore, tenant: str, sources: Iterable[str]) -> list[str]:
-    """Take away every artifact that comes from one of these, and return their handles."""
+    """Erase every artifact that was made from one of these sources, and return their handles."""
     gone = []
     for source in sources:
         for mark in list(objects.list(f"{_folder(tenant)}/sources/{_hash(source)}")):
@@ -276,16 +276,16 @@ def erase_derived(objects: ObjectStore, tenant: str, sources: Iterable[str]) -> 
             if whole is not None:
                 gone.append(ref)
                 artifact = read_header(whole)
-                # Of a damaged one the other marks lead nowhere.
+                # A damaged record names no sources; its other marks then lead to nothing.
                 remove_artifact(objects, tenant, ref, artifact.sources if artifact else ())
             objects.delete(mark)
     return gone
 
 
 def erase_tenant(objects: ObjectStore, tenant: str) -> int:
-    """Take away everything that lies there for a tenant; returns how many artifacts that were."""
+    """Erase everything of a tenant; return how many artifacts there were."""
     gone = 0
-    # What artifacts come from goes after them, so that an erasure that was cut short finds them.
+    # Objects first: after an interrupted erasure the marks of the remaining ones still exist.
     for part in ("objects", "sources", "spent"):
         for key in list(objects.list(f"{_folder(tenant)}/{part}")):
             objects.delete(key)
@@ -294,7 +294,7 @@ def erase_tenant(objects: ObjectStore, tenant: str) -> int:
 
 
 def spend_nonce(objects: ObjectStore, claim: AddressClaim, purpose: str = "") -> bool:
-    """Spend an address's nonce for one purpose; False when it was spent before."""
+    """Mark an address's nonce as used for one purpose; False if it was used before."""
     second = int(claim.expires_at.timestamp())
     suffix = f"-{purpose}" if purpose else ""
     key = f"{_folder(claim.subject.tenant)}/spent/{second:012d}-{claim.nonce}{suffix}"
@@ -302,7 +302,7 @@ def spend_nonce(objects: ObjectStore, claim: AddressClaim, purpose: str = "") ->
 
 
 def sweep_nonces(objects: ObjectStore, tenant: str, now: datetime, margin: timedelta) -> None:
-    """Forget expired nonces, but for a margin by which clocks of other machines may be behind."""
+    """Remove expired nonces, with a margin for other machines whose clocks are slow."""
     second = int((now - margin).timestamp())
     for key in list(objects.list(f"{_folder(tenant)}/spent")):
         if int(key.rpartition("/")[2].partition("-")[0]) < second:

@@ -41,7 +41,7 @@ from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import digest, sha256
 from crp_integrations.validation import Wanted, aware_moment, of_kind, refuse_part
 
-# By argument: what a part is known by, and what to give in the place of another thing.
+# For each argument: an attribute that identifies it, and what an error asks for instead.
 _PARTS: Final[Mapping[str, Wanted]] = {
     "counter": Wanted("count_messages", "a TokenCounter, such as counter_for('gpt-4o')"),
     "settings": Wanted(
@@ -49,21 +49,21 @@ _PARTS: Final[Mapping[str, Wanted]] = {
     ),
     "artifacts": Wanted("put", "a store of artifacts, such as relay.sandbox(session_id='s1')"),
 }
-_KEPT: Final = frozenset({"user", "task", "policy"})
-# Between a section's number and a label, which may hold anything else.
-_PARTED: Final = "\u241f"
+_PINNED_SECTIONS: Final = frozenset({"user", "task", "policy"})
+# Separates a section's number from a label, which may contain any other character.
+_SEPARATOR: Final = "\u241f"
 
 
 def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[ContextEntry]:
-    """The items as entries, as they are shown now."""
+    """The items of a pack as entries, each with the text that is shown now."""
     sources = {ref.item_id: ref.source for ref in pack.provenance_refs}
     entries: list[ContextEntry] = []
     seen: set[str] = set()
     for number, section in enumerate(pack.sections):
-        pinned = section.type in _KEPT
+        pinned = section.type in _PINNED_SECTIONS
         for item in section.items:
             if item.id in seen:
-                raise RequestError(f"item {item.id!r:.80} stands twice in pack {pack.id!r:.60}")
+                raise RequestError(f"item {item.id!r:.80} occurs twice in pack {pack.id!r:.60}")
             seen.add(item.id)
             entries.append(
                 ContextEntry(
@@ -73,7 +73,7 @@ def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[Conte
                     firmness=Firmness.PINNED if pinned else Firmness.FREE,
                     cuttable=not pinned and section.type != "tools",
                     droppable=not pinned,
-                    shelf=f"{number}{_PARTED}{item.security_label}",
+                    shelf=f"{number}{_SEPARATOR}{item.security_label}",
                     cluster=sources.get(item.id, item.id),
                 )
             )
@@ -83,7 +83,7 @@ def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[Conte
 def write_pack(
     pack: ContextPack, budget: int, run: CompactionRun, counter: TokenCounter
 ) -> tuple[ContextPack, dict[str, str]]:
-    """The pack that is left, and the texts that it shows in place of others."""
+    """The compacted pack, and the texts that it shows instead of others."""
     context = run.context
     texts: dict[str, str] = {}
     place = 0
@@ -105,7 +105,7 @@ def write_pack(
             items.append(item)
             contents.append(cut.text)
         for shelf, summary in sorted(run.shown.items()):
-            if shelf.partition(_PARTED)[0] != str(number):
+            if shelf.partition(_SEPARATOR)[0] != str(number):
                 continue
             members = {context.entries[at].id for at in context.folded[shelf]}
             texts[summary.checksum] = summary.text
@@ -132,7 +132,7 @@ def write_pack(
 
 
 def _summary_item(items: Sequence[ContextItem], summary: Summary) -> ContextItem:
-    """A summary as an item: the best evidence and all the flags of what it sums up."""
+    """A summary as an item, with the best evidence and all flags of the items it summarises."""
     best = max(items, key=lambda item: item.score)
     return best.changed(
         id=summary.id,
@@ -144,26 +144,26 @@ def _summary_item(items: Sequence[ContextItem], summary: Summary) -> ContextItem
 
 
 def line_of(opening: str, quoted: str) -> str:
-    """One line of a summary; a fence opens a line of its own."""
+    """One line of a summary; quoted fenced code starts on a new line."""
     return opening + ("\n" if quoted.startswith(("```", "~~~")) else " ") + quoted
 
 
-# Runs until the whole, counted at once, fits as the sum of its parts does.
-_RUNS = 3
+# Maximum runs: a result that fits by the sum of its parts may not fit when counted as a whole.
+_MAX_RUNS = 3
 T = TypeVar("T")
 
 
 class AutoCompactor:
-    """Shortens what a model would be shown, when there is a reason to, and accounts for it.
+    """Shortens a model's context when a trigger fires, and accounts for what it leaves out.
 
-    It deduplicates, drops what says nothing to the question, puts large texts into a store, prunes
-    by the question, and sums up last. Equal contexts give equal results; what comes out is checked
-    before it is handed over.
+    It deduplicates, drops what is irrelevant to the question, puts large texts into a store, prunes
+    by the question, and summarises last. Equal contexts give equal results; each result is checked
+    before it is returned.
 
     Spec: Summit §Compression Strategy
 
     Args:
-        artifacts: where large texts and summaries are kept; None offloads nothing.
+        artifacts: store for large texts and summaries; None offloads nothing.
     """
 
     def __init__(
@@ -195,22 +195,22 @@ class AutoCompactor:
         ids: Sequence[str] | None = None,
         pinned: Collection[str] = (),
     ) -> CompactHistory:
-        """Compact an agent's messages, if there is a reason to.
+        """Compact an agent's messages if a trigger fires.
 
-        System messages and the last question stay whole, calls stay with their results, and what
-        tools answered last is shortened only where it is too large.
+        System messages and the last question stay whole, calls stay with their results, and the
+        latest results of tools are shortened only if they are too large.
 
         Spec: Summit §Compression Strategy
 
         Args:
-            question: what the messages are looked at by; None for the last of the user's.
-            tools: definitions that are sent along; they count, and stay.
-            ids: of the messages, each once; None makes them from what the messages say.
-            pinned: ids of messages that stay as they are, with the calls that they answer.
+            question: question by which messages are scored; None for the user's last message.
+            tools: definitions that are sent along; they are counted but not changed.
+            ids: ids of the messages, each once; None derives them from the messages.
+            pinned: ids of messages that stay unchanged, with the calls that they answer.
 
         Raises:
             RequestError: a call has no result, or a result no call; the budget is not above 0; or
-                an argument is something else.
+                an argument is of the wrong type.
             CompactionRefused: the result does not account for what it left out.
         """
         before = history.check_messages(messages)
@@ -260,15 +260,15 @@ class AutoCompactor:
         question: str | None = None,
         after_tool_call: bool = False,
     ) -> CompactPack:
-        """Compact a context pack, if there is a reason to.
+        """Compact a context pack if a trigger fires.
 
         Spec: Summit §Key APIs
 
         Args:
-            question: what the items are looked at by; None for the query of their evidence.
+            question: question by which items are scored; None for the query of their evidence.
 
         Raises:
-            RequestError: a text is missing, an id stands twice, or the budget is not above 0.
+            RequestError: a text is missing, an id occurs twice, or the budget is not above 0.
             CompactionRefused: the result does not account for what it left out.
         """
         _check_bounds(budget, now)
@@ -323,7 +323,7 @@ class AutoCompactor:
         costs: TokenCosts,
         **manner: Any,
     ) -> tuple[T | None, CompactionAccount]:
-        """What a compaction leaves, and its account; None where no trigger fires."""
+        """The result of a compaction and its account; the result is None if no trigger fires."""
         triggers = find_triggers(
             tokens, budget, len(entries), self.settings, after_tool_call=after_tool_call
         )
@@ -338,7 +338,7 @@ class AutoCompactor:
                 why_not="" if fits else why_not,
             )
         slack, relevance = 0, scored()
-        for _ in range(_RUNS):
+        for _ in range(_MAX_RUNS):
             run = CompactionRun(
                 WorkingContext(entries, costs, relevance),
                 self.settings,
@@ -372,7 +372,7 @@ class AutoCompactor:
 
 
 def _check_bounds(budget: Any, now: Any) -> None:
-    """Refuse a budget that is no number of tokens, and a moment without a time zone."""
+    """Refuse a budget that is not a whole number, and a time without a time zone."""
     if isinstance(budget, bool) or not isinstance(budget, int):
         raise RequestError(f"budget is of type {type(budget).__name__}, wanted whole tokens")
     aware_moment(now, "now")

@@ -1,7 +1,7 @@
-"""An agent's messages as context entries, and the messages that a compaction leaves.
+"""An agent's messages as context entries, and the messages that are left after a compaction.
 
-A person's or a model's message stays whole or is quoted in a summary; only results of tools are
-shortened in their place. Calls are never rewritten.
+A message of the user or model stays whole or is quoted in a summary; only results of tools are
+shortened in place. Calls are never rewritten.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from crp_integrations.seals import digest
 
 
 def group_turns(messages: Sequence[Message]) -> list[list[int]]:
-    """The messages by turns: a call with all its results, or one message alone.
+    """Group messages by turns: a call with all its results, or a single message.
 
-    Results belong to the call just before them, since some models use the same ids again. Only the
-    last turn may wait for results.
+    Results belong to the call just before them, because some models reuse ids. Only the last turn
+    may still wait for results.
     """
     turns: list[list[int]] = []
     for place, message in enumerate(messages):
@@ -69,12 +69,12 @@ def _check_turn(messages: Sequence[Message], turn: Sequence[int], *, last: bool)
 
 
 HEAD: Final = "Earlier in this conversation, quoted in part:"
-# Characters of a call's arguments that a summary repeats.
-_ARGUMENTS: Final = 120
+# Maximum length of a call's arguments that a summary repeats.
+_MAX_ARGUMENTS: Final = 120
 
 
 def make_ids(messages: Sequence[Message]) -> tuple[str, ...]:
-    """An id for each message from what it says; equal ones are told apart by their order."""
+    """An id for each message, derived from its content; equal messages get a number."""
     seen: Counter[str] = Counter()
     ids = []
     for message in messages:
@@ -85,23 +85,23 @@ def make_ids(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def check_ids(ids: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
-    """Ids that a caller gives."""
+    """The caller's ids, checked to be unique and not empty."""
     if len(ids) != len(messages):
         raise RequestError(f"{len(ids)} ids are given for {len(messages)} messages; give each one")
     repeated = next((name for name, count in Counter(ids).items() if count > 1 or not name), None)
     if repeated is not None:
-        raise RequestError(f"id {repeated!r:.60} is empty or stands for two messages")
+        raise RequestError(f"id {repeated!r:.60} is empty or names two messages")
     return tuple(ids)
 
 
 def find_question(messages: Sequence[Message]) -> str:
-    """The last message of the user; empty without one."""
+    """The content of the user's last message; empty without one."""
     place = find_last_question(messages)
     return messages[place].content if place >= 0 else ""
 
 
 def find_last_question(messages: Sequence[Message]) -> int:
-    """Where the user's last message stands, -1 without one; an earlier summary is none."""
+    """Position of the user's last message that is not a summary, else of a summary, else -1."""
     asked = [place for place, message in enumerate(messages) if message.role == "user"]
     own = [place for place in asked if not is_summary(messages[place])]
     return max(own or asked, default=-1)
@@ -113,14 +113,14 @@ def is_summary(message: Message) -> bool:
 
 
 def name_speakers(messages: Sequence[Message]) -> list[str]:
-    """Who says each message, as a summary names them; for a tool's result, what was called."""
+    """A speaker for each message, as a summary names it; for a tool's result, the call."""
     speakers: list[str] = []
     calls: dict[str, str] = {}
     for message in messages:
         if message.tool_calls:
             calls = {
                 call.id: call.name
-                + (f" {call.arguments}" if 2 < len(call.arguments) <= _ARGUMENTS else "")
+                + (f" {call.arguments}" if 2 < len(call.arguments) <= _MAX_ARGUMENTS else "")
                 for call in message.tool_calls
             }
         speaker: str = message.role
@@ -167,7 +167,7 @@ def make_history_entries(
 
 
 def message_costs(messages: Sequence[Message], counter: TokenCounter, tools: int) -> TokenCosts:
-    """Tokens of messages with the format around each, beside those of the tool definitions."""
+    """Token counts of messages with their formatting; `base` includes the tool definitions."""
     empty = counter.count_messages([])
 
     def count(message: Message) -> int:
@@ -183,14 +183,14 @@ def message_costs(messages: Sequence[Message], counter: TokenCounter, tools: int
 
 
 def with_text(message: Message, text: str) -> Message:
-    """A message with another content, the same one where that is its own."""
+    """The message with this content; the message itself if that is its content."""
     return message if message.content == text else message.model_copy(update={"content": text})
 
 
 def write_history(
     messages: Sequence[Message], context: WorkingContext, summary: Summary | None
 ) -> tuple[list[Message], list[str]]:
-    """The messages that are left, with the summary where the first that it sums up stood."""
+    """The messages that are left, with the summary at the position of the first it summarises."""
     left: list[Message] = []
     names: list[str] = []
     first = min(context.folded.get("", {}), default=-1)
@@ -206,8 +206,8 @@ def write_history(
 
 
 def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages of a history."""
-    # Both are iterable too: a message gives its own fields, and a mapping its keys.
+    """The messages as a tuple, with their types checked."""
+    # A message and a mapping are iterable too, but give field names and keys.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
     history = tuple(messages)

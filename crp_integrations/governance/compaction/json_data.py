@@ -1,4 +1,4 @@
-"""JSON texts by their members: members go, the rest is still JSON, and no value is rewritten."""
+"""JSON texts by their members: members are removed, the rest stays valid JSON, no value changes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN = r'[^"\\\x00-\x1f]*'
 _STRING = re.compile(rf'"{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN})*"')
 _OTHER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
-_DEEPEST = 60
+_MAX_DEPTH = 60
 
 
 @dataclass(slots=True)
 class JsonNode:
-    """A value.
+    """A value of a JSON text, with its position.
 
     Attributes:
-        path: its field, with `[]` for any element of an array, such as `results[].title`.
-        key: where its key stands, with quotation marks; None for an element and for the root.
-        children: of an object or array, in order; None for a plain value.
-        pieces: numbers of the pieces that it is shown in, for a plain value.
+        path: field name of the value, with `[]` for array elements, such as `results[].title`.
+        key: span of its key, including quotation marks; None for an element and for the root.
+        children: members of an object or array, in order; None for a plain value.
+        pieces: numbers of the pieces that a plain value is divided into.
     """
 
     start: int
@@ -47,11 +47,11 @@ class JsonNode:
 
     @property
     def field_name(self) -> str:
-        """The last part of its path, in lower case."""
+        """The last part of the path, in lower case."""
         return self.path.rsplit(".", 1)[-1].removesuffix("[]").lower()
 
     def walk(self) -> Iterator[JsonNode]:
-        """It and everything in it, in order."""
+        """This node and all nodes below it, in order."""
         yield self
         for child in self.children or ():
             yield from child.walk()
@@ -62,9 +62,9 @@ class _NotJsonError(Exception):
 
 
 def parse_json(text: str) -> JsonNode | None:
-    """The tree of a text that is an object or array of JSON; None for any other text.
+    """The tree of a JSON object or array; None for any other text.
 
-    The standard library's reader tells no places.
+    The standard library's parser does not report positions.
 
     >>> tree = parse_json('{"a": [1, {"b": "x"}]}')
     >>> [child.path for child in tree.children]
@@ -86,7 +86,7 @@ def _skip_space(text: str, place: int) -> int:
 
 
 def _parse_value(text: str, start: int, path: str, depth: int) -> JsonNode:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise _NotJsonError
     opening = text[start : start + 1]
     if opening not in ("{", "["):
@@ -123,16 +123,16 @@ def _parse_value(text: str, start: int, path: str, depth: int) -> JsonNode:
         place = _skip_space(text, place + 1)
 
 
-# What a field is for, by its name: it names a hit, says something, tells of a fault, or neither.
-_NAMES = frozenset(
+# Roles of fields by name: they identify a hit, contain its text, report a fault, or are noise.
+_IDS = frozenset(
     """id _id uid uuid doc_id document_id title name url uri link href source path file filename
     page date published published_at published_date updated_at author key ref citation""".split()
 )
-_SAYS = frozenset(
+_CONTENT = frozenset(
     """snippet content text description summary answer body passage message value result output
     abstract quote""".split()
 )
-_TELLS = frozenset(
+_FAULTS = frozenset(
     "error errors status state code exit_code reason exception warning warnings total".split()
 )
 _NOISE = frozenset(
@@ -140,16 +140,16 @@ _NOISE = frozenset(
     position highlights cache_id request_id trace_id session_id cookies headers _meta
     metadata""".split()
 )
-_WEIGHTS = ((_TELLS, 0.70), (_NAMES, 0.45), (_NOISE, 0.0), (_SAYS, 0.30))
-_FIRST, _OTHERWISE = 0.10, 0.1
-# Characters: a longer text is shown by its sentences; a longer name of a hit is no name.
+_WEIGHTS = ((_FAULTS, 0.70), (_IDS, 0.45), (_NOISE, 0.0), (_CONTENT, 0.30))
+_FIRST_BONUS, _DEFAULT_WEIGHT = 0.10, 0.1
+# Characters: a longer text is divided into sentences; a longer value does not identify a hit.
 _LONG_TEXT, _LONG_NAME = 160, 300
-_MOST_HITS_WITHOUT_NAMES = 0.5
+_MIN_SHARE_OF_HITS = 0.5
 GAP = '"\u2026"'
 
 
 def read_text(text: str) -> ProseText:
-    """A text as data, as a log, or as prose."""
+    """Read a text as JSON data, as a log, or as prose."""
     root = parse_json(text)
     if root is not None:
         return JsonData(text, root)
@@ -158,19 +158,19 @@ def read_text(text: str) -> ProseText:
 
 @dataclass(frozen=True)
 class JsonData(ProseText):
-    """A text of JSON by its members."""
+    """A JSON text, divided into its members."""
 
     root: JsonNode
     by_stretch = False
 
     @property
     def kind(self) -> TextKind:
-        """`search` where it lists hits with names and texts, else `data`."""
+        """`search` if it lists hits with names and texts, else `data`."""
         return "search" if self._hits else "data"
 
     @cached_property
     def _hits(self) -> list[JsonNode]:
-        """The elements of the lists whose objects have a name and a text each."""
+        """The elements of arrays whose objects mostly have a name and a text each."""
         return [
             child
             for node in self.root.walk()
@@ -180,26 +180,26 @@ class JsonData(ProseText):
         ]
 
     def _lists_hits(self, array: JsonNode) -> bool:
-        """Whether an array lists at least two objects, most with a name and a text."""
-        # One that was shortened before has a sign among its hits.
+        """Whether an array lists at least two objects, most of them with a name and a text."""
+        # An array that was shortened before contains gap markers among its hits.
         elements = [c for c in array.children or () if self.text[c.start : c.end] != GAP]
         objects = [child for child in elements if child.is_object]
         if len(objects) < 2 or len(objects) < len(elements):
             return False
         keys = [{child.field_name for child in each.children or ()} for each in objects]
-        hits = sum(1 for names in keys if names & _NAMES and names & _SAYS)
-        return hits > _MOST_HITS_WITHOUT_NAMES * len(objects)
+        hits = sum(1 for names in keys if names & _IDS and names & _CONTENT)
+        return hits > _MIN_SHARE_OF_HITS * len(objects)
 
     @cached_property
     def pieces(self) -> Sequence[TextPiece]:
-        """Members, and sentences of long texts."""
+        """Members, and the sentences of long texts."""
         pieces: list[TextPiece] = []
         self._read(self.root, pieces, first=True)
         return pieces
 
     @cached_property
     def named(self) -> dict[int, tuple[int, ...]]:
-        """For each piece of a hit the pieces that name the hit."""
+        """For each piece of a hit, the pieces that identify the hit."""
         every = self.pieces
         named: dict[int, tuple[int, ...]] = {}
         for hit in self._hits:
@@ -207,7 +207,7 @@ class JsonData(ProseText):
             names = tuple(
                 number
                 for leaf in hit.children or ()
-                if leaf.children is None and leaf.field_name in _NAMES and len(leaf.pieces) == 1
+                if leaf.children is None and leaf.field_name in _IDS and len(leaf.pieces) == 1
                 for number in leaf.pieces
                 if every[number].end - every[number].start <= _LONG_NAME
             )
@@ -215,14 +215,14 @@ class JsonData(ProseText):
         return named
 
     def cut(self, numbers: Sequence[int]) -> ShortenedText:
-        """The kept members; a hit of which something is kept keeps its names."""
+        """The kept members; if a piece of a hit is kept, so are the hit's names."""
         stay = {other for number in numbers for other in (number, *self.named.get(number, ()))}
         if len(stay) == len(self.pieces):
             return keep_whole(self.text, len(stay))
         spans: list[tuple[int, int]] = []
         text = self._written(self.root, stay, spans) or ("{}" if self.root.is_object else "[]")
         if not text.endswith(GAP + "]"):
-            # So that a reader sees that there was more.
+            # Mark at the end that something was left out.
             gap = f"{GAP}: {GAP}" if self.root.is_object else GAP
             text = f"{text[:-1]}{', ' if len(text) > 2 else ''}{gap}{text[-1]}"
         left = sorted(stay)
@@ -234,7 +234,7 @@ class JsonData(ProseText):
                 self._read(child, pieces, first=first and (node.is_object or number == 0))
             return
         weights = (weight for names, weight in _WEIGHTS if node.field_name in names)
-        weight = next(weights, _OTHERWISE) + (_FIRST if first else 0.0)
+        weight = next(weights, _DEFAULT_WEIGHT) + (_FIRST_BONUS if first else 0.0)
         inner = self.text[node.start + 1 : node.end - 1]
         long = self.text[node.start] == '"' and len(inner) > _LONG_TEXT
         parts = split_pieces(inner) if long else []
@@ -245,7 +245,7 @@ class JsonData(ProseText):
             pieces.append(TextPiece(start, end, min(1.0, weight), node.path or "[]"))
 
     def _written(self, node: JsonNode, stay: set[int], spans: list[tuple[int, int]]) -> str | None:
-        """A value with what stays of it; None when nothing does. Adds the spans shown."""
+        """The kept part of a value, or None; appends the spans that are shown."""
         if not node.children:
             numbers = [number for number in node.pieces if number in stay]
             return self._leaf(node, numbers, spans) if numbers else None

@@ -1,9 +1,9 @@
 """One compaction from the triggers to the reports, the same for histories and for packs.
 
-The methods in their order: deduplicate, drop, offload, prune, fold, sum up. Each goes on until its
-aim is reached. Less firm entries go first; ties go by place. Summaries quote in levels: source,
-cluster, session (`extractive@1`); each takes the best pieces of the one below, so that a sentence
-of a session's summary stands in its cluster's and its source's as well.
+The methods in their order: deduplicate, drop, offload, prune, fold, summarise. Each continues until
+its target is reached. Less firm entries go first, ties by position. Summaries quote in levels:
+source, cluster, session (`extractive@1`); each selects the best pieces of the level below, so a
+sentence in a session's summary is also in those of its cluster and source.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ COMPACTION: Final = "compaction@1"
 ALGORITHMS: Final = (COMPACTION, RELEVANCE, EXTRACTIVE)
 SAME: Final = "(a later call had the same result)"
 HANDLE: Final = "(kept whole as {ref})"
-# A level of summaries below the last may have so many times its even part of the room.
+# Multiples of an equal share that a source's or cluster's summary may take; others need less.
 _SOURCE_PART, _CLUSTER_PART = 3, 2
-# Rounds of estimating and counting before pruning gives up; each comes nearer by the excess.
-_ROUNDS: Final = 8
+# Maximum rounds of pruning, as removed tokens are only estimated; each aims at the excess left.
+_MAX_ROUNDS: Final = 8
 
-# Numbers of pieces by the number of their entry.
+# Numbers of chosen pieces, by the number of their entry.
 Chosen = dict[int, list[int]]
-# Writes a line of a summary from its mark, who says it, and the quotation.
+# Writes a line of a summary from its mark, the speaker, and the quotation.
 Line = Callable[[int, str, str], str]
 
 
 @dataclass(slots=True)
 class CompactionRun:
-    """Compacts a context once, as far as the triggers ask for.
+    """Compacts a context once, as far as the triggers demand.
 
     Spec: Summit §Compression Strategy
 
     Attributes:
-        slack: tokens below the budget to stay, since the whole may count more than its parts.
-        in_place: an equal result gives way to a note, as in a history.
-        order: units that may be summed up, first to go first.
+        slack: tokens to stay below the budget, since the whole may count more than its parts.
+        in_place: a repeated result is replaced by a note, as in a history, instead of dropped.
+        order: units that may be summarised, in the order in which they are taken.
         offloaded: texts and summaries that were put into the store.
     """
 
@@ -85,17 +85,17 @@ class CompactionRun:
     _room: int = field(init=False)
 
     def __post_init__(self) -> None:
-        # Tokens that the parts, and that summaries, may have.
+        # Maximum tokens of the parts, and of the summaries.
         self.limit = self.budget - self.slack
         self._room = budget_share(self.budget, self.settings.summary_share)
 
     @property
     def _reserve(self) -> int:
-        """Tokens to hold free for the summaries that are due."""
+        """Tokens to keep free for the summaries that are still to be made."""
         return self._room if self.context.folded else 0
 
     def go(self) -> None:
-        """Through all the methods."""
+        """Run all methods."""
         if Trigger.TOOL_CALL in self.triggers:
             self._shorten_results()
         if set(self.triggers) - {Trigger.TOOL_CALL}:
@@ -103,13 +103,13 @@ class CompactionRun:
             if self.context.total + self._reserve > self.limit:
                 self._reduce_firm()
         elif self.context.total > self.limit:
-            # A tool call alone fires below the share, so this is a budget just passed.
+            # A tool call alone fires below the trigger's share, so the budget was just exceeded.
             self._reduce_firm()
         self._sum_up()
         self._record_shortened()
 
     def reports(self, now: datetime) -> tuple[DropReport, ...]:
-        """One for each reason by which something has gone.
+        """One report for each reason for which something was left out.
 
         Spec: Summit §Context Assembly Data Contracts
         """
@@ -120,7 +120,7 @@ class CompactionRun:
         )
 
     def _shorten_results(self) -> None:
-        """Shorten the results of the last call, each kind in its own way."""
+        """Shorten the results of the last call, each by its kind."""
         context = self.context
         at = self._cuttable(Firmness.OPEN, Firmness.OPEN)
         excess = sum(context.cost[n] for n in at) - budget_share(
@@ -133,7 +133,7 @@ class CompactionRun:
         self._prune(aim, Firmness.OPEN, reason=LossReason.TARGETED, only=at, keep=0.0)
 
     def _reduce_loose(self) -> None:
-        """Everything that may go without asking whether the budget itself is too small."""
+        """Reduce the entries that may go even if the budget itself is large enough for them."""
         target = budget_share(self.budget, self.settings.target_share)
         aim = min(self.limit, target - self.slack)
         self._deduplicate()
@@ -143,7 +143,7 @@ class CompactionRun:
         self._fold(aim, lambda firmness: firmness is Firmness.FREE)
 
     def _reduce_firm(self) -> None:
-        """What is recent, and at last the results that the model has not seen."""
+        """Reduce recent entries, and last the results that the model has not seen yet."""
         self._offload(self.limit - self._room, Firmness.OPEN)
         self._prune(self.limit - self._room, Firmness.RECENT, keep=self.settings.prune_to)
         self._fold(self.limit, lambda firmness: firmness <= Firmness.RECENT)
@@ -151,7 +151,7 @@ class CompactionRun:
             self._prune(self.limit - self._reserve, Firmness.OPEN, keep=keep)
 
     def _deduplicate(self) -> None:
-        """Show equal texts once: in a history the last, with a note before it; else the first."""
+        """Keep one of equal texts: in a history the last, with notes before it; else the first."""
         context = self.context
         first_of: dict[tuple[str, str], int] = {}
         places: Iterable[int] = range(len(context.entries))
@@ -168,7 +168,7 @@ class CompactionRun:
                 context.drop(entry.unit, LossReason.DUPLICATE)
 
     def _drop(self, aim: int) -> None:
-        """Drop the least relevant units, as long as they score below a share of the best."""
+        """Drop the least relevant units, if they score below a share of the best score."""
         context = self.context
         best = context.relevance.best
         scored = sorted(
@@ -215,11 +215,11 @@ class CompactionRun:
         reason: LossReason = LossReason.PRUNED,
         only: Sequence[int] | None = None,
     ) -> None:
-        """Take the pieces away that say least to the question, from all texts that may be cut."""
+        """Remove the pieces that are least relevant to the question, from all cuttable texts."""
         context = self.context
         places = self._cuttable(most) if only is None else only
         excess = context.total - aim
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if context.total <= aim:
                 return
             stay = {at: context.shown_pieces(at) for at in places}
@@ -233,13 +233,13 @@ class CompactionRun:
                 )
                 for at, numbers in gone.items()
             }
-            # What went may have saved nothing by itself, since a sign stands in its place.
+            # A removed piece may save nothing, because a gap marker replaces it.
             excess = context.total - aim if context.show(changes, reason) else 2 * excess
 
     def _least_relevant(
         self, stay: dict[int, list[int]], excess: int, keep: float
     ) -> dict[int, set[int]]:
-        """The least relevant pieces that free the excess, by their share of the characters."""
+        """The least relevant pieces that free the excess; tokens are estimated by characters."""
         context = self.context
         ranked: list[tuple[int, int, int]] = []
         rate: dict[int, float] = {}
@@ -259,7 +259,7 @@ class CompactionRun:
             taken.append((-at, -number, rate[-at] * (piece.end - piece.start)))
             freed += taken[-1][2]
         gone: dict[int, set[int]] = {}
-        # The last piece may free more than is needed: more relevant ones that fit come back.
+        # The last piece may free more than needed: more relevant ones that fit are kept again.
         for at, number, tokens in reversed(taken):
             if tokens <= freed - excess:
                 freed -= tokens
@@ -268,7 +268,7 @@ class CompactionRun:
         return gone
 
     def _fold(self, aim: int, goes: Callable[[Firmness], bool]) -> None:
-        """Take units away to be summed up, in their order."""
+        """Remove units to be summarised, in their order."""
         context = self.context
         left = sum(1 for cut in context.cuts if cut is not None)
         for unit in [unit for unit in self.order if goes(context.firmness(unit))]:
@@ -282,7 +282,7 @@ class CompactionRun:
             left -= len(numbers)
 
     def _sum_up(self) -> None:
-        """Sum up what was folded, each shelf with its part of the room."""
+        """Summarise what was folded; each shelf gets its share of the tokens."""
         context = self.context
         room = min(self._room, self.limit - context.total)
         folded = context.folded.items()
@@ -294,7 +294,7 @@ class CompactionRun:
             if not levels:
                 context.forgo(shelf)
                 continue
-            # Where there are too many items, a summary is worth its tokens anyway.
+            # If there are too many items, a summary is used even if it saves no tokens.
             if tokens >= context.folded_tokens(shelf) and Trigger.ITEMS not in self.triggers:
                 context.unfold(shelf)
                 continue
@@ -309,7 +309,7 @@ class CompactionRun:
                     )
 
     def _record_shortened(self) -> None:
-        """The records of texts that are shown in part in their place."""
+        """Record the texts that are shown in part, in place."""
         context = self.context
         for at, cut in enumerate(context.cuts):
             if cut is None or context.is_whole(at) or not (cut.spans or at in context.frames):
@@ -334,7 +334,7 @@ class CompactionRun:
         ]
 
     def _with_handle(self, at: int, cut: ShortenedText) -> ShortenedText:
-        """A cut behind the handle of the whole text, where that is kept elsewhere."""
+        """A cut, after the handle of the whole text if that is in the store."""
         frame = self.context.frames.get(at)
         text = cut.text or ELLIPSIS.strip()
         if frame is not None:
@@ -342,7 +342,7 @@ class CompactionRun:
         return replace(cut, text=text)
 
     def _best_extract(self, at: int, tokens: int) -> ShortenedText:
-        """The best pieces of a text that fit, by their share of its characters."""
+        """The best pieces of a text that fit; tokens are estimated by characters."""
         context = self.context
         reading, scores = context.relevance.reading(at), context.relevance.pieces(at)
         size = max(1, sum(piece.end - piece.start for piece in reading.pieces))
@@ -360,10 +360,10 @@ class CompactionRun:
 def build_summary(
     context: WorkingContext, shelf: str, room: int, head: str, line: Line
 ) -> tuple[list[Summary], int]:
-    """A shelf's folded entries summed up within so many tokens, and the tokens.
+    """Summaries of a shelf's folded entries within a number of tokens, and the tokens used.
 
-    The last summary is that of the session, to be shown; it was made from those before it. The list
-    is empty where nothing fits.
+    The last summary is that of the session and is shown; it was made from those before it. The list
+    is empty if nothing fits.
 
     Spec: Summit §Compression Strategy
     """
@@ -379,7 +379,7 @@ def build_summary(
     clusters: dict[str, list[int]] = {}
     for at in stay:
         clusters.setdefault(context.entries[at].cluster, []).append(at)
-    pick = _Pieces(context, list(folded), head, line)
+    pick = _PiecePicker(context, list(folded), head, line)
     by_source: Chosen = {}
     for at, pieces in stay.items():
         by_source |= pick.best({at: pieces}, _SOURCE_PART * room // len(stay))
@@ -396,7 +396,7 @@ def build_summary(
         (tokens,) = context.costs.summaries([pick.text(chosen)])
         if tokens <= room:
             break
-        chosen = pick.lightened(chosen, tokens - room)
+        chosen = pick.drop_least(chosen, tokens - room)
     if not chosen:
         return [], 0
     sources = {at: pick.summary("source", {at: by_source[at]}) for at in stay}
@@ -408,10 +408,10 @@ def build_summary(
     return [*sources.values(), *middle, session], tokens
 
 
-class _Pieces:
-    """Chooses pieces by their scores, and writes them as lines with marks, in the entries' order.
+class _PiecePicker:
+    """Chooses pieces by score, and writes them as lines with marks, in the order of the entries.
 
-    What repeats another's words is chosen once.
+    A piece whose words were already chosen is skipped.
     """
 
     def __init__(self, context: WorkingContext, folded: list[int], head: str, line: Line) -> None:
@@ -424,7 +424,7 @@ class _Pieces:
         }
 
     def best(self, offered: Chosen, room: int, *, least: bool = True) -> Chosen:
-        """The best pieces that fit, about; with `least` at least one of all of them."""
+        """The best pieces that fit by estimate; with `least` at least one in total."""
         chosen: Chosen = {at: [] for at in offered}
         quoted: set[str] = set()
         used = 0.0
@@ -439,8 +439,8 @@ class _Pieces:
             chosen[at].append(number)
         return {at: sorted(numbers) for at, numbers in chosen.items() if numbers or least}
 
-    def lightened(self, chosen: Chosen, excess: int) -> Chosen:
-        """The same without the pieces that say least, at least one."""
+    def drop_least(self, chosen: Chosen, excess: int) -> Chosen:
+        """The choice without its least relevant pieces; at least one is removed."""
         left = {at: set(numbers) for at, numbers in chosen.items()}
         freed = 0.0
         for at, number in reversed(self._ranked(chosen)):
@@ -454,7 +454,7 @@ class _Pieces:
         """The whole text of a summary."""
         lines = [self._head] if self._head else []
         for mark, at in enumerate(_used(chosen), start=1):
-            # Who says it, with the handle of its whole text where that is kept elsewhere.
+            # The speaker, with the handle of the whole text if that is in the store.
             speaker = f"{self._context.entries[at].speaker} {self._context.frames.get(at, '')}"
             quoted = quote_spans(self._context.entries[at].text, self._spans(at, chosen[at]))
             lines.append(self._line(mark, speaker.strip(), quoted))

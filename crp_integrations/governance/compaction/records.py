@@ -1,4 +1,4 @@
-"""Records and settings of a compaction, its triggers, and its ports."""
+"""Records of a compaction, its triggers, and its port for storing texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crp_integrations.seals import digest, sha256
 
 
 class Trigger(StrEnum):
-    """Why a working context is compacted.
+    """The reason to compact a working context.
 
     Spec: Summit §Compression Strategy
     """
@@ -31,7 +31,7 @@ class Trigger(StrEnum):
 def find_triggers(
     tokens: int, budget: int, items: int, settings: CompactionSettings, *, after_tool_call: bool
 ) -> tuple[Trigger, ...]:
-    """The triggers that fire; none when compaction is switched off.
+    """The triggers that fire; none if compaction is switched off.
 
     Spec: Summit §Compression Strategy
     """
@@ -50,7 +50,7 @@ def find_triggers(
 
 
 def budget_share(budget: int, part: float) -> int:
-    """Whole tokens of a share of the budget, exactly."""
+    """A share of the budget in whole tokens, without floating-point error."""
     return int(Fraction(str(part)) * budget)
 
 
@@ -59,11 +59,11 @@ SummaryLevel = Literal["source", "cluster", "session", "targeted"]
 
 
 class Citation(Part):
-    """What of an item a summary quotes.
+    """The parts of an item that a summary quotes.
 
     Attributes:
-        mark: number in the summary's text, from 1; 0 where the text has no marks.
-        spans: characters of the item's text, half-open.
+        mark: number in the summary's text, from 1; 0 if the text has no marks.
+        spans: quoted characters of the item's text, half-open.
     """
 
     mark: int = Field(default=0, ge=0)
@@ -72,14 +72,14 @@ class Citation(Part):
 
 
 class Summary(Record):
-    """A shorter text in the place of longer ones, with where each part of it comes from.
+    """A shorter text instead of longer ones, with the origin of each of its parts.
 
     Spec: Summit §Compression Strategy
 
     Attributes:
-        level: `targeted` for one result of a tool in its place; else what it sums up.
+        level: `targeted` for one text shortened in place; else the level that it summarises.
         kind: how the text was read, `prose`, `log`, `search` or `data`; `mixed` for several.
-        dropped_fields: fields, or kinds of lines, of which something was left out.
+        dropped_fields: fields, or kinds of lines, that are incomplete or missing.
     """
 
     SCHEMA = "summary/1"
@@ -115,12 +115,12 @@ class Summary(Record):
 
 
 class ArtifactRef(Record):
-    """Where a text is kept that the prompt does not hold.
+    """A reference to a text that is kept outside of the prompt.
 
     Spec: Summit §Isolation Strategy
 
     Attributes:
-        ref: the handle, as the model sees it; no address and no permission.
+        ref: the handle, as the model sees it; it contains no address and no permission.
     """
 
     SCHEMA = "artifact-ref/1"
@@ -132,14 +132,14 @@ class ArtifactRef(Record):
 
 
 class CompactionAccount(Part):
-    """What happened in one compaction.
+    """The account of one compaction.
 
     Attributes:
-        triggers: what started it; none when nothing did, and then nothing is changed.
-        reports: one for each reason; together they name everything that is not shown as it was.
-        summaries: those shown, those they were made from, and texts that are shown in part.
-        tokens_before, tokens_after: of the whole context by the caller's counter.
-        why_not: where it is not, what holds the tokens that cannot go.
+        triggers: triggers that fired; if there are none, nothing was changed.
+        reports: one report per reason; together they name everything that is not shown unchanged.
+        summaries: the summaries shown, those they were made from, and texts shown in part.
+        tokens_before, tokens_after: tokens of the whole context by the caller's counter.
+        why_not: if it does not fit, what takes the tokens that cannot be removed.
     """
 
     triggers: tuple[Trigger, ...] = ()
@@ -160,7 +160,7 @@ class CompactHistory(Record):
     Spec: Summit §Compression Strategy
 
     Attributes:
-        ids: of the messages, in their order; a summary's message has the summary's id.
+        ids: ids of the messages, in their order; a summary's message has the summary's id.
     """
 
     SCHEMA = "compact-history/1"
@@ -176,7 +176,7 @@ class CompactPack(Record):
     Spec: Summit §Key APIs
 
     Attributes:
-        texts: the texts that are shown in place of others, by `summary_ref`.
+        texts: the texts that are shown instead of others, by `summary_ref`.
     """
 
     SCHEMA = "compact-pack/1"
@@ -187,7 +187,7 @@ class CompactPack(Record):
 
     @property
     def drop_reports(self) -> tuple[DropReport, ...]:
-        """One for each reason."""
+        """One report for each reason."""
         return self.account.reports
 
 

@@ -1,6 +1,6 @@
-"""The context while it is compacted: what is shown of each entry, what it costs, and what went.
+"""The context during compaction: what is shown of each entry, what it costs, what was removed.
 
-Pieces are scored by the question (`relevance@1`).
+Pieces are scored by their relevance to the question (`relevance@1`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from crp_integrations.language.lexical_overlap import coverages, profiles
 from crp_integrations.scores import to_fixed
 
 RELEVANCE: Final = "relevance@1"
-# Share of the kind's own weight in the score of an entry of a log or a member of data.
-_OWN, _WORDS, _WHOLE = 0.45, 0.40, 0.15
-_AFTER = 1e-5
-# Share of a piece's own words beside the stretches that it overlaps.
+# Weights of a log entry's or data member's score: its own weight, its words, its whole text.
+_OWN_WEIGHT, _WORDS_WEIGHT, _WHOLE_WEIGHT = 0.45, 0.40, 0.15
+_NAME_MARGIN = 1e-5
+# Share of a piece's own words in its score; the rest is the best stretch that it overlaps.
 _OWN_WORDS = 0.30
 
 
 class Relevance:
-    """Scores of texts and of their pieces for one question; readings are made when asked for.
+    """Scores of texts and their pieces for one question; texts are read on first use.
 
     Args:
-        bonus: added to a piece with a figure or a quotation.
-        dense: scores that are known of the texts; None to go by the words alone.
+        bonus: score added to a piece with a figure or a quotation.
+        dense: known scores of the texts; None to use only the words.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Relevance:
         self._question = question
         self._texts = texts
         self._bonus = bonus
-        # Powers were measured for whole facts; pieces of a history are weighed as they are.
+        # The default powers were measured for whole facts; pieces are scored without them.
         settings = HybridSettings(cosine_power=1.0, lexical_power=1.0, stretch_power=1.0)
         self._readings: dict[int, ProseText] = {}
         self._fixed: dict[int, list[int]] = {}
@@ -66,25 +66,25 @@ class Relevance:
         self._scores = hybrid.score_pool(hybrid.weigh_pool(pool, settings), settings)
 
     def of(self, at: int) -> int:
-        """A text's score, fixed point."""
+        """A text's score as a fixed-point number."""
         return to_fixed(float(self._scores.total[at]))
 
     @property
     def best(self) -> int:
-        """The best text's score, fixed point; 0 when the question says nothing for any."""
+        """The best text's score, fixed point; 0 if no text is relevant to the question."""
         return to_fixed(float(self._scores.total.max(initial=0.0)))
 
     def reading(self, at: int) -> ProseText:
-        """How a text is read."""
+        """A text divided into pieces by its kind."""
         if at not in self._readings:
             self._readings[at] = read_text(self._texts[at])
         return self._readings[at]
 
     def pieces(self, at: int) -> list[int]:
-        """The scores of a text's pieces, fixed point, in [0, SCALE]."""
+        """The scores of a text's pieces, as fixed-point numbers in [0, SCALE]."""
         if at not in self._fixed:
             reading = self.reading(at)
-            # Share of the question's words that each piece has, by their rarity among the pieces.
+            # Share of the question's words in each piece, weighted by rarity among the pieces.
             own = coverages(self._question, [reading.text[p.start : p.end] for p in reading.pieces])
             scores = self._by_stretch(at, own) if reading.by_stretch else self._by_words(at, own)
             self._fixed[at] = [
@@ -108,27 +108,27 @@ class Relevance:
             while place < len(profile.starts) and profile.starts[place] < piece.end:
                 best = max(best, float(self._scores.parts[begin + place]))
                 place += 1
-            # A stretch may reach over several pieces; their own words tell them apart.
+            # A stretch may cover several pieces; their own words make the difference.
             scores.append((1.0 - _OWN_WORDS) * best + _OWN_WORDS * words)
         return scores
 
     def _by_words(self, at: int, own: Sequence[float]) -> list[float]:
-        """Words of the question, and the kind's own weight."""
+        """A mix of the piece's own weight, the question's words in it, and the text's score."""
         reading = self.reading(at)
         whole = float(self._scores.total[at])
         scores = [
-            _OWN * piece.weight + _WORDS * words + _WHOLE * whole
+            _OWN_WEIGHT * piece.weight + _WORDS_WEIGHT * words + _WHOLE_WEIGHT * whole
             for piece, words in zip(reading.pieces, own, strict=True)
         ]
-        # What names a hit goes after everything that it names.
+        # The names of a hit score just above its pieces, so they are removed after them.
         for number, names in reading.named.items():
             for name in names:
-                scores[name] = max(scores[name], min(1.0, scores[number] + _AFTER))
+                scores[name] = max(scores[name], min(1.0, scores[number] + _NAME_MARGIN))
         return scores
 
 
 class LossReason(StrEnum):
-    """Why something is not shown as it was, in the order in which the methods are tried."""
+    """Why something is not shown unchanged, in the order in which the methods are tried."""
 
     DUPLICATE = "duplicate"
     TARGETED = "targeted"
@@ -140,11 +140,11 @@ class LossReason(StrEnum):
 
 
 class Firmness(IntEnum):
-    """How firmly an entry stays, loosest first."""
+    """How firmly an entry is kept, loosest first."""
 
     FREE = 0
     RECENT = 1
-    # The results of a call that the model has not seen yet: shortened, never taken away.
+    # The results of a call that the model has not seen yet: shortened, never removed.
     OPEN = 2
     PINNED = 3
 
@@ -154,12 +154,12 @@ class ContextEntry:
     """A message, or an item of a pack.
 
     Attributes:
-        unit: number of what stays or goes together, such as a call and its results.
-        cuttable: it may be shown in part in its place.
-        droppable: its unit may go for saying nothing to the question.
-        shelf: entries of one shelf may be summed up together.
-        cluster: entries of one cluster are summed up before the clusters are.
-        speaker: who says it, as a summary tells it; may be empty.
+        unit: number shared by entries that are kept or removed together, as a call and its results.
+        cuttable: whether it may be shown in part, in place.
+        droppable: whether its unit may be dropped as irrelevant to the question.
+        shelf: entries of one shelf may be summarised together.
+        cluster: entries of one cluster are summarised before the clusters are combined.
+        speaker: speaker that a summary names; may be empty.
     """
 
     id: str
@@ -175,10 +175,10 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True)
 class TokenCosts:
-    """Counts the tokens of entries and summaries in their place.
+    """Counts the tokens of entries and summaries including their formatting.
 
     Attributes:
-        base: tokens that are there whatever is shown.
+        base: tokens that are used whatever is shown.
     """
 
     entries: Callable[[Sequence[int], Sequence[str]], list[int]]
@@ -187,13 +187,13 @@ class TokenCosts:
 
 
 class WorkingContext:
-    """The entries as they are shown, with the tokens they cost. For one compaction alone.
+    """The entries as they are shown, with the tokens they cost. Used for one compaction.
 
     Attributes:
-        total: tokens of everything shown, by the sum of its parts.
-        cuts: what is shown of each entry; None for one that has gone from its place.
-        folded: what was shown of entries that are to be summed up, by shelf and number.
-        frames: handles of texts that are kept elsewhere, by number.
+        total: tokens of everything shown, as the sum of its parts.
+        cuts: what is shown of each entry; None if it was removed.
+        folded: what was shown of entries that are to be summarised, by shelf and number.
+        frames: handles of texts that were put into the store, by number.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class WorkingContext:
         return max(self.entries[number].firmness for number in self.units[unit])
 
     def is_whole(self, at: int) -> bool:
-        """Whether an entry is shown as it was."""
+        """Whether an entry is shown unchanged."""
         cut = self.cuts[at]
         return cut is not None and cut.text == self.entries[at].text
 
@@ -232,7 +232,7 @@ class WorkingContext:
         return list(cut.pieces)
 
     def show(self, changes: Mapping[int, ShortenedText], reason: LossReason) -> int:
-        """Show entries in another way, each where that saves tokens; return the tokens saved."""
+        """Change how entries are shown, each only if that saves tokens; return the tokens saved."""
         at = [number for number in changes if self.cuts[number] is not None]
         counts = self.costs.entries(at, [changes[number].text for number in at])
         saved = 0
@@ -248,7 +248,7 @@ class WorkingContext:
         return saved
 
     def drop(self, unit: int, reason: LossReason) -> int:
-        """Take a unit away and return the tokens saved."""
+        """Remove a unit and return the tokens saved."""
         saved = 0
         for number in self.units[unit]:
             cut = self.cuts[number]
@@ -261,7 +261,7 @@ class WorkingContext:
         return saved
 
     def fold(self, unit: int) -> int:
-        """Take a unit away to be summed up and return the tokens saved before the summary."""
+        """Remove a unit to summarise it later; return the tokens saved before the summary."""
         for number in self.units[unit]:
             cut = self.cuts[number]
             if cut is not None:
@@ -269,7 +269,7 @@ class WorkingContext:
         return self.drop(unit, LossReason.SUMMARISED)
 
     def forgo(self, shelf: str) -> None:
-        """Count folded entries as lost to the budget, where no summary fits."""
+        """Count folded entries as lost to the budget, because no summary fits."""
         saved = self.folded_tokens(shelf)
         folded = self.folded.pop(shelf)
         losses = self._losses.get(LossReason.SUMMARISED, {})
@@ -281,7 +281,7 @@ class WorkingContext:
         self._save(LossReason.BUDGET, saved)
 
     def unfold(self, shelf: str) -> None:
-        """Show folded entries again, where a summary would be no shorter."""
+        """Show folded entries again, because a summary would not be shorter."""
         folded = self.folded.pop(shelf)
         at = list(folded)
         counts = self.costs.entries(at, [folded[number].text for number in at])
@@ -291,16 +291,16 @@ class WorkingContext:
         self._save(LossReason.SUMMARISED, -sum(counts))
 
     def folded_tokens(self, shelf: str) -> int:
-        """Tokens that the folded entries had in their place."""
+        """Tokens that the folded entries cost when shown."""
         folded = self.folded[shelf]
         return sum(self.costs.entries(list(folded), [cut.text for cut in folded.values()]))
 
     def charge(self, reason: LossReason, tokens: int) -> None:
-        """Count the tokens of what replaces the lost entries."""
+        """Subtract the tokens of a replacement from the savings of a reason."""
         self._save(reason, -tokens)
 
     def losses(self) -> dict[LossReason, list[str]]:
-        """Names of the items and parts lost by each reason, in order."""
+        """Names of the items and parts that were lost for each reason, in order."""
         by_reason: dict[LossReason, list[str]] = {}
         for reason in LossReason:
             names: list[str] = []
@@ -308,7 +308,7 @@ class WorkingContext:
                 entry = self.entries[number]
                 text = entry.text
                 gone = merge_spans(spans, text)
-                # One reason took all of the text, so its id alone is enough.
+                # One reason removed the whole text, so its id is enough.
                 if self.cuts[number] is None and not has_words_outside(text, gone):
                     names.append(entry.id)
                 else:

@@ -1,4 +1,4 @@
-"""Pieces and spans of a text: where it is cut, what stays uncut, and how the rest is quoted."""
+"""Pieces and spans of a text: where it may be cut, what is kept together, how it is quoted."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from crp_integrations.language.text import Span, split_sentences
 
 Spans = tuple[tuple[int, int], ...]
 
-# A part of an item by its characters, half-open.
+# The name of a part of an item: its id and the characters, half-open.
 _PART = re.compile(r"(?P<id>.+)#(?P<start>\d+)-(?P<end>\d+)\Z", re.DOTALL)
 
 
 def part_id(item_id: str, start: int, end: int) -> str:
-    """The name of some characters of an item."""
+    """The name of a range of characters of an item."""
     return f"{item_id}#{start}-{end}"
 
 
 def read_part(name: str, ids: frozenset[str] | set[str]) -> tuple[str, tuple[int, int] | None]:
-    """The item that a name in a drop report speaks of, and its characters; None for all of it."""
+    """The item and character range that a name in a drop report means; None for all of it."""
     match = None if name in ids else _PART.match(name)
     return (
         (name, None) if match is None else (match["id"], (int(match["start"]), int(match["end"])))
@@ -35,7 +35,7 @@ def read_part(name: str, ids: frozenset[str] | set[str]) -> tuple[str, tuple[int
 
 
 def merge_spans(spans: Sequence[tuple[int, int]], text: str) -> Spans:
-    """Spans in order, those with nothing but white space between them as one."""
+    """Sorted spans, joined if there is only white space between them."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and not text[merged[-1][1] : start].strip():
@@ -46,7 +46,7 @@ def merge_spans(spans: Sequence[tuple[int, int]], text: str) -> Spans:
 
 
 def subtract_spans(spans: Sequence[tuple[int, int]], gone: Sequence[tuple[int, int]]) -> Spans:
-    """What of some spans does not lie in others; both sorted, neither overlapping itself."""
+    """The spans without the `gone` ones; both must be sorted and without overlaps."""
     left: list[tuple[int, int]] = []
     at = 0
     for begin, end in spans:
@@ -65,7 +65,7 @@ def subtract_spans(spans: Sequence[tuple[int, int]], gone: Sequence[tuple[int, i
 
 
 def has_words_outside(text: str, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether a text has words outside some spans, which may overlap; sorted."""
+    """Whether a text has words outside of the given spans, which are sorted and may overlap."""
     apart: list[tuple[int, int]] = []
     for start, end in spans:
         if apart and start <= apart[-1][1]:
@@ -76,9 +76,9 @@ def has_words_outside(text: str, spans: Sequence[tuple[int, int]]) -> bool:
     return any(character.isalnum() for start, end in left for character in text[start:end])
 
 
-# --- what stays uncut --------------------------------------------------------------------
+# --- what must not be cut ----------------------------------------------------------------
 
-# Within one paragraph; a longer one is more likely a mark that was never closed.
+# Within one paragraph: a longer match is more likely a quotation mark that was never closed.
 QUOTATION = re.compile(
     r"(?<!\w)\"(?!\s)(?:[^\"\n]|\n(?!\s*\n)){1,300}(?<!\s)\"(?!\w)"
     r"|\u201c(?:[^\u201c\u201d\n]|\n(?!\s*\n)){1,300}\u201d"
@@ -89,7 +89,7 @@ FIGURE = re.compile(r"\d|[\"\u201c\u00ab`]")
 
 
 def find_code(text: str) -> Iterator[Span]:
-    """Fenced blocks with their fences, and code within a line."""
+    """Fenced blocks with their fences, and inline code."""
     if "```" in text or "~~~" in text:
         opened = -1
         for block in blocks(text):
@@ -100,16 +100,16 @@ def find_code(text: str) -> Iterator[Span]:
                     yield Span(opened, block.end)
                     opened = -1
         if opened >= 0:
-            # Never closed: the rest is code as a reader sees it.
+            # Never closed: a reader sees the rest as code.
             yield Span(opened, len(text.rstrip()))
     for match in _INLINE.finditer(text):
         yield Span(*match.span())
 
 
 def find_protected(text: str) -> list[Span]:
-    """The stretches of a text that are shown whole or not at all, by where they begin.
+    """The stretches of a text that are shown completely or not at all, by their start.
 
-    They may overlap: a date in a quotation is protected with it.
+    They may overlap: a date in a quotation is listed in addition to the quotation.
 
     >>> text = 'He said "not before 3 May 2025" of order PX-0042.'
     >>> [span.of(text) for span in find_protected(text)]
@@ -123,11 +123,11 @@ def find_protected(text: str) -> list[Span]:
 
 
 def _join_across(pieces: Sequence[Span], protected: Sequence[Span]) -> list[Span]:
-    """Pieces of a text, in order, with those joined that a protected stretch runs across."""
+    """The pieces in order; those that a protected stretch crosses are joined."""
     joined: list[Span] = []
     place, reach = 0, -1
     for piece in pieces:
-        # The furthest end of what begins before this piece does.
+        # The furthest end of the protected stretches that start before this piece.
         while place < len(protected) and protected[place].start < piece.start:
             reach = max(reach, protected[place].end)
             place += 1
@@ -142,18 +142,18 @@ def _join_across(pieces: Sequence[Span], protected: Sequence[Span]) -> list[Span
 
 TextKind = Literal["prose", "log", "search", "data"]
 
-# Characters: a shorter piece joins its neighbour; one that is longer is cut at white space.
-_SHORT, _LONG = 25, 600
+# Characters: a shorter piece is joined to its neighbour, a longer one is cut at white space.
+_MIN_CHARS, _MAX_CHARS = 25, 600
 _FENCES = ("```", "~~~")
 
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A stretch that is shown as it stands or not at all.
+    """A stretch that is shown unchanged or not at all.
 
     Attributes:
-        weight: what its place or kind says for it, in [0, 1]; its words come on top.
-        field: of which field or kind of line it is, told when it is left out.
+        weight: weight of its position or kind, in [0, 1]; the score of its words is added.
+        field: its field or kind of line, which is named if it is left out.
     """
 
     start: int
@@ -164,11 +164,11 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class ShortenedText:
-    """What is left of a text.
+    """A shortened text.
 
     Attributes:
-        spans: what of the text it is, in the text's characters, in order.
-        fields: fields of which something was left out, each once.
+        spans: the parts of the original that it shows, in order.
+        fields: fields that are incomplete, each once.
     """
 
     text: str
@@ -179,29 +179,29 @@ class ShortenedText:
 
 @dataclass(frozen=True)
 class ProseText:
-    """A text with its pieces, in order and not overlapping: running text by its sentences."""
+    """A text with its pieces, in order and without overlaps: here the sentences of prose."""
 
     text: str
-    # The question is looked for in overlapping stretches, not in each piece by itself.
+    # True: the question is searched in overlapping stretches, not in each piece separately.
     by_stretch: ClassVar[bool] = True
 
     @property
     def kind(self) -> TextKind:
-        """What the text is."""
+        """How the text is read."""
         return "prose"
 
     @cached_property
     def pieces(self) -> Sequence[TextPiece]:
-        """Sentences, joined where a quotation or code runs across them."""
+        """Sentences, joined if a quotation or code crosses them."""
         return [TextPiece(span.start, span.end) for span in split_pieces(self.text)]
 
     @property
     def named(self) -> Mapping[int, tuple[int, ...]]:
-        """For each piece those that name what it is of; only hits of a search have such."""
+        """For each piece, the pieces that identify its hit; empty except for search results."""
         return {}
 
     def cut(self, numbers: Sequence[int]) -> ShortenedText:
-        """The text with some of its pieces alone, in order; a sign stands where others stood."""
+        """The text with only some of its pieces, in order; markers show where others were."""
         pieces = self.pieces
         if len(numbers) == len(pieces):
             return keep_whole(self.text, len(pieces))
@@ -219,7 +219,7 @@ class ProseText:
         return tuple(dict.fromkeys(p.field for n, p in enumerate(self.pieces) if n not in stay))
 
     def quote(self, spans: Spans) -> str:
-        """Stretches of the text with a sign between those apart."""
+        """Stretches of the text, with a marker between those that were not adjacent."""
         return quote_spans(self.text, spans, self._gap)
 
     def _gap(self, before: str, after: str) -> str:
@@ -235,43 +235,43 @@ _LEVEL = re.compile(
     r"(?<![\w.])(?P<level>TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|SEVERE|FATAL|CRITICAL|PANIC"
     r"|trace|debug|info|notice|warn(?:ing)?|error|severe|fatal|critical|panic)(?![\w-])"
 )
-_BAD = re.compile(
+_FAULT_WORDS = re.compile(
     r"(?<![\w])(?:Traceback|[A-Z]\w*(?:Error|Exception)|exception|failed|failure|refused|denied"
     r"|timed out|timeout|exit code)(?!\w)"
 )
 _WEIGHTS = {"warn": 0.5, "warning": 0.5}
 _WEIGHTS |= dict.fromkeys(("error", "severe", "fatal", "critical", "panic"), 1.0)
-_CALM = frozenset({"trace", "debug", "info", "notice"})
-# What differs between two lines of one kind.
-_VARIES = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
-_FEWEST, _SHARE = 5, 0.6
+_CALM_LEVELS = frozenset({"trace", "debug", "info", "notice"})
+# Parts in which two lines of the same kind differ.
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
+_MIN_LINES, _MIN_MARKED = 5, 0.6
 _FIRST_OF_ITS_KIND, _EDGE, _FAULT = 0.2, 0.3, 0.8
 
 
 def is_log(text: str) -> bool:
-    """Whether most lines of a text begin with a moment or name a level."""
+    """Whether most lines of a text begin with a time stamp or name a log level."""
     lines = [match.group() for match in _LINE.finditer(text) if match.group().strip()]
-    if len(lines) < _FEWEST:
+    if len(lines) < _MIN_LINES:
         return False
     heads = [line for line in lines if not line[0].isspace()]
     marked = sum(1 for line in heads if _STAMP.match(line) or _LEVEL.search(line[:80]))
-    return marked >= _SHARE * max(1, len(heads))
+    return marked >= _MIN_MARKED * max(1, len(heads))
 
 
 @dataclass(frozen=True)
 class LogText(ProseText):
-    """A log by its entries: a line with the indented ones below it."""
+    """A log, divided into entries: a line with the indented lines below it."""
 
     by_stretch = False
 
     @property
     def kind(self) -> TextKind:
-        """What the text is."""
+        """How the text is read."""
         return "log"
 
     @cached_property
     def pieces(self) -> Sequence[TextPiece]:
-        """Entries; faults, first ones of their kind, the first and the last weigh most."""
+        """Entries; faults, the first entry of each kind, and the first and last weigh most."""
         text = self.text
         spans: list[Span] = []
         for match in _LINE.finditer(text):
@@ -280,7 +280,7 @@ class LogText(ProseText):
                 continue
             end = match.start() + len(line.rstrip())
             stamped = _STAMP.match(line) or _LEVEL.search(line[:80])
-            if spans and (line[0].isspace() or (not stamped and _BAD.match(line))):
+            if spans and (line[0].isspace() or (not stamped and _FAULT_WORDS.match(line))):
                 spans[-1] = Span(spans[-1].start, end)
             else:
                 spans.append(Span(match.start(), end))
@@ -292,9 +292,9 @@ class LogText(ProseText):
             level = _LEVEL.search(entry[:160])
             name = level["level"].lower() if level is not None else ""
             weight = _WEIGHTS.get(name, 0.0)
-            if weight < _FAULT and name not in _CALM and _BAD.search(entry):
+            if weight < _FAULT and name not in _CALM_LEVELS and _FAULT_WORDS.search(entry):
                 weight = _FAULT
-            kind = _VARIES.sub("0", entry)
+            kind = _VARYING.sub("0", entry)
             if kind not in kinds:
                 kinds.add(kind)
                 weight += _FIRST_OF_ITS_KIND
@@ -309,7 +309,7 @@ class LogText(ProseText):
 
 
 def _ellipsis_between(before: str, after: str) -> str:
-    """An ellipsis, on a line of its own beside fenced code."""
+    """An ellipsis, on its own line next to fenced code."""
     fenced = before.endswith(_FENCES) or after.startswith(_FENCES)
     return f"\n{ELLIPSIS.strip()}\n" if fenced else ELLIPSIS
 
@@ -317,7 +317,7 @@ def _ellipsis_between(before: str, after: str) -> str:
 def quote_spans(
     text: str, spans: Sequence[tuple[int, int]], gap: Callable[[str, str], str] = _ellipsis_between
 ) -> str:
-    """Stretches of a text with a sign between."""
+    """Stretches of a text with a marker between them."""
     quoted = ""
     for start, end in spans:
         part = text[start:end]
@@ -326,19 +326,19 @@ def quote_spans(
 
 
 def keep_whole(text: str, pieces: int) -> ShortenedText:
-    """A text of which nothing is left out."""
+    """A text from which nothing is left out."""
     return ShortenedText(text, ((0, len(text)),), tuple(range(pieces)))
 
 
 def split_pieces(text: str) -> list[Span]:
-    """Pieces of running text that hold every character which is no white space."""
+    """Pieces of running text that together contain every character except white space."""
     pieces: list[Span] = []
     for sentence in split_sentences(text):
         for piece in _split_long(text, sentence):
             before = pieces[-1] if pieces else None
-            if before is not None and piece.end - piece.start < _SHORT:
+            if before is not None and piece.end - piece.start < _MIN_CHARS:
                 gap = text[before.end : piece.start]
-                if "\n\n" not in gap and piece.end - before.start < _LONG:
+                if "\n\n" not in gap and piece.end - before.start < _MAX_CHARS:
                     pieces[-1] = Span(before.start, piece.end)
                     continue
             pieces.append(piece)
@@ -349,15 +349,15 @@ _SPACE = re.compile(r"\s+")
 
 
 def _split_long(text: str, span: Span) -> Iterator[Span]:
-    """A long stretch cut at line ends, or at white space where a line is long as well."""
+    """A long stretch cut at line ends, or at white space if a line is too long as well."""
     start = span.start
-    while span.end - start > _LONG:
-        high = start + _LONG
-        stop = text.rfind("\n", start + _LONG // 4, high)
+    while span.end - start > _MAX_CHARS:
+        high = start + _MAX_CHARS
+        stop = text.rfind("\n", start + _MAX_CHARS // 4, high)
         if stop < 0:
-            stop = text.rfind(" ", start + _LONG // 4, high)
+            stop = text.rfind(" ", start + _MAX_CHARS // 4, high)
         if stop < 0:
-            # No white space for long: a key, a hash, a picture. It stays in one.
+            # No white space, as in a key, a hash or an image: it stays in one piece.
             gap = _SPACE.search(text, high, span.end)
             if gap is None:
                 break

@@ -1,8 +1,8 @@
 """Checks that a compacted context accounts for everything and invents nothing.
 
-They compare what went in with what came out and trust no statement of the compactor: an item is
-shown as it was, or made of its own stretches, or named in a drop report, and a summary's figures
-stand in what it cites.
+The checks compare input and output and do not trust the compactor's statements: an item is shown
+unchanged, or consists of its own stretches, or is named in a drop report; and the figures of a
+summary occur in what it cites.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def find_missing(text: str, source: str) -> Iterator[tuple[int, int]]:
     """Where a text has a figure, date, id, code or quotation that its source does not have.
 
     A figure or date may be written in another way, as "4.2 million" for "4,200,000"; an id, code or
-    a quotation may not.
+    quotation may not.
     """
     taken: list[tuple[int, int]] = []
-    # The source is read only where something is not in it word for word, which is rare.
+    # The source is analysed only if something does not occur in it literally, which is rare.
     theirs: tuple[Quantity, ...] | None = None
     source_dates: tuple[DateMention, ...] | None = None
     for quantity in quantities(text):
@@ -67,7 +67,7 @@ def find_missing(text: str, source: str) -> Iterator[tuple[int, int]]:
     for match in QUOTATION.finditer(text):
         if match.group()[1:-1] not in source:
             yield match.span()
-    # Digits that no reader of the above takes, such as those glued to letters.
+    # Digits that none of the readers above finds, such as those joined to letters.
     for match in _NUMERAL.finditer(text):
         inside = any(start <= match.start() and match.end() <= end for start, end in taken)
         if not inside and not _is_literal_in(match.group(), source):
@@ -75,7 +75,7 @@ def find_missing(text: str, source: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_literal_in(text: str, source: str) -> bool:
-    """Whether a source has these very characters, not as a part of a longer number or word."""
+    """Whether a source has exactly these characters, not as part of a longer number or word."""
     pattern = rf"(?<!\w)(?<!\d[.,]){re.escape(text)}(?!\w|[.,]\d)"
     return re.search(pattern, source) is not None
 
@@ -104,11 +104,11 @@ def check_history(
     for name, message in zip(compact.ids, compact.messages, strict=True):
         source = of.get(name)
         if source is not None and message != history.with_text(source, message.content):
-            faults.append(f"message {name} is not the one that it was")
+            faults.append(f"message {name} was changed")
     order = [name for name in compact.ids if name in texts]
     remaining = set(order)
     if order != [name for name in names if name in remaining]:
-        faults.append("the messages are in another order, or one stands twice")
+        faults.append("the messages are in another order, or one occurs twice")
     try:
         group_turns(compact.messages)
     except RequestError as error:
@@ -133,7 +133,7 @@ def check_pack(before: ContextPack, compact: CompactPack, texts: Mapping[str, st
         summary = sums.get(item.id)
         cited = {labels.get(c.item_id) for c in summary.citations} if summary else set()
         if cited | {labels.get(item.id, item.security_label)} != {item.security_label}:
-            faults.append(f"item {item.id} has another label than what it shows")
+            faults.append(f"item {item.id} has a different label than the items that it shows")
     if faults:
         raise CompactionRefused(tuple(faults))
 
@@ -141,14 +141,14 @@ def check_pack(before: ContextPack, compact: CompactPack, texts: Mapping[str, st
 def _find_faults(
     before: Mapping[str, str], after: Mapping[str, str], account: CompactionAccount
 ) -> Iterator[str]:
-    """What is gone unreported, altered, or reported and still there."""
+    """Items that are missing without a report, altered, or reported and still shown."""
     ids = frozenset(before)
     gone: dict[str, list[tuple[int, int]]] = {}
     for report in account.reports:
         for name in report.dropped_item_ids:
             item, span = read_part(name, ids)
             if item not in ids:
-                yield f"report {report.id} names {name!r:.80}, which is no item"
+                yield f"report {report.id} names {name!r:.80}, which is not an item"
                 continue
             if span is None and item in after:
                 yield f"report {report.id} names item {item}, which is still there"
@@ -178,11 +178,11 @@ def _find_faults(
             yield f"item {name} is shown in part, and no report names the rest"
     for name in after:
         if name not in ids and name not in summaries:
-            yield f"item {name} is new and no summary"
+            yield f"item {name} is new and is not a summary"
 
 
 def _is_made_of(shown: str, text: str, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether what is shown is the spans in their order, with nothing but signs between."""
+    """Whether a text consists of the spans in their order, with only punctuation between them."""
     if shown == SAME:
         return not spans
     place, between = 0, []
@@ -205,7 +205,7 @@ def _find_summary_faults(
     texts: Mapping[str, str],
     speakers: Mapping[str, str],
 ) -> list[str]:
-    """Summaries that cite nothing or what is not there, or have a figure without a source."""
+    """Summaries that cite nothing or unknown items, or have a figure without a source."""
     faults = []
     known = {summary.id for summary in summaries}
     for summary in summaries:
@@ -222,7 +222,7 @@ def _find_summary_faults(
             continue
         if any(end > len(texts[c.item_id]) for c in summary.citations for _, end in c.spans):
             faults.append(f"summary {summary.id} cites characters that its source does not have")
-        # Quoted stretches of a level below the one shown are checked with it.
+        # Lower levels are not shown; their quotations are checked in the level that is shown.
         if summary.id in after:
             if after[summary.id] != summary.text:
                 faults.append(f"summary {summary.id} is shown in other words")

@@ -1,7 +1,7 @@
 """The shipped access policy: `access.rego` with its data `access.json` and its tests.
 
-`access_test.rego` holds cases, each an input with the decision that is wanted. A bundle of one's
-own is a folder of the same form.
+`access_test.rego` contains test cases, each an input with the expected decision. Your own bundle is
+a folder of the same form.
 """
 
 from __future__ import annotations

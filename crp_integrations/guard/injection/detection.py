@@ -27,19 +27,19 @@ from crp_integrations.seals import sha256
 RULES = "injection@1"
 
 _DIGITS = 4
-# Of one pattern, or of one kind of hidden text; the score needs no more.
-_MOST_FINDINGS = 8
-# Fewer selectors are leavings of a copied emoji and hold no word.
-_LONG_RUN = 4
-# Bytes from which a text is long, and the share of them to which prose is never compressed.
-_LONG = 800
-_BLOAT = 0.1
+# Maximum findings of one pattern or kind of hidden text; the score needs no more.
+_MAX_FINDINGS = 8
+# A shorter run of variation selectors is left from a copied emoji and contains no text.
+_MIN_SELECTORS = 4
+# Minimum bytes of a long text, and a compression ratio that prose never reaches.
+_MIN_BLOAT_BYTES = 800
+_BLOAT_RATIO = 0.1
 
 
 def detect(text: str, settings: InjectionSettings | None = None) -> InjectionReport:
-    """Look at one text with every rule.
+    """Check one text with every rule.
 
-    The time grows with the length of the text alone: every repetition of a pattern is bounded.
+    The time grows only with the length of the text: every repetition of a pattern is bounded.
 
     Spec: Summit §Context Assembly Pipeline
     """
@@ -59,25 +59,25 @@ def detect(text: str, settings: InjectionSettings | None = None) -> InjectionRep
 
 def _find(low: str) -> Iterator[InjectionFinding]:
     for rule, pattern in PATTERNS:
-        for match in islice(pattern.finditer(low), _MOST_FINDINGS):
+        for match in islice(pattern.finditer(low), _MAX_FINDINGS):
             yield InjectionFinding(
                 rule=rule, level="clear", reason=REASONS[rule], start=match.start(), end=match.end()
             )
 
 
 def _find_bloat(low: str) -> Iterator[InjectionFinding]:
-    """Words that are said again and again, which any compression shows."""
+    """Words that are repeated many times, which compression reveals."""
     size = len(low.encode("utf-8", "surrogatepass"))
-    if size < _LONG or 2 * sum(map(str.isalpha, low)) < len(low):
+    if size < _MIN_BLOAT_BYTES or 2 * sum(map(str.isalpha, low)) < len(low):
         return
-    if len(zlib.compress(low.encode("utf-8", "surrogatepass"))) < _BLOAT * size:
+    if len(zlib.compress(low.encode("utf-8", "surrogatepass"))) < _BLOAT_RATIO * size:
         yield InjectionFinding(
             rule="bloat", level="clear", reason=REASONS["bloat"], start=0, end=len(low)
         )
 
 
 def _find_disguised(text: str, known: Collection[str]) -> Iterator[InjectionFinding]:
-    """Orders that another reading of the text gives, and the text itself does not."""
+    """Orders that are found in a decoded reading of the text but not in the text itself."""
     for reading in read_disguises(text):
         new = sorted({finding.reason for finding in _find(reading.text)}.difference(known))
         if new:
@@ -91,9 +91,9 @@ def _find_disguised(text: str, known: Collection[str]) -> Iterator[InjectionFind
 
 
 def _find_hidden(text: str) -> Iterator[InjectionFinding]:
-    """Characters that a reader does not see, and a model does."""
-    for hidden in islice(hidden_text(text), _MOST_FINDINGS):
-        if hidden.kind != "variation selectors" or hidden.end - hidden.start >= _LONG_RUN:
+    """Characters that are invisible to a person but not to a model."""
+    for hidden in islice(hidden_text(text), _MAX_FINDINGS):
+        if hidden.kind != "variation selectors" or hidden.end - hidden.start >= _MIN_SELECTORS:
             yield InjectionFinding(
                 rule="invisible",
                 level="certain" if hidden.decoded else "clear",
@@ -108,7 +108,7 @@ def detect_many(
     settings: InjectionSettings | None = None,
     model: InjectionModel | None = None,
 ) -> list[InjectionReport]:
-    """Look at texts with every rule and, where one is given, with a model."""
+    """Check texts with every rule and, if one is given, with a model."""
     chosen = settings or InjectionSettings()
     reports = [detect(text, chosen) for text in texts]
     if model is None or not texts:
@@ -157,7 +157,7 @@ def _report(findings: Sequence[InjectionFinding], settings: InjectionSettings) -
     for finding in findings:
         sign = (finding.rule, finding.reason.partition(",")[0])
         signs[sign] = max(signs.get(sign, 0.0), worth[finding.level])
-    # In the order of the names, so that rounding is the same everywhere.
+    # Sorted by name, so that rounding is the same everywhere.
     clean = math.prod(1.0 - signs[name] for name in sorted(signs))
     score = round(1.0 - clean, _DIGITS)
     placed = sorted(findings, key=attrgetter("start", "end", "rule", "reason"))
@@ -167,7 +167,7 @@ def _report(findings: Sequence[InjectionFinding], settings: InjectionSettings) -
 
 
 def _lower(text: str) -> str:
-    """The text in lower case, character by character, so that offsets stay."""
+    """The text in lower case, character by character, so that offsets stay valid."""
     low = text.lower()
     if len(low) == len(text):
         return low
@@ -175,9 +175,9 @@ def _lower(text: str) -> str:
 
 
 class InjectionDetector:
-    """The rules, and a model where one is given, with what they said before. Safe under threads.
+    """The rules, and a model if one is given, with a cache of reports. Thread-safe.
 
-    A report holds no word of its text and is kept by the text's hash, so nothing of a fact stays.
+    A report contains no word of its text and is cached by the text's hash, so no fact is kept.
     """
 
     def __init__(
@@ -187,26 +187,26 @@ class InjectionDetector:
         *,
         most_texts: int = 50_000,
     ) -> None:
-        """Take what decides."""
+        """Keep the settings and the model."""
         self._settings = settings or InjectionSettings()
         self._model = model
-        self._most = most_texts
+        self._max_kept = most_texts
         self._known: OrderedDict[str, InjectionReport] = OrderedDict()
         self._lock = threading.Lock()
 
     def under(self, settings: InjectionSettings) -> InjectionDetector:
-        """The same rules and model with these numbers; this one, where they are its own."""
+        """A detector with the same rules and model and these settings; itself if they are equal."""
         if settings == self._settings:
             return self
-        return InjectionDetector(settings, self._model, most_texts=self._most)
+        return InjectionDetector(settings, self._model, most_texts=self._max_kept)
 
     @property
     def model(self) -> str:
-        """Identity of the model that is asked too; empty for none."""
+        """Identity of the model; empty for none."""
         return "" if self._model is None else self._model.identity
 
     def reports(self, texts: Sequence[str]) -> list[InjectionReport]:
-        """The report on each text, in their order; each text is looked at once."""
+        """The reports on the texts, in their order; each text is checked once."""
         names = [sha256(text.encode("utf-8", "surrogatepass")) for text in texts]
         with self._lock:
             reports = {name: self._known[name] for name in names if name in self._known}
@@ -218,6 +218,6 @@ class InjectionDetector:
             reports |= zip(new, made, strict=True)
             with self._lock:
                 self._known.update((name, reports[name]) for name in new)
-                while len(self._known) > self._most:
+                while len(self._known) > self._max_kept:
                     self._known.popitem(last=False)
         return [reports[name] for name in names]

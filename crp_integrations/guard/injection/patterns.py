@@ -1,7 +1,7 @@
-"""The short list of what gives an order away: tables of patterns over a text in lower case.
+"""The patterns that reveal an order to the reader: tables of patterns for text in lower case.
 
-Each line of a table is `name: pattern`; a line that begins with blanks goes on with the one above.
-Every repetition is bounded, so a search grows with the length of its text alone.
+Each line of a table is `name: pattern`; a line that begins with blanks continues the one above.
+Every repetition is bounded, so the time of a search grows only with the length of its text.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 from crp_integrations.guard.injection.records import RuleName
 
-# In a phrase a blank is whatever parts two words, `~4` up to four words, and a name in capitals
-# any of these.
+# In a phrase, a blank matches anything that separates two words, `~4` up to four words, and a name
+# in capitals any of its words.
 _WORDS: Final = r"""
 DROP: ignor(?:e|es|ing)|disregard|forget|bypass|override|neglect|skip|discard|abandon|dismiss|drop
   |erase|revoke|cancel|break|set aside|put aside|pay no attention to|stop following
@@ -110,7 +110,7 @@ exfiltration: (?:send|post|forward|upload|transmit|email|append|submit|share|exp
   (?:\w{2,5}://\w+|\w@[\w-]{1,63}\.[a-z]{2,}|following url)
 """
 
-# Signs in markup, addresses and characters, where a blank is a blank.
+# Signs in markup, addresses and characters; here a blank matches only a blank.
 _SHAPES: Final = r"""
 role-marker: <\|[\w ]{2,24}\|>|\[/?inst\]|<</?sys>>|</?(?:start|end)_of_turn>
   |</?(?:system|assistant|developer)(?:[-_ ]\w{2,12})?>
@@ -138,7 +138,7 @@ hidden-markup: <!--(?:[^-]|-(?!->)){0,300}?\b(?:ai|llm|assistant|ignore|instruct
 bloat: ([^\s\-=_*#.~+<>|/\\0])\1{199}|\b([^\W\d]{1,30})(?:[\W_]{1,6}\2\b){23}|(?<![!-~])[!-~]{2000}
 """
 
-# Verbs and what they drop in other languages, as stems; which comes first differs by language.
+# Stems of verbs and of their objects in other languages; their order differs by language.
 _VERBS: Final = """
 ignorier missacht vergiss verwirf ignor olvid omit haz.caso desconsider esquec oubli neglig
 ne.tenez ne.suivez dimentic trascur negeer vergeet zignoruj zapomnij glom abaikan lupakan bo.qua
@@ -183,7 +183,7 @@ def _phrases() -> Iterator[tuple[str, str]]:
 
 
 def _foreign() -> Iterator[tuple[str, str]]:
-    # Chinese and Japanese have no blanks, so only a Latin letter stands in the way of a stem.
+    # Chinese and Japanese have no blanks, so a stem must only not follow a Latin letter.
     verb, order = (rf"(?<![a-z])(?:{'|'.join(words.split())})" for words in (_VERBS, _OBJECTS))
     between = r"[^\n.!?。！？]{0,60}?"
     yield "override", f"{verb}{between}{order}|{order}{between}{verb}"

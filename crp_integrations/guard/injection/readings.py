@@ -1,4 +1,4 @@
-"""A text read as its disguise or encoding hides it: one table of ways to undo one."""
+"""Readings of a text with a disguise or encoding undone: a table of the ways to undo one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from crp_integrations.guard.injection.records import RuleName
 
-# Only a reading that holds one of these, and no fewer than the text itself, is worth a search.
+# A reading is searched only if it contains some of these, and no fewer than the text itself.
 _KEYWORDS: Final = re.compile(
     "ignore|disregard|forget|bypass|reveal|print|previous|instruction|prompt|system|password"
     "|secret|rules|developer|guideline|restrict|without|assistant"
@@ -21,10 +21,10 @@ _KEYWORDS: Final = re.compile(
 
 
 class DisguiseReading(NamedTuple):
-    """A text as a disguise hides it.
+    """A text with a disguise undone.
 
     Attributes:
-        start, end: what of the original is read otherwise.
+        start, end: range of the original text that differs.
     """
 
     rule: RuleName
@@ -35,10 +35,10 @@ class DisguiseReading(NamedTuple):
 
 
 def read_disguises(text: str) -> Iterator[DisguiseReading]:
-    """The readings, in lower case, that hold words of orders, and no fewer than the text."""
+    """The readings, in lower case, that contain words of orders, and no fewer than the text."""
     low = text.lower()
     known = max(1, len(_KEYWORDS.findall(low)))
-    for rule, how, undo in _WAYS:
+    for rule, how, undo in _DISGUISES:
         reading = undo(text)
         undone = reading.lower()
         if undone != low and len(_KEYWORDS.findall(undone)) >= known:
@@ -48,7 +48,7 @@ def read_disguises(text: str) -> Iterator[DisguiseReading]:
 
 
 def _same_length(left: str, right: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Number of characters that two texts have in common at their beginning."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))
 
@@ -56,7 +56,7 @@ def _same_length(left: str, right: str) -> int:
 def _within(
     pattern: str, undo: Callable[[str], str | bytes], flags: int = 0
 ) -> Callable[[str], str]:
-    """Undo what a pattern finds where the result is readable text."""
+    """A function that undoes the matches of a pattern if the result is readable text."""
     compiled = re.compile(pattern, flags)
 
     def undone(match: re.Match[str]) -> str:
@@ -85,14 +85,14 @@ def _from_bits(text: str) -> str:
 
 
 def _join_letters(text: str) -> str:
-    """Letters with one separator between them put together; wider gaps part words."""
+    """Join letters that are separated by one separator; wider gaps separate words."""
     words = re.split(r"[ .\-_*|/,]{2,6}", text)
     return " ".join(re.sub(r"[\W_]", "", word) for word in words)
 
 
 _LEET: Final = str.maketrans("0134578@$!|", "oieastbasil")
 _ALIKE: Final = str.maketrans("\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455", "aeopcyxis")
-_WAYS: Final[tuple[tuple[RuleName, str, Callable[[str], str]], ...]] = (
+_DISGUISES: Final[tuple[tuple[RuleName, str, Callable[[str], str]], ...]] = (
     ("encoded", "Base64", _within(r"[A-Za-z0-9+/_-]{20,}={0,2}", _from_base64)),
     ("encoded", "Base32", _within("[A-Z2-7]{32,}={0,6}", _from_base32)),
     ("encoded", "hexadecimal digits", _within("(?:[0-9A-Fa-f]{2} ?){16,}", bytes.fromhex)),

@@ -29,13 +29,13 @@ RuleName = Literal[
 
 
 class InjectionSettings(Part):
-    """The numbers of the rules.
+    """The probabilities and the threshold of the rules.
 
     Spec: Summit §Context Assembly Pipeline
 
     Attributes:
-        certain, clear, hint: how probable an injection is, by one finding of that level, (0, 1).
-        threshold: score from which a text counts as an injection.
+        certain, clear, hint: probability of an injection after one finding of that level, (0, 1).
+        threshold: minimum score at which a text counts as an injection.
     """
 
     certain: float = Field(default=0.9, gt=0.0, lt=1.0)
@@ -45,11 +45,11 @@ class InjectionSettings(Part):
 
 
 class InjectionFinding(Part):
-    """One sign at one place.
+    """One sign of an injection at one position.
 
     Attributes:
-        level: how much it says by itself.
-        reason: one plain sentence that holds no word of the text.
+        level: how strong the sign is by itself.
+        reason: one plain sentence that contains no word of the text.
     """
 
     rule: RuleName
@@ -60,12 +60,12 @@ class InjectionFinding(Part):
 
 
 class InjectionReport(Part):
-    """What the rules say of one text.
+    """The result of the rules for one text.
 
     Attributes:
-        score: [0, 1], probability by the findings taken as independent; equal signs count once.
+        score: probability from the findings, taken as independent, [0, 1]; equal signs count once.
         injected: whether the score reaches the threshold.
-        model: identity of the model that was asked too, empty for none.
+        model: identity of the model that was also asked; empty for none.
     """
 
     rules: str

@@ -1,4 +1,4 @@
-"""One connection of the pool: SQLite's statements in PostgreSQL's words, its errors as ours."""
+"""One connection of the pool: translates SQLite's statements and PostgreSQL's errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from crp_integrations.stores.rules import TOUCHED_SQL as SQLITE_TOUCHED_SQL
 
 ESCAPE = "\x1a"
 TOUCHED_SQL = SQLITE_TOUCHED_SQL.replace("max(", "greatest(", 1)
-# What SQLite calls otherwise, and hints to its planner.
+# SQLite spellings and planner hints with their PostgreSQL replacements, in the order applied.
 _SPELLINGS = (
     (AMONG, "= ANY(?)"),
     (SQLITE_TOUCHED_SQL, TOUCHED_SQL),
@@ -43,7 +43,7 @@ _SPELLINGS = (
 
 @lru_cache(maxsize=512)
 def spelled(statement: str) -> str:
-    """A statement of `stores/sqlite` as PostgreSQL reads it.
+    """A statement of `stores/sqlite` in PostgreSQL's syntax.
 
     >>> spelled("SELECT 1 FROM facts WHERE fact_id = ?")
     'SELECT 1 FROM facts WHERE fact_id = %s'
@@ -54,30 +54,30 @@ def spelled(statement: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text without NUL; equal ones stay equal."""
+    """A text without NUL, which PostgreSQL cannot store; different texts stay different."""
     if "\0" in text or ESCAPE in text:
         return text.replace(ESCAPE, f"{ESCAPE}1").replace("\0", f"{ESCAPE}0")
     return text
 
 
 def unescaped(text: str) -> str:
-    """What `escaped` was given."""
+    """The original text of an `escaped` one."""
     if ESCAPE in text:
         return text.replace(f"{ESCAPE}0", "\0").replace(f"{ESCAPE}1", ESCAPE)
     return text
 
 
-class _Unknown(StrDumperUnknown):
+class _UnknownDumper(StrDumperUnknown):
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(escaped(obj))
 
 
-class _Text(StrDumper):
+class _TextDumper(StrDumper):
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(escaped(obj))
 
 
-class _BinaryText(StrBinaryDumper):
+class _BinaryTextDumper(StrBinaryDumper):
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(escaped(obj))
 
@@ -92,7 +92,7 @@ class _BinaryTextLoader(_TextLoader):
 
 
 def vector_sent(packed: bytes) -> bytes:
-    """Little-endian bytes of a row as a `vector`: its length, two zero bytes, big-endian rows."""
+    """A row in pgvector's binary form: its length, two zero bytes, big-endian float32 numbers."""
     row = np.frombuffer(packed, dtype="<f4")
     return len(row).to_bytes(2, "big") + b"\0\0" + row.astype(">f4").tobytes()
 
@@ -112,9 +112,9 @@ class _VectorLoader(Loader):
 
 
 def adapt(connection: RawConnection[Any], vector_oid: int) -> None:
-    """Teach a connection how texts, lists and vectors travel."""
+    """Register how a connection sends and reads texts, lists and vectors."""
     adapters = connection.adapters
-    for dumper in (_BinaryText, _Text, _Unknown):
+    for dumper in (_BinaryTextDumper, _TextDumper, _UnknownDumper):
         adapters.register_dumper(str, dumper)
     for kind in ("text", "name"):
         adapters.register_loader(kind, _TextLoader)
@@ -129,8 +129,8 @@ def adapt(connection: RawConnection[Any], vector_oid: int) -> None:
 
 
 Raw = psycopg.Connection[tuple[Any, ...]]
-# What a server tells each connection of how it stands, and the question whether it still does.
-_TOLD = ("in_hot_standby", "default_transaction_read_only")
+# Settings that a server reports to each connection, and the query that reads their present values.
+_REPORTED = ("in_hot_standby", "default_transaction_read_only")
 _ONLY_READS = (
     "SELECT pg_is_in_recovery() WHERE pg_is_in_recovery() "
     "OR current_setting('default_transaction_read_only')::boolean"
@@ -153,8 +153,8 @@ _DAMAGED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What a statement did."""
+class PostgresResult:
+    """The result of a statement."""
 
     rowcount: int
     raw: Raw
@@ -162,30 +162,30 @@ class Ran:
 
     @property
     def lastrowid(self) -> int | None:
-        """The number that the row it added was given."""
+        """The number that was assigned to the added row."""
         with translated(self.place):
             row = self.raw.execute("SELECT lastval()").fetchone()
         return None if row is None else int(row[0])
 
 
 class PostgresConnection:
-    """A connection within one transaction, for statements spelled as SQLite reads them."""
+    """A connection within one transaction, for statements in SQLite's spelling."""
 
     def __init__(self, raw: Raw, place: str) -> None:
-        """Take a connection."""
+        """Keep the connection."""
         self.raw = raw
         self.place = place
 
     @property
     def padding(self) -> bytes:
-        """None is needed: what is erased is erased by writing tables anew."""
+        """Empty: removed bytes are erased by rewriting the tables, so no padding is needed."""
         return b""
 
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Ran:
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> PostgresResult:
         """Run one statement."""
         with translated(self.place):
             done = self.raw.execute(_query(spelled(statement)), parameters)
-            return Ran(done.rowcount, self.raw, self.place)
+            return PostgresResult(done.rowcount, self.raw, self.place)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run one statement for each row."""
@@ -198,7 +198,7 @@ class PostgresConnection:
             return cursor.execute(_query(spelled(statement)), parameters).fetchall()
 
     def one(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row of a query, None when there is none."""
+        """The first row of a query, or None."""
         with translated(self.place), self.raw.cursor(binary=True) as cursor:
             return cursor.execute(_query(spelled(statement)), parameters).fetchone()
 
@@ -215,7 +215,7 @@ class PostgresConnection:
                 copying.write_row(row)
 
     def at_once(self, statements: str) -> list[tuple[Any, ...]]:
-        """Run statements of ours without parameters in one round trip; the rows of the last."""
+        """Run our own statements, without parameters, in one round trip; return the last's rows."""
         with translated(self.place), self.raw.cursor() as cursor:
             cursor.execute(_query(statements))
             while cursor.nextset():
@@ -223,27 +223,27 @@ class PostgresConnection:
             return cursor.fetchall() if cursor.description else []
 
     def must_write(self, namespace: str) -> None:
-        """Refuse a server, or a login, whose transactions only read."""
-        reported = [self.raw.info.parameter_status(name) for name in _TOLD]
-        # The server reports these by itself, but a change of them only with its next answer.
+        """Refuse a server or a login whose transactions are read-only."""
+        reported = [self.raw.info.parameter_status(name) for name in _REPORTED]
+        # The server reports a change only with its next answer, so ask for the present value.
         row = self.one(_ONLY_READS) if "on" in reported else None
         if row is not None:
             error = only_reads(self.place) if row[0] else begun_read_only(self.place)
             raise StoreBusy(f"no answer in namespace {namespace!r:.80} could be sealed: {error}")
 
     def script(self, statements: str) -> None:
-        """Run statements of ours without parameters in one round trip."""
+        """Run our own statements, without parameters, in one round trip."""
         with translated(self.place):
             self.raw.execute(_query(statements))
 
 
 def _query(statement: str) -> bytes:
-    """Every statement is of ours and every value a parameter, whatever the type checker says."""
+    """Encode a statement; the type checker would otherwise demand a literal string."""
     return statement.encode()
 
 
-class _Translated(AbstractContextManager[None]):
-    """As a class, since a search goes through several and a generator costs more."""
+class _ErrorTranslation(AbstractContextManager[None]):
+    """Translates errors. A class, because a search enters several and a generator is slower."""
 
     __slots__ = ("_place",)
 
@@ -264,18 +264,18 @@ class _Translated(AbstractContextManager[None]):
 
 
 def translated(place: str) -> AbstractContextManager[None]:
-    """PostgreSQL's errors as ours. A message of the server may quote a text, so none is shown."""
-    return _Translated(place)
+    """Raise PostgreSQL's errors as ours, without the server's message, which may quote a text."""
+    return _ErrorTranslation(place)
 
 
 def _ours(error: BaseException, place: str) -> OwnError | None:
-    """The error of ours in the place of another one; None where that stays as it is."""
+    """Our error that replaces another one; None if the other one is to propagate."""
     if isinstance(error, OwnError):
         return None
     if isinstance(error, _BUSY):
         return StoreBusy(f"{place} is busy ({_name(error)}); try again")
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        # What is written by the way, such as counts and upkeep, is left for another time.
+        # Callers skip secondary writes, such as counts and upkeep, on this error.
         return only_reads(place)
     if isinstance(error, errors.InsufficientPrivilege):
         return refused(place)
@@ -291,23 +291,23 @@ def _ours(error: BaseException, place: str) -> OwnError | None:
 
 
 def only_reads(place: str) -> StoreBusy:
-    """What is said to who would write where nothing can be written."""
+    """The error for a write on a server that is read-only."""
     return StoreBusy(
-        f"{place} only reads, as a standby does; write to the primary, or when it was promoted"
+        f"{place} is read-only, like a standby; write to the primary, or after it was promoted"
     )
 
 
 def begun_read_only(place: str) -> StoreBusy:
-    """What is said where a setting, and no standby, lets nothing be written."""
+    """The error for a server that is not a standby but read-only by a setting."""
     return StoreBusy(
-        f"{place} only reads, as a standby does, since default_transaction_read_only is on for "
+        f"{place} is read-only, like a standby, because default_transaction_read_only is on for "
         "this login, the database or the server; turn it off there (ALTER ROLE or DATABASE … SET "
         "default_transaction_read_only = off) or in the address, or use a login that writes"
     )
 
 
 def refused(place: str) -> AccessDenied:
-    """What is said to a login without the right to a namespace."""
+    """The error for a login without a right to a namespace."""
     return AccessDenied(
         f"the login of {place} may not use this namespace; its role has no right to it"
     )

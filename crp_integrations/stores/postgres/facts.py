@@ -1,4 +1,4 @@
-"""The facts facet over one connection, where PostgreSQL does it otherwise than SQLite."""
+"""The facts facet over one connection, where PostgreSQL differs from SQLite."""
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -25,33 +25,33 @@ from crp_integrations.vocabulary import FactStatus
 _LOCK = "SELECT value FROM own WHERE name = 'generation' FOR UPDATE"
 
 
-class WriterTurn(TransactionGate):
-    """A gate that takes the namespace's lock before the first read or write of a writer."""
+class WriterLockGate(TransactionGate):
+    """A gate that takes the namespace's lock before a writer's first read or write."""
 
     __slots__ = ("_connection", "_held")
 
     def __init__(self, connection: PostgresConnection, *, write: bool) -> None:
         super().__init__(write=write)
         self._connection = connection
-        # A reader sees one state throughout and waits for nobody.
+        # A reader sees one state throughout and needs no lock.
         self._held = not write
 
     def reading(self) -> None:
-        """Let a read pass; a writer's sees what the last writer left."""
+        """Allow a read; a writer first takes the lock, so it sees the previous writer's commit."""
         super().reading()
         if not self._held:
             self._connection.rows(_LOCK)
             self._held = True
 
     def adding(self) -> None:
-        """Let facts be added before the lock is taken."""
+        """Allow facts to be added before the lock is taken."""
         if self._held:
             self.writing()
         else:
             super().reading()
 
 
-# Below so many facts every process compares all rows itself, as with the embedded store.
+# With fewer facts no index is built: every process compares all rows itself, as with SQLite.
 INDEX_FROM = 10_000
 _TYPES = {"importance_weight": "float8", "access_count": "int8"}
 _FACT_COLUMNS = ("fact", "words", "expires_at", *columns(Fact))
@@ -62,18 +62,18 @@ class PostgresFacts(RelationalFacts):
     """Facts, vectors, sources, postings, token counts and edges of one namespace."""
 
     _connection: PostgresConnection
-    _gate: WriterTurn
+    _gate: WriterLockGate
 
     def __init__(
         self,
         connection: PostgresConnection,
-        gate: WriterTurn,
+        gate: WriterLockGate,
         namespace: str,
         owned: Mapping[str, Any] | None = None,
         index_from: int = INDEX_FROM,
         want_index: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take the connection."""
+        """Keep the connection."""
         self._index_from = index_from
         self._want_index = want_index
         super().__init__(
@@ -86,7 +86,7 @@ class PostgresFacts(RelationalFacts):
         self._gate.adding()
         dimensions, series = self._made_as()
         if dimensions is None:
-            # The first vector decides the length of all.
+            # The first vector sets the dimensions of all, so take the lock before it is written.
             self._gate.writing()
             dimensions, series = self._made_as()
         named = self._checked(facts, vectors, dimensions)
@@ -99,7 +99,7 @@ class PostgresFacts(RelationalFacts):
             )
         ]
         texts = [fact.content for fact in named]
-        # Rows and postings first: their indexes are slow to write, and need no lock.
+        # Vectors and postings first: their indexes are slow to write, and need no lock.
         self._connection.copy(
             f"vectors (fact, vector, {SERIES})",
             ("int8", "vector", "int4"),
@@ -118,25 +118,25 @@ class PostgresFacts(RelationalFacts):
             ),
         )
         self._gate.writing()
-        # Another embedder may have come into use meanwhile.
+        # Another transaction may have switched the embedder before the lock was taken.
         dimensions, used = self._made_as()
         rules.check_vectors(vectors, len(named), dimensions)
         if used != series:
             raise StoreError(
-                f"the vectors of namespace {self._namespace!r:.80} were made anew while these "
+                f"the vectors of namespace {self._namespace!r:.80} were replaced while these "
                 "facts were added; nothing was added"
             )
         self._grow()
         self._look_at_index()
 
     def use_prepared(self, embedder: str) -> None:
-        """Make an embedder's prepared vectors those in use, and forget all prepared ones.
+        """Make an embedder's prepared vectors those in use, and remove all prepared ones.
 
-        Who began to read before goes on with the old vectors and their index. What others are
-        adding just now is refused when its turn comes.
+        A transaction that is already reading keeps the old vectors and their index. A transaction
+        that is adding facts is refused when it gets the lock.
         """
         super().use_prepared(embedder)
-        # Behind the vectors: who builds an index holds their table while it writes here.
+        # After the vectors: a process that builds an index locks their table and then writes here.
         self._connection.execute("DELETE FROM own WHERE name = ?", [INDEXED])
         self._look_at_index()
 
@@ -151,7 +151,7 @@ class PostgresFacts(RelationalFacts):
         ).rowcount
 
     def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
-        """Put records in the place of those with the same ids."""
+        """Replace the records with the same ids."""
         self._gate.writing()
         old = self._texts([fact.fact_id for fact in facts])
         super().replace(facts, vectors)
@@ -170,16 +170,16 @@ class PostgresFacts(RelationalFacts):
             )
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Remove facts and everything that hangs on them; unknown ids are left out."""
+        """Remove facts and all rows that depend on them; unknown ids are ignored."""
         self._gate.writing()
         search.remove(self._connection, list(self._texts(ids).values()))
         super().remove(ids)
 
     def set_communities(self, labels: Mapping[str, str | None]) -> None:
-        """Give facts their community; leaves `modified_at` alone."""
+        """Set the facts' community labels; `modified_at` stays."""
         self._gate.writing()
         ids = list(labels)
-        rules.unknown(ids, self._numbers(ids))
+        rules.refuse_unknown(ids, self._numbers(ids))
         changed = self._connection.execute(
             "UPDATE facts SET community_label = new.label "
             "FROM unnest(?::text[], ?::text[]) AS new (id, label) WHERE fact_id = new.id "
@@ -190,14 +190,14 @@ class PostgresFacts(RelationalFacts):
             self._grow()
 
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
-        """Best retrievable facts that hold any of the terms: id and BM25 score."""
+        """Best retrievable facts that contain any of the terms: id and BM25 score."""
         self._gate.reading()
         return search.search(self._connection, terms, k)
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]
     ) -> tuple[list[str], list[Sequence[Any]]]:
-        """Columns and rows of facts that are about to arrive; their postings are written."""
+        """Columns and rows for facts that are about to be moved in; writes their postings."""
         number, content = names.index("fact"), names.index("content")
         lengths = search.add(self._connection, [(row[number], row[content]) for row in rows])
         return [*names, "words"], [
@@ -219,22 +219,22 @@ class PostgresFacts(RelationalFacts):
             self._want_index()
 
     def _leave_to_scrub(self) -> None:
-        """Note that bytes are left to scrub, and tell other processes when this commits."""
+        """Record that bytes are left to scrub, and notify other processes at commit."""
         super()._leave_to_scrub()
         self._tell()
 
     def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
-        """Change the status, and `modified_at` of the facts that had another one."""
+        """Set the status, and `modified_at` of the facts whose status changes."""
         super().set_status(ids, status, at)
         if status is FactStatus.DELETED:
             self._tell()
 
     def _tell(self) -> None:
-        """Let other processes forget what they keep ready; equal notes of a commit are one."""
+        """Make other processes drop cached texts; equal notifications of one commit are merged."""
         self._connection.execute("SELECT pg_notify(?, current_schema())", [CHANNEL])
 
     def _made_as(self) -> tuple[int | None, int]:
-        """The length of the vectors in use, None before the first one, and their series."""
+        """Dimensions of the vectors in use, None before the first one, and their series."""
         stored = dict(
             self._connection.rows(
                 "SELECT name, value FROM own WHERE name IN ('dimensions', ?)", [SERIES]
@@ -250,7 +250,7 @@ class PostgresFacts(RelationalFacts):
         return None if values is None else int(values[0])
 
     def _texts(self, ids: Sequence[str]) -> dict[str, tuple[int, str]]:
-        """Number and content by id, of those that are stored."""
+        """Row number and content of the stored facts, by id."""
         rows = self._connection.rows(
             f"SELECT fact_id, fact, content FROM facts WHERE fact_id {AMONG}", [among(ids)]
         )

@@ -1,8 +1,8 @@
-"""The connections of a store: opened when they are needed, met again when the server was lost.
+"""The connections of a store: opened when needed, and opened again after the server was lost.
 
-One more listens to what other processes erased, so that memory lets go of it. Every read asks for
-the state that is committed, so nothing erased is ever retrieved; that is about texts which a
-process keeps ready for its next question.
+One more connection listens for erasures by other processes, so that cached texts are dropped. Every
+read sees the committed state, so erased facts are never retrieved; the listener is about texts that
+a process keeps ready for its next question.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from crp_integrations.errors import ConfigError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, adapt, translated
 
-# The one channel: a note bears the schema of the namespace, a hash, and nothing else.
+# The only channel; a notification contains the namespace's schema name (a hash) and nothing else.
 CHANNEL = "crp_erased"
-# How long to wait before asking again whether the store was closed, and after a lost connection.
+# Seconds between checks whether the store was closed, and after a lost connection.
 PAUSE_SECONDS = 0.25
-# And after a refusal, as of a standby, which may be promoted.
+# Seconds after a refusal, for example by a standby, which may be promoted.
 REFUSED_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
 
 class Listener:
-    """Listens on a connection of its own for as long as its store is open."""
+    """Listens on its own connection while its store is open."""
 
     def __init__(self, address: str, forget: Callable[[], None]) -> None:
-        """Do nothing yet."""
+        """Keep the address; nothing is started."""
         self._address = address
         self._forget = forget
         self._closed = threading.Event()
@@ -46,7 +46,7 @@ class Listener:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to listen, once."""
+        """Start the listening thread, once."""
         if self._thread is not None:
             return
         with self._lock:
@@ -55,11 +55,11 @@ class Listener:
                 self._thread.start()
 
     def listening(self, seconds: float) -> bool:
-        """Wait until the server was told; whether it was."""
+        """Wait until LISTEN was sent; return whether it was."""
         return self._listening.wait(seconds)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Stop the thread, which closes its connection."""
         with self._lock:
             self._closed.set()
             thread = self._thread
@@ -72,12 +72,12 @@ class Listener:
                 with psycopg.connect(self._address, autocommit=True) as raw:
                     raw.execute(f"LISTEN {CHANNEL}")
                     self._listening.set()
-                    # Whatever was told before is not known here.
+                    # Earlier notifications were missed.
                     self._forget()
                     self._take(raw)
             except psycopg.Error as error:
                 self._listening.clear()
-                _log.info("the server's notes are not heard: %s", type(error).__name__)
+                _log.info("erasure notifications are not received: %s", type(error).__name__)
                 lost = isinstance(error, psycopg.OperationalError)
                 self._closed.wait(PAUSE_SECONDS if lost else REFUSED_SECONDS)
 
@@ -87,10 +87,10 @@ class Listener:
                 self._forget()
 
 
-# A connection that was in use so lately is taken without a question to the server.
+# A connection used this recently is reused without a check.
 TRUSTED_SECONDS = 1.0
-# What waiting does not mend. libpq tells no SQLSTATE of a login that fails (classes 28 and 3D),
-# only the server's sentence; one in another language is waited for, and said at the end.
+# Login failures that waiting does not fix. libpq gives no SQLSTATE for them (classes 28 and 3D),
+# only the server's message; one in another language is retried and reported at the timeout.
 _REFUSED = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|is not permitted to log in"
     r'|(?:database|role) ".*" does not exist|permission denied for database'
@@ -99,7 +99,7 @@ _REFUSED = re.compile(
 
 
 class PostgresPool:
-    """Connections to one database; safe under threads."""
+    """Connections to one database; thread-safe."""
 
     def __init__(
         self,
@@ -108,12 +108,12 @@ class PostgresPool:
         most: int,
         on_use: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open nothing yet."""
+        """Check the address; no connection is opened."""
         self._on_use = on_use
         try:
             parts = conninfo_to_dict(address)
         except psycopg.ProgrammingError as error:
-            # The address may hold a password.
+            # The message leaves out the address, which may contain a password.
             raise ConfigError(
                 "the store's address cannot be read; wanted postgresql://user@host/database"
             ) from error
@@ -122,7 +122,7 @@ class PostgresPool:
         self.name = f"postgresql:{host}{f':{port}' if port else ''}/{parts.get('dbname', '')}"
         self._busy_seconds = busy_seconds
         self._lock = threading.Lock()
-        # When each connection was last given back.
+        # When each connection was last returned to the pool.
         self._used: dict[int, float] = {}
         self._server: schemas.Server | None = None
         self._options: dict[str, Any] = {
@@ -144,13 +144,13 @@ class PostgresPool:
 
     @property
     def extension_schema(self) -> str:
-        """Where pgvector is; known from the first connection on."""
+        """Schema of pgvector; known after the first connection."""
         assert self._server is not None
         return self._server.extension_schema
 
     @contextmanager
     def connection(self) -> Iterator[PostgresConnection]:
-        """A connection for the length of the block, without a transaction before and after."""
+        """A connection for the length of the block, not in a transaction before or after it."""
         try:
             if self._pool.closed:
                 with self._lock:
@@ -159,7 +159,7 @@ class PostgresPool:
                 self._meet(self._busy_seconds)
             raw = self._pool.getconn(timeout=self._busy_seconds)
         except PoolTimeout as error:
-            # The pool says not why; the server does, unless every connection is in use.
+            # The pool gives no cause; the server does, unless every connection is in use.
             self._meet(0.0)
             raise self._no_connection() from error
         except PoolClosed as error:
@@ -175,11 +175,11 @@ class PostgresPool:
             self._pool.putconn(raw)
 
     def close(self) -> None:
-        """Close them; calling it twice does nothing."""
+        """Close all connections; calling it twice does nothing."""
         self._pool.close()
 
     def _meet(self, seconds: float) -> None:
-        """Ask the server what it is, on a connection of its own, whose refusal is told at once."""
+        """Ask for the server's properties on a new connection; a refused login raises at once."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -202,7 +202,7 @@ class PostgresPool:
         )
 
     def _check(self, raw: Raw) -> None:
-        """Meet a server that was started anew with a new connection, not with a lost one."""
+        """Check a connection that was idle for long, so that a lost one is replaced."""
         used = self._used.get(id(raw))
         if used is None or time.monotonic() - used > TRUSTED_SECONDS:
             ConnectionPool.check_connection(raw)
@@ -212,12 +212,12 @@ class PostgresPool:
         with translated(self.name):
             adapt(raw, self._server.vector_oid)
             schemas.set_up(raw)
-            # How long a statement waits for what another one holds.
+            # Maximum time that a statement waits for a lock.
             raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
 
 
 def _undo(raw: Raw) -> None:
-    """End what an error left half done; a connection that cannot do that is closed."""
+    """Roll back after an error; a connection that cannot do that is closed."""
     try:
         raw.rollback()
     except psycopg.Error:
@@ -225,7 +225,7 @@ def _undo(raw: Raw) -> None:
 
 
 def _refuse_torn(address: str, host: str, port: str, database: str) -> None:
-    """Refuse an address that a bare @ or / in the password tears apart: a part would be shown."""
+    """Refuse an address split wrongly by a bare @ or / in the password: a message would show it."""
     torn = (
         any("@" in name[1:] for name in host.split(","))
         or any(number and not number.isdigit() for number in port.split(","))
@@ -233,11 +233,11 @@ def _refuse_torn(address: str, host: str, port: str, database: str) -> None:
     )
     if torn:
         raise ConfigError(
-            "the store's address cannot be read: its host, port or database is none; in the user "
-            "and the password write @ as %40, / as %2F and : as %3A"
+            "the store's address cannot be read: its host, port or database is not valid; in the "
+            "user and the password write @ as %40, / as %2F and : as %3A"
         )
 
 
 def _sentence(error: Exception) -> str:
-    """What went wrong, in one line; neither libpq nor the server repeats a password."""
+    """The error's message in one line; neither libpq nor the server repeats a password."""
     return " ".join(str(error).split())

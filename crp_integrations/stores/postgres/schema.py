@@ -1,6 +1,6 @@
-"""A namespace's schema: its tables as numbered steps, how it is made, and whether it can be used.
+"""A namespace's schema: its tables as numbered steps, its creation, and checks before use.
 
-A step that was released is never changed; another one is added behind it.
+A released step is never changed; a new one is added after it.
 """
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
@@ -21,14 +21,14 @@ from crp_integrations.stores.postgres.connection import (
 )
 from crp_integrations.stores.rules import ASIDE_SQL, RETRIEVABLE_SQL, checked_name
 
-# Texts sort by their code points, as they do in Python and SQLite, whatever the database's locale.
+# Texts sort by code point, as in Python and SQLite, whatever the database's locale.
 _T = 'TEXT COLLATE "C"'
 _TOKEN = "replace(gen_random_uuid()::text, '-', '')"
-# Under this name `own` keeps the number of the series in use; none is 0.
+# Name in `own` of the number of the vector series in use; without an entry it is 0.
 SERIES = "series"
-# Under this name `own` keeps the number of the last step that was taken.
+# Name in `own` of the number of steps that were applied.
 VERSION_NAME = "schema_version"
-# Runs under the lock of the generation, so that numbers follow each other as commits do.
+# Runs under the generation lock, so that numbers are in the order of commits.
 _LOG = f"""INSERT INTO changes
             SELECT coalesce((SELECT max(sequence) FROM changes), 0)
                 + row_number() OVER (ORDER BY fact_id), fact_id, {_TOKEN} FROM"""
@@ -56,8 +56,8 @@ def _trigger(table: str, event: str, rows: str, body: str) -> tuple[str, str]:
 
 
 _FACTS: Final = (
-    # Numbers of the namespace as a whole: `generation`, whose row is the writers' lock,
-    # `dimensions`, and how many facts and words can be retrieved.
+    # Values of the namespace as a whole: `generation`, whose row is the writers' lock,
+    # `dimensions`, and the numbers of retrievable facts and of their words.
     f"CREATE TABLE own (name {_T} PRIMARY KEY, value BIGINT)",
     "INSERT INTO own VALUES ('generation', 0), ('live_facts', 0), ('live_words', 0)",
     f"CREATE TABLE named (namespace {_T} NOT NULL)",
@@ -69,7 +69,7 @@ _FACTS: Final = (
         metadata {_T} NOT NULL
     )""",
     "CREATE SEQUENCE numbers",
-    # `words` is the length that the word search weighs.
+    # `words` is the text's length in stems, which BM25 uses.
     f"""CREATE TABLE facts (
         fact BIGINT PRIMARY KEY, fact_id {_T} NOT NULL UNIQUE, schema {_T} NOT NULL,
         content {_T} NOT NULL, content_hash {_T} NOT NULL, namespace {_T} NOT NULL,
@@ -91,13 +91,13 @@ _FACTS: Final = (
     """CREATE INDEX facts_by_community ON facts (community_label)
         WHERE community_label IS NOT NULL""",
     f"CREATE INDEX facts_unused ON facts (({TOUCHED_SQL})) WHERE {RETRIEVABLE_SQL}",
-    # Rows come before their facts do, so that the slow work on an index is done before the lock.
+    # Vectors may be added before their facts: the slow index work is then done before the lock.
     """CREATE TABLE vectors (
         fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE
             DEFERRABLE INITIALLY DEFERRED,
         vector vector NOT NULL, series INTEGER NOT NULL DEFAULT 0
     )""",
-    # Where each stem stands in each fact: places as four little-endian bytes each.
+    # Positions of each stem in each fact, four little-endian bytes each.
     f"""CREATE TABLE postings (
         stem {_T} NOT NULL, fact BIGINT NOT NULL, places BYTEA NOT NULL, PRIMARY KEY (stem, fact)
     )""",
@@ -121,8 +121,8 @@ _FACTS: Final = (
         fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
         findings BIGINT NOT NULL, uses_before BIGINT NOT NULL
     )""",
-    # Apart from the facts: a change of a fact's row writes a new one into each of its indexes, and
-    # runs what watches `facts`.
+    # Separate from `facts`: updating a fact's row would write into each of its indexes and run the
+    # triggers of `facts`.
     f"""CREATE TABLE fact_uses (
         fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
         uses BIGINT NOT NULL, last_used_at {_T} NOT NULL
@@ -178,7 +178,7 @@ _FACTS: Final = (
     ),
 )
 
-# Never changed or removed, by nobody.
+# Tables whose rows are never changed or removed, by anyone.
 SEALED = ("events", "seals", "receipts", "receipt_log")
 _JOURNAL: Final = (
     f"""CREATE TABLE events (
@@ -194,7 +194,7 @@ _JOURNAL: Final = (
         PRIMARY KEY (session_id, window_number, window_id)
     )""",
 )
-# What processes do together: a job is a hash, and its result ids and numbers.
+# Work that processes share; a job id is a hash, a result contains only ids and numbers.
 _JOBS: Final = (
     f"""CREATE TABLE jobs (
         batch {_T} NOT NULL, job_id {_T} NOT NULL,
@@ -266,8 +266,8 @@ _RECEIPTS: Final = (
         for table in SEALED
     ),
 )
-# Run as the owner of the tables, whoever calls; they take nothing from the caller's search path,
-# and name a schema in whatever they carry out.
+# These functions run as the owner of the tables, whoever calls; they ignore the caller's search
+# path and name a schema in every statement.
 AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
 WRITE_ANEW = "write_anew(text)"
 INDEX_VECTORS = "index_vectors(integer)"
@@ -282,10 +282,10 @@ _DEFINED: Final = (
         EXECUTE format('CLUSTER (VERBOSE) %s USING %I', place, key);
         EXECUTE format('ANALYZE %s', place);
     END $$""",
-    # The rows that one embedder made are a series, and the index is over the series in use alone. A
-    # change of embedder puts another vector and another series into every row, and leaves the index
-    # as it is: who began to read before goes on with it, and nobody who reads waits. It is taken
-    # away afterwards, and one of the new series is built.
+    # The rows of one embedder form a series, and the index covers only the series in use. A change
+    # of embedder writes a new vector and series into every row and leaves the index as it is: a
+    # transaction that is already reading keeps using it, and no reader waits. Afterwards that index
+    # is dropped and one of the new series is built.
     f"""CREATE FUNCTION index_vectors(dimensions integer) {AS_OWNER} AS $$ DECLARE
         used bigint;
     BEGIN
@@ -311,25 +311,25 @@ STEPS: tuple[tuple[str, ...], ...] = (
 )
 
 PREFIX = "crp_"
-# What the server and its extension must be; earlier pgvector lacks fixes of damaged indexes.
+# Minimum versions; earlier pgvector lacks fixes of damaged indexes.
 OLDEST_SERVER = 160_000
 OLDEST_PGVECTOR = (0, 8, 4)
-# Hexadecimal digits of a name's hash in its schema's name; a name of PostgreSQL has at most 63.
+# Hexadecimal digits of the namespace's hash in a schema name; PostgreSQL allows 63 bytes.
 DIGITS = 40
-# Candidates that a search of the index keeps.
+# Number of candidates that a search of the index keeps.
 EF_SEARCH = 100
-# What a transaction that only reads asks first.
+# The first query of a read-only transaction.
 OWN = "SELECT name, value FROM own"
 _MAKING = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What the first connection found.
+    """Properties of the server, as the first connection found them.
 
     Attributes:
-        vector_oid: of pgvector's type `vector`.
-        extension_schema: where pgvector is.
+        vector_oid: object id of pgvector's type `vector`.
+        extension_schema: schema that contains pgvector.
     """
 
     vector_oid: int
@@ -337,10 +337,10 @@ class Server:
 
 
 def look(raw: Raw, place: str) -> Server:
-    """What the server is; pgvector is created where it is missing and may be created."""
+    """Check the server's version; create pgvector if it is missing and the login may create it."""
     if raw.info.server_version < OLDEST_SERVER:
         major = raw.info.server_version // 10_000
-        raise ConfigError(f"{place} is PostgreSQL {major}; 16 is the oldest that is used")
+        raise ConfigError(f"{place} is PostgreSQL {major}; 16 is the oldest that is supported")
     row = _extension(raw)
     if row is None:
         with raw.transaction():
@@ -350,7 +350,7 @@ def look(raw: Raw, place: str) -> Server:
     assert row is not None
     version, schema, oid = row
     if tuple(map(int, version.split(".")[:3])) < OLDEST_PGVECTOR:
-        raise ConfigError(f"{place} has pgvector {version}; 0.8.4 is the oldest that is used")
+        raise ConfigError(f"{place} has pgvector {version}; 0.8.4 is the oldest that is supported")
     return Server(int(oid), str(schema))
 
 
@@ -364,12 +364,12 @@ def _extension(raw: Raw) -> tuple[str, str, int] | None:
 
 
 def set_up(raw: Raw) -> None:
-    """What lasts as long as a connection: how its index is searched."""
-    # It goes on until enough of what it finds passes the conditions.
+    """Set the options of a new connection: how its index is searched, and what it may run."""
+    # An index search continues until enough of its results meet the conditions.
     raw.execute(
         f"SET hnsw.ef_search = {EF_SEARCH}; SET hnsw.iterative_scan = relaxed_order; "
-        # No view or row policy that a tenant puts in the place of a table is run by others. The
-        # first of the two is not there before 16.4.
+        # Others never run a view or row policy that a tenant puts where a table was. The setting
+        # exists only since 16.4.
         "SET row_security = off; SELECT set_config(name, 'view, foreign-table', false) "
         "FROM pg_settings WHERE name = 'restrict_nonsystem_relation_kind'".encode()
     )
@@ -377,30 +377,30 @@ def set_up(raw: Raw) -> None:
 
 @lru_cache(maxsize=1024)
 def schema_of(namespace: str) -> str:
-    """The schema of a namespace; no character of a name has a meaning in it."""
+    """The schema of a namespace: a hash of its name, so that no character needs escaping."""
     return f"{PREFIX}{sha256_hex(checked_name(namespace))[:DIGITS]}"
 
 
 def there(schema: str) -> str:
-    """The statement that has a row when there is such a schema."""
+    """A query that returns a row if the schema exists."""
     return f"SELECT 1 FROM pg_namespace WHERE nspname = '{schema}'"
 
 
 def is_there(connection: PostgresConnection, schema: str) -> bool:
-    """Whether there is such a schema."""
+    """Whether the schema exists; raises if the login may not use it."""
     row = connection.one(
         "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = ?", [schema]
     )
     if row is not None and not row[0]:
-        # Refused here, since the server passes over such a schema of the search path.
+        # Refused here, because the server silently skips such a schema in the search path.
         raise refused(connection.place)
     return row is not None
 
 
 def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Bring a schema to today's tables within the transaction that is open."""
+    """Create a schema or bring it to the present version, within the open transaction."""
     if not is_there(connection, schema):
-        # One process makes it, the others wait and find it.
+        # One process creates it; the others wait here and then find it.
         connection.execute(_MAKING, [schema])
     if is_there(connection, schema):
         version = _version(connection)
@@ -413,8 +413,8 @@ def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
 
 
 def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Take the steps that a schema of an older version lacks."""
-    # One process does it, the others wait and find it done.
+    """Apply the steps that an older version's schema lacks."""
+    # One process applies them; the others wait here and then find them applied.
     connection.execute(_MAKING, [schema])
     version = _version(connection) or 0
     owned = connection.one(
@@ -423,7 +423,7 @@ def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> No
     if version < len(STEPS) and owned != (True,):
         raise AccessDenied(
             f"the schema of namespace {namespace!r:.80} has version {version}, wanted "
-            f"{len(STEPS)}; whoever made it brings it up by opening the namespace once"
+            f"{len(STEPS)}; its owner must open the namespace once to update it"
         )
     for step in STEPS[version:]:
         connection.script(";\n".join(step))
@@ -475,7 +475,7 @@ def check(connection: PostgresConnection, namespace: str, version: int | None) -
 
 def names(connection: PostgresConnection) -> list[str]:
     """Names of the namespaces that this login may read, ascending."""
-    # Only a plain table is read, whoever made the schema: reading it runs nothing of theirs.
+    # Only plain tables are read, so that reading runs no code of a schema's owner.
     schemas = connection.rows(
         "SELECT nspname FROM pg_namespace AS n JOIN pg_class AS c ON c.relnamespace = n.oid "
         "WHERE starts_with(nspname, ?) AND length(nspname) = ? "

@@ -1,4 +1,4 @@
-"""Vector search by an HNSW index, and word search over postings scored as FTS5 scores them."""
+"""Vector search by an HNSW index, and word search over postings, scored as in SQLite's FTS5."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from crp_integrations.vectors import FloatRows, to_bytes
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 
-# BM25 as SQLite's FTS5 has it; a term that half of all facts hold or more weighs `LEAST_IDF`.
+# BM25 as in SQLite's FTS5; a term in half of all facts or more has the weight `MIN_IDF`.
 K1 = 1.2
 B = 0.75
-LEAST_IDF = 1e-6
-# Bytes of one place in `postings.places`.
+MIN_IDF = 1e-6
+# Bytes of one position in `postings.places`.
 _PLACE = 4
-# BM25 over the retrievable facts; a term's hits come from its stem, or are given for a phrase. The
-# sum is in the order of the terms, so that equal facts have equal scores.
+# BM25 over the retrievable facts; hits come from a term's stem, or as parameters for a phrase. The
+# sum is in the order of the terms, so that equal facts get exactly equal scores.
 _HITS = f"""WITH hits AS (
     SELECT asked.term, fact, length(places) / {_PLACE} AS times
         FROM unnest(?::int[], ?::text[]) AS asked (term, stem) JOIN postings USING (stem)
@@ -42,7 +42,7 @@ _HITS = f"""WITH hits AS (
     SELECT term, greatest(ln((facts - count(*) + 0.5) / (count(*) + 0.5)), 0.0) AS idf
         FROM live, everything GROUP BY term, facts
 )"""
-_SCORE = f"""CASE WHEN idf > 0 THEN idf ELSE {LEAST_IDF} END * times * {K1 + 1.0}
+_SCORE = f"""CASE WHEN idf > 0 THEN idf ELSE {MIN_IDF} END * times * {K1 + 1.0}
         / (times + {K1} * ({1.0 - B} + {B} * live.words * facts / everything.words))"""
 SEARCH = f"""{_HITS}
 SELECT fact_id, sum({_SCORE} ORDER BY term) AS score
@@ -51,7 +51,7 @@ GROUP BY fact_id ORDER BY score DESC, fact_id LIMIT ?"""
 
 
 def search(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
-    """Best retrievable facts that hold any of the terms: id and BM25 score, ties by id."""
+    """Best retrievable facts that contain any of the terms: id and BM25 score, ties by id."""
     asked = asking(connection, terms, k)
     if asked is None:
         return []
@@ -59,7 +59,7 @@ def search(connection: PostgresConnection, terms: Sequence[str], k: int) -> list
 
 
 def asking(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[Any] | None:
-    """The parameters of `SEARCH`; None when nothing can be found."""
+    """The parameters of `SEARCH`; None if nothing can be found."""
     single: list[tuple[int, str]] = []
     phrases: list[tuple[int, int, int]] = []
     for number, term in enumerate(dict.fromkeys(terms)):
@@ -76,10 +76,10 @@ def asking(connection: PostgresConnection, terms: Sequence[str], k: int) -> list
 
 
 def _phrase(connection: PostgresConnection, stems: Sequence[str]) -> list[tuple[int, int]]:
-    """Facts that hold the stems one after another, and how often."""
+    """Facts that contain the stems one after another, and how often."""
     distinct = sorted({*stems})
     places_by_fact: dict[int, dict[str, set[int]]] = defaultdict(dict)
-    # Only facts that hold all of the stems are read.
+    # Read only facts that contain all of the stems.
     for fact, stem, places in connection.rows(
         "SELECT fact, stem, places FROM postings WHERE stem = ANY(?) AND fact IN "
         "(SELECT fact FROM postings WHERE stem = ANY(?) GROUP BY fact HAVING count(*) = ?)",
@@ -98,7 +98,7 @@ def _phrase(connection: PostgresConnection, stems: Sequence[str]) -> list[tuple[
 
 
 def add(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> list[int]:
-    """Note where each stem stands in the texts of some facts; how many stems each text has."""
+    """Store the positions of each stem in the facts' texts; return each text's number of stems."""
     lengths: list[int] = []
     rows: list[tuple[str, int, bytes]] = []
     for fact, text in texts:
@@ -108,13 +108,13 @@ def add(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> lis
         for place, stem in enumerate(stems):
             places[stem].append(place)
         rows += ((stem, fact, np.array(at, dtype="<u4").tobytes()) for stem, at in places.items())
-    # In the order of the index, so that a page of it is written once.
+    # In the order of the index, so that each of its pages is written once.
     connection.copy("postings (stem, fact, places)", ("text", "int8", "bytea"), sorted(rows))
     return lengths
 
 
 def remove(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> None:
-    """Forget where the stems of some facts stand, which have had these texts."""
+    """Remove the postings of some facts; `texts` are their old texts."""
     pairs = [(stem, fact) for fact, text in texts for stem in sorted({*stems_of(text)})]
     if pairs:
         stems, facts = zip(*pairs, strict=True)
@@ -128,13 +128,13 @@ def remove(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 
-# The length of the vectors that the index is over stands under this name in `own`.
+# Name in `own` of the dimensions of the indexed vectors.
 INDEXED = "indexed"
-# The most numbers that a halfvec of an index may have; longer ones are compared one by one.
-MOST_DIMENSIONS = 4_000
-# Facts that are asked for beyond k: half precision may misplace a few at the end.
+# Maximum dimensions of an indexed halfvec; longer vectors are compared one by one.
+MAX_DIMENSIONS = 4_000
+# Extra facts requested beyond k, because half precision may misplace a few at the end.
 SPARE = 4
-# Ids and rows as bytes, which are turned into texts and numbers all at once.
+# Ids and rows as raw bytes, which are decoded together and not row by row.
 SENT = "textsend(fact_id) AS ids, vector_send(vector) AS sent"
 LABEL_SETS = f"""WITH RECURSIVE sets AS (
     (SELECT labels FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY labels LIMIT 1)
@@ -151,23 +151,23 @@ class PostgresSearching:
     def __init__(
         self, connection: PostgresConnection, turn: TransactionGate, owned: Mapping[str, int] | None
     ) -> None:
-        """Take the connection."""
+        """Keep the connection."""
         self._owned = owned
         self._connection = connection
         self._turn = turn
 
     def size(self) -> int:
-        """How many facts are retrievable; 0 while there is no index."""
+        """Number of retrievable facts; 0 while there is no index."""
         own = self._own()
         return own.get("live_facts", 0) if own.get(INDEXED) else 0
 
     def label_sets(self) -> list[tuple[str, ...]]:
-        """The different sets of labels that retrievable facts carry."""
+        """The distinct label sets of retrievable facts."""
         self._turn.reading()
         return [tuple(json.loads(labels)) for (labels,) in self._connection.rows(LABEL_SETS)]
 
     def count(self, label_sets: Sequence[tuple[str, ...]]) -> int:
-        """How many retrievable facts carry one of these sets of labels."""
+        """Number of retrievable facts that have one of these label sets."""
         self._turn.reading()
         row = self._connection.one(
             f"SELECT count(*) FROM facts WHERE {RETRIEVABLE_SQL} AND labels = ANY(?)",
@@ -183,11 +183,11 @@ class PostgresSearching:
         label_sets: Sequence[tuple[str, ...]] | None = None,
         among: Sequence[str] | None = None,
     ) -> tuple[list[str], FloatRows]:
-        """The retrievable facts that are found nearest, with their unit rows."""
+        """The nearest retrievable facts, with their unit vectors."""
         own = self._own()
         dimensions = own.get("dimensions", 0)
         if len(vector) != dimensions:
-            # The caller says what is wrong with it.
+            # The caller finds the wrong length and reports it.
             return ["none"], np.zeros((1, dimensions), dtype=np.float32)
         values = [Among(among)] if among is not None else []
         if label_sets is not None:
@@ -213,18 +213,18 @@ class PostgresSearching:
 def _statement(
     dimensions: int, series: int | None, most: int, *, labelled: bool, among: bool
 ) -> str:
-    """The statement that gives ids and rows."""
+    """The query for ids and vectors."""
     conditions: list[str] = [RETRIEVABLE_SQL]
     if labelled:
         conditions.append("labels = ANY(?)")
     if among:
         conditions.append("fact_id = ANY(?)")
-    # Adding zero hides the order from the index.
+    # Adding zero keeps the planner from using the index.
     order = "(vector <#> ?::vector) + 0"
     if series is not None:
         half = f"halfvec({dimensions})"
         order = f"vector::{half} <#> ?::vector::{half}"
-        # The index is of one series; a number in the statement tells the planner that.
+        # The index covers one series; only a literal number lets the planner match it.
         conditions.append(f"{SERIES} = {series}")
     return (
         f"SELECT {SENT} FROM vectors JOIN facts USING (fact) "
@@ -233,7 +233,7 @@ def _statement(
 
 
 def _block(sent: Sequence[tuple[bytes, bytes]], dimensions: int) -> tuple[list[str], FloatRows]:
-    """Ids and rows as they were sent."""
+    """Decode ids and vectors from the bytes that were received."""
     if not sent:
         return [], np.zeros((0, dimensions), dtype=np.float32)
     text = b"\0".join([ids for ids, _ in sent]).decode()
@@ -252,12 +252,12 @@ def _block(sent: Sequence[tuple[bytes, bytes]], dimensions: int) -> tuple[list[s
 
 @lru_cache(maxsize=16)
 def _form(dimensions: int) -> np.dtype[np.void]:
-    """How a row is sent: its length, two bytes of zeros, and big-endian numbers."""
+    """Binary form of a vector: its length, two zero bytes, big-endian numbers."""
     return np.dtype([("length", ">u2"), ("unused", ">u2"), ("row", ">f4", (dimensions,))])
 
 
 def _refuse_length(ids: Sequence[str], whole: bytes, dimensions: int) -> None:
-    """Name the first row of another length."""
+    """Raise with the first vector whose length is wrong."""
     at = 0
     for id_ in ids:
         length = int.from_bytes(whole[at : at + 2], "big")
@@ -267,11 +267,11 @@ def _refuse_length(ids: Sequence[str], whole: bytes, dimensions: int) -> None:
 
 
 def build(connection: PostgresConnection, dimensions: int) -> None:
-    """Build the index of the rows that are there, within the transaction that is open."""
-    if dimensions > MOST_DIMENSIONS:
+    """Build the index of the present vectors, within the open transaction."""
+    if dimensions > MAX_DIMENSIONS:
         return
     connection.script(
-        # Checks that wait for the commit stand in the way of an index.
+        # Constraint checks that are still deferred would block the index.
         "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; "
         f"SELECT index_vectors({int(dimensions)})"
     )
@@ -283,7 +283,7 @@ def build(connection: PostgresConnection, dimensions: int) -> None:
 
 
 def drop(connection: PostgresConnection) -> None:
-    """Take away an index that is not in use any more; who reads the rows is waited for."""
+    """Drop an index that is no longer in use; waits for transactions that read the vectors."""
     connection.script("SELECT index_vectors(0)")
 
 

@@ -16,7 +16,7 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tenants, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection, translated
-from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterTurn
+from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterLockGate
 from crp_integrations.stores.postgres.pool import CHANNEL, Listener, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.upkeep import VectorIndexes, index_due
@@ -38,17 +38,17 @@ class PostgresJobs:
     """The jobs of a store's namespaces."""
 
     def __init__(self, begin: Callable[[str], AbstractContextManager[PostgresConnection]]) -> None:
-        """Take what opens a transaction in the schema of a namespace."""
+        """Keep the function that opens a transaction in a namespace's schema."""
         self._begin = begin
 
     def put(self, namespace: str, batch: str, ids: Sequence[str]) -> int:
-        """Add the jobs that are not there yet."""
+        """Add the jobs that do not exist yet; return how many."""
         with self._begin(namespace) as connection:
             return connection.execute(_PUT, [batch, Among(dict.fromkeys(ids))]).rowcount
 
     @contextmanager
     def claim(self, namespace: str, batch: str) -> Iterator[ClaimedJob | None]:
-        """The next job without a result whose row nobody has locked."""
+        """The next job that has no result and whose row no one has locked."""
         with self._begin(namespace) as connection:
             row = connection.one(_NEXT, [batch])
             if row is None:
@@ -65,41 +65,41 @@ class PostgresJobs:
             yield ClaimedJob(job_id, finish)
 
     def results(self, namespace: str, batch: str) -> dict[str, str | None]:
-        """The result of each job in the order they came."""
+        """The result of each job, in the order in which the jobs were added."""
         with self._begin(namespace) as connection:
             statement = "SELECT job_id, result FROM jobs WHERE batch = ? ORDER BY place"
             return dict(connection.rows(statement, [batch]))
 
     def forget(self, namespace: str, batch: str) -> int:
-        """Remove a batch; waits for those who work on it."""
+        """Remove a batch, after waiting for jobs that are claimed; return its number of jobs."""
         with self._begin(namespace) as connection:
             return connection.execute("DELETE FROM jobs WHERE batch = ?", [batch]).rowcount
 
 
-# Connections of one store; a thread that writes while it reads uses two.
-MOST_CONNECTIONS = 16
+# Maximum connections of one store; a thread that writes while it reads uses two.
+MAX_CONNECTIONS = 16
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresStore:
-    """Keeps namespaces in a database; safe under threads and beside other processes."""
+    """Keeps namespaces in a database; safe with several threads and processes."""
 
     def __init__(
         self,
         address: str,
         *,
         busy_seconds: float = 30.0,
-        connections: int = MOST_CONNECTIONS,
+        connections: int = MAX_CONNECTIONS,
         index_from: int = INDEX_FROM,
     ) -> None:
-        """Point at a database; nothing is asked of it before the first transaction."""
+        """Point at a database; it is not accessed before the first transaction."""
         self._listener = Listener(address, memo.forget)
         self._pool = PostgresPool(address, busy_seconds, connections, self._listener.start)
         self._index_from = index_from
         self._writing: set[tuple[int, str]] = set()
-        # Schemas that were seen to have today's tables.
+        # Schemas known to have the present tables.
         self._ready: set[str] = set()
-        # Schemas in which the login was found able to seal.
+        # Schemas in which the login is known to have the rights to seal.
         self._sealing: set[str] = set()
         self._empty = MemoryStore()
         self._open = True
@@ -113,12 +113,12 @@ class PostgresStore:
 
     @property
     def name(self) -> str:
-        """Kind and place for people; without user and password."""
+        """Kind and location for people; without user and password."""
         return self._pool.name
 
     @contextmanager
     def begin(self, namespace: str, *, write: bool = True) -> Iterator[Transaction]:
-        """Open a transaction: commits when the block ends, undoes everything when it raises.
+        """Open a transaction: it commits at the end of the block and is undone if that raises.
 
         Raises:
             StoreBusy: the server cannot be reached, or another writer held the lock for too long.
@@ -130,15 +130,15 @@ class PostgresStore:
         if write:
             wanted = threading.Event()
             try:
-                with self._once(namespace), self._changing(namespace) as connection:
-                    turn = WriterTurn(connection, write=True)
+                with self._refuse_second_write(namespace), self._changing(namespace) as connection:
+                    turn = WriterLockGate(connection, write=True)
                     facts = PostgresFacts(
                         connection, turn, namespace, None, self._index_from, wanted.set
                     )
                     with facets(facts, connection, turn) as transaction:
                         yield transaction
             except AccessDenied:
-                # It may have lost a right since it was asked for it.
+                # The login may have lost a right since its rights were checked.
                 self._sealing.discard(schema)
                 raise
             if wanted.is_set():
@@ -149,7 +149,7 @@ class PostgresStore:
             self._reading(connection, namespace, schema) as owned,
         ):
             if owned is not None:
-                turn = WriterTurn(connection, write=False)
+                turn = WriterLockGate(connection, write=False)
                 facts = PostgresFacts(connection, turn, namespace, owned, self._index_from)
                 with facets(facts, connection, turn) as transaction:
                     yield transaction
@@ -158,9 +158,9 @@ class PostgresStore:
                 yield nothing
 
     def must_write(self, namespace: str) -> None:
-        """Refuse where an answer could not be sealed: on a standby, or with a reader's login.
+        """Refuse if an answer could not be sealed: on a standby, or with a read-only login.
 
-        The rights are asked for once, and again after a write was refused for want of one.
+        The rights are checked once, and again after a write was refused for a missing right.
 
         Raises:
             StoreBusy: nothing can be written just now, or the server cannot be reached.
@@ -174,20 +174,20 @@ class PostgresStore:
                 self._sealing.add(schema)
 
     def namespaces(self) -> list[str]:
-        """Names of the namespaces that were ever written and this login may read, ascending."""
+        """Names of the namespaces that were written and that this login may read, ascending."""
         with self._connection() as connection:
             return schemas.names(connection)
 
     def cache(self, namespace: str) -> None:
-        """None: what is derived lies in the database."""
+        """None: derived data is in the database."""
         self._refuse_closed()
         checked_name(namespace)
 
     def scrub(self, namespace: str) -> bool:
-        """Take every byte of what was removed off the server's disk; cheap when nothing was.
+        """Erase every byte of removed data from the server's disk; cheap if nothing was removed.
 
-        Tables are written anew, with every writer and reader of the namespace waiting. The
-        write-ahead log, replicas and backups are the operator's, see docs/how-to/postgresql.md.
+        Tables are rewritten while all writers and readers of the namespace wait. The write-ahead
+        log, replicas and backups are up to the operator, see docs/how-to/postgresql.md.
 
         Returns:
             False when a transaction still reads an old state; call it again later.
@@ -198,7 +198,7 @@ class PostgresStore:
         return self._written_anew(namespace, always=False)
 
     def compact(self, namespace: str) -> None:
-        """Write the namespace's tables anew without free space, scrubbed.
+        """Rewrite the namespace's tables without free space, and scrub them.
 
         Raises:
             StoreBusy: a reader or writer held the tables, or still reads an old state.
@@ -210,7 +210,7 @@ class PostgresStore:
             )
 
     def check(self, namespace: str) -> list[str]:
-        """What is wrong with the namespace's tables, one sentence each; empty when nothing is.
+        """Problems of the namespace's tables, one sentence each; empty if there are none.
 
         Raises:
             StoreBusy: the server cannot be reached.
@@ -234,20 +234,20 @@ class PostgresStore:
             return [str(error)]
 
     def files(self, namespace: str) -> Mapping[str, int]:
-        """Bytes on the server's disk of the namespace's tables and of its vectors' index."""
+        """Bytes on the server's disk of the namespace's tables and of its vector index."""
         schema = schema_of(namespace)
         with self._connection() as connection:
             return upkeep.sizes(connection, schema)
 
     @contextmanager
     def alone(self, namespace: str, work: str) -> Iterator[bool]:
-        """Keep other processes from a long work on a namespace, by an advisory lock.
+        """Take an advisory lock for a long job on a namespace, for the length of the block.
 
         Args:
-            work: its name.
+            work: name of the job.
 
         Returns:
-            Whether nobody else has it; it does not wait.
+            Whether the lock was acquired; the call does not wait.
 
         Raises:
             StoreBusy: the server cannot be reached.
@@ -266,18 +266,18 @@ class PostgresStore:
     def loading(self, namespace: str) -> Iterator[None]:
         """Write many facts within the block: their index is built once, at its end.
 
-        Adding to an index costs several times what building one does. Meanwhile processes compare
-        all rows themselves, as they do with few facts. Several may load at once; the last builds.
-        An index that is there already stays, and grows as always.
+        Adding to an index costs several times as much as building one. Meanwhile processes compare
+        all rows themselves, as with few facts. Several processes may load at once; the last builds
+        the index. An existing index stays and grows as usual.
 
         Raises:
-            StoreBusy: an index is being built, and took too long.
+            StoreBusy: an index is being built and did not finish in time.
         """
         with self._indexing.loading(schema_of(namespace)):
             yield
 
     def settle(self, namespace: str) -> bool:
-        """Build the namespace's index when one is due, as after a process that was killed.
+        """Build the namespace's index if one is due, for example after a process was killed.
 
         Returns:
             Whether it was built.
@@ -300,10 +300,10 @@ class PostgresStore:
     # --- tenants --------------------------------------------------------------------------
 
     def drop(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
-        """Erase a namespace with everything in it, its trail included: its schema is dropped.
+        """Erase a namespace with everything in it, including its trail, by dropping its schema.
 
-        Artifacts lie elsewhere, so they are erased first, and again what came meanwhile; after an
-        error, call it again.
+        Artifacts are stored elsewhere: they are erased before the drop, and again after it in case
+        some were added meanwhile. After an error, call it again.
         """
         schema = schema_of(namespace)
         with self._connection() as connection:
@@ -314,7 +314,7 @@ class PostgresStore:
                 places.erase_tenant(objects, namespace)
             with self._within(connection, schema):
                 connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
-                # Other processes may keep texts of it ready.
+                # Other processes may have its texts cached.
                 connection.execute("SELECT pg_notify(?, ?)", [CHANNEL, schema])
             connection.script(upkeep.FORGET_STATISTICS)
             for objects in artifacts or ():
@@ -324,9 +324,9 @@ class PostgresStore:
         return there
 
     def admit(self, namespace: str, password: str, *, reads: Sequence[str] = ()) -> str:
-        """Make a tenant's schema and its login role, or give the role another password.
+        """Make a tenant's schema and its login role, or change the role's password.
 
-        For the operator: the address must be that of a login that may make schemas and roles.
+        For the operator: the address must have a login that may create schemas and roles.
         """
         schema = schema_of(namespace)
         with (
@@ -350,8 +350,8 @@ class PostgresStore:
     # --- within ------------------------------------------------------------------------
 
     @contextmanager
-    def _once(self, namespace: str) -> Iterator[None]:
-        """Refuse a second write of one thread, which would wait for its own first."""
+    def _refuse_second_write(self, namespace: str) -> Iterator[None]:
+        """Refuse a second write of the same thread, which would deadlock with the first."""
         key = (threading.get_ident(), namespace)
         if key in self._writing:
             raise StoreError(
@@ -369,10 +369,10 @@ class PostgresStore:
 
     @contextmanager
     def _changing(self, namespace: str) -> Iterator[PostgresConnection]:
-        """A transaction that may write, in the namespace's schema, which is made if need be."""
+        """A transaction that may write, in the namespace's schema, which is created if missing."""
         schema = schema_of(namespace)
         with self._connection() as connection:
-            # One round trip; another process may have dropped the schema since it was ready.
+            # One round trip; another process may have dropped the schema in the meantime.
             begun = f"{self._begin('BEGIN', schema)}; {schemas.there(schema)}"
             if not connection.at_once(begun) or schema not in self._ready:
                 schemas.make(connection, namespace, schema)
@@ -392,14 +392,14 @@ class PostgresStore:
     def _reading(
         self, connection: PostgresConnection, namespace: str, schema: str
     ) -> Iterator[dict[str, int] | None]:
-        """A transaction that sees one state; the namespace's own numbers, None for none."""
+        """A read-only transaction on one state; yields the values of `own`, None if never made."""
         if schema not in self._ready:
             with self._within(connection, schema, SNAPSHOT):
                 owned = self._owned(connection, namespace, schema)
                 if owned is None or schema in self._ready:
                     yield owned
                     return
-            # An older version made the schema, and no reading transaction can bring it up to date.
+            # An older version made the schema; a read-only transaction cannot update it.
             with self._within(connection, schema):
                 schemas.make(connection, namespace, schema)
             self._ready.add(schema)
@@ -410,7 +410,7 @@ class PostgresStore:
             connection.script("ROLLBACK")
             if schemas.is_there(connection, schema):
                 raise
-            # Another process dropped the namespace, so it is as if it never was.
+            # Another process dropped the namespace, so treat it as never written.
             self._ready.discard(schema)
             yield None
             return
@@ -424,9 +424,9 @@ class PostgresStore:
     def _owned(
         self, connection: PostgresConnection, namespace: str, schema: str
     ) -> dict[str, int] | None:
-        """The namespace's own numbers; None for one that was never written.
+        """The values of `own`; None for a namespace that was never written.
 
-        Its tables may be an older version's, and then it is not ready.
+        If the tables are of an older version, the schema is not marked as ready.
         """
         if schema not in self._ready and not schemas.is_there(connection, schema):
             return None
@@ -440,7 +440,7 @@ class PostgresStore:
 
     def _written_anew(self, namespace: str, *, always: bool) -> bool:
         schema = schema_of(namespace)
-        with self._once(namespace), self._connection() as connection:
+        with self._refuse_second_write(namespace), self._connection() as connection:
             with self._reading(connection, namespace, schema) as owned:
                 if owned is None:
                     return True
@@ -452,7 +452,7 @@ class PostgresStore:
             clean = upkeep.rewrite(connection, schema, tables)
             if clean:
                 with self._within(connection, schema):
-                    # Unless more came to it meanwhile.
+                    # Keeps an entry whose value grew meanwhile: more was removed.
                     connection.executemany(
                         "DELETE FROM own WHERE name = ? AND value = ?", due.items()
                     )

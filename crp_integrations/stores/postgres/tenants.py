@@ -1,9 +1,9 @@
-"""A login role for each tenant, which PostgreSQL itself keeps within its own schema.
+"""A login role for each tenant, which PostgreSQL itself confines to the tenant's schema.
 
-The operator makes a tenant's schema and role, and owns the tables; the tenant's processes log in as
-that role. It reads and writes the rows of its schema and owns nothing; shared namespaces it reads
-by grants. A tenant that owned tables could hang triggers, rules, columns or indexes on them, and
-what these call runs as whoever writes, the operator too.
+The operator creates a tenant's schema and role, and owns the tables; the tenant's processes log in
+with that role. It reads and writes the rows of its schema and owns nothing; grants let it read
+shared namespaces. A tenant that owned tables could add triggers, rules, columns or indexes to them,
+and their code runs with the rights of each writer, including the operator.
 """
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
@@ -21,7 +21,7 @@ from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.schema import INDEX_VECTORS, SEALED, WRITE_ANEW, schema_of
 from crp_integrations.vocabulary import EventType
 
-# Tables whose rows a tenant adds and never changes; and the one that only the operator writes.
+# Rows of sealed tables can be added but not changed; only the operator writes `named`.
 _GRANTS = (
     "REVOKE ALL ON SCHEMA {schema} FROM PUBLIC",
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
@@ -38,7 +38,7 @@ _READING = (
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
     "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
 )
-# What sealing an answer takes, by table or sequence.
+# The rights that sealing an answer needs, by table or sequence.
 SEALING: Final = (
     ("own", "UPDATE"),
     ("fact_uses", "UPDATE"),
@@ -62,12 +62,12 @@ _LACKING = (
     + ", ".join(f"({place}, '{name}', '{what}')" for place, (name, what) in enumerate(SEALING, 1))
     + ") AS wanted (place, name, what) JOIN pg_class AS c ON relname = name "
     "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = ? AND NOT CASE "
-    # A right to some columns may do.
+    # A right to only some columns may be enough.
     "WHEN what IN ('INSERT', 'UPDATE') THEN has_any_column_privilege(c.oid, what) "
     "WHEN relkind = 'S' THEN has_sequence_privilege(c.oid, what) "
     "ELSE has_table_privilege(c.oid, what) END ORDER BY place"
 )
-# So many of them are named.
+# Maximum number of missing rights that a message names.
 _NAMED = 3
 
 
@@ -92,12 +92,12 @@ def refuse_reader(connection: PostgresConnection, namespace: str, schema: str) -
 
 
 def let_write(connection: PostgresConnection, schema: str, role: str) -> None:
-    """Let a tenant's role read and write the rows of its schema."""
+    """Grant a tenant's role reading and writing of the rows of its schema."""
     _grant(connection, _GRANTS, schema, role)
 
 
 def let_read(connection: PostgresConnection, schema: str, role: str) -> None:
-    """Let a role read a schema."""
+    """Grant a role reading of a schema."""
     _grant(connection, _READING, schema, role)
 
 
@@ -110,16 +110,16 @@ def _grant(
 
 
 def role_of(namespace: str) -> str:
-    """The login role of a namespace's tenant; it bears the name of the schema."""
+    """The login role of a namespace's tenant; it has the same name as the schema."""
     return schema_of(namespace)
 
 
 def admit(
     connection: PostgresConnection, namespace: str, password: str, *, reads: Sequence[str] = ()
 ) -> str:
-    """Make a tenant's schema and login role, or give the role another password.
+    """Make a tenant's schema and login role, or change the role's password.
 
-    Within the operator's transaction that is open.
+    Runs in the operator's open transaction.
     """
     if not password or "\0" in password:
         raise StoreError("the password of a tenant's role is empty or has a NUL; give one")
@@ -128,14 +128,14 @@ def admit(
     name = sql.Identifier(role)
     there = connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role])
     verb = "ALTER" if there else "CREATE"
-    # The server may log what it is sent, so it is not sent the password.
+    # The server may log statements, so only a password verifier is sent.
     verifier = raw.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256")
     raw.execute(
         sql.SQL(
             f"{verb} ROLE {{}} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT PASSWORD {{}}"
         ).format(name, sql.Literal(verifier.decode()))
     )
-    # Nobody else makes anything in this database, and no tenant sees another's schema.
+    # No other role creates anything in this database, and no tenant sees another's schema.
     raw.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     database = sql.Identifier(raw.info.dbname)
     raw.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
@@ -148,7 +148,7 @@ def admit(
 
 
 def dismiss(connection: PostgresConnection, namespace: str) -> None:
-    """Remove a tenant's role with its rights; its schema goes with `PostgresStore.drop`."""
+    """Remove a tenant's role with its rights; `PostgresStore.drop` removes the schema."""
     role = role_of(namespace)
     if connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role]):
         name = sql.Identifier(role)
@@ -157,7 +157,7 @@ def dismiss(connection: PostgresConnection, namespace: str) -> None:
 
 
 def refuse_artifacts(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Refuse to drop a namespace whose trail names artifacts that would be left behind."""
+    """Refuse to drop a namespace whose trail names artifacts, which would be left behind."""
     row = connection.one("SELECT to_regclass(?)::text", [f"{schema}.events"])
     if row is None or row[0] is None:
         return
@@ -173,7 +173,7 @@ def refuse_artifacts(connection: PostgresConnection, namespace: str, schema: str
 
 
 def _stop_reading(connection: PostgresConnection, role: str) -> None:
-    """Take a role's rights on every schema but its own away."""
+    """Revoke a role's rights on every schema except its own."""
     others = connection.rows(
         "SELECT DISTINCT nspname FROM pg_namespace, aclexplode(nspacl) AS right_of "
         "JOIN pg_roles ON pg_roles.oid = right_of.grantee "

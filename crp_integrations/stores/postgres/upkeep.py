@@ -1,4 +1,4 @@
-"""Upkeep: removed bytes leave the disk, damage is looked for, vectors get their index."""
+"""Upkeep: erase removed bytes from disk, look for damage, build the vector index."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from crp_integrations.seals import sha256
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import search
 from crp_integrations.stores.postgres.connection import PostgresConnection
-from crp_integrations.stores.postgres.search import INDEXED, MOST_DIMENSIONS
-from crp_integrations.stores.rules import FACTS_DUE, RETRIEVABLE_SQL, SHOWN, WINDOWS_DUE, pages
+from crp_integrations.stores.postgres.search import INDEXED, MAX_DIMENSIONS
+from crp_integrations.stores.rules import FACTS_DUE, MAX_SHOWN, RETRIEVABLE_SQL, WINDOWS_DUE, pages
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 
-# Tables that hold content, by what is due. Written anew, they hold only rows that are there.
+# Tables with content, by the entry that marks them as due. Rewriting one drops removed rows.
 CONTENTS = {
     FACTS_DUE: (
         *("facts", "vectors", "postings", "token_counts", "edges", "prepared_vectors"),
@@ -34,25 +34,25 @@ CONTENTS = {
         "receipt_facts",
     ),
 }
-# The planner notes values of every column, and leaves the old notes in the file of its catalogue.
-# Only who owns the database may write that anew; the server passes over it for a tenant's login.
+# The planner's statistics contain values of every column, and old ones stay in the catalogue's
+# file. Only the database's owner may rewrite it; for a tenant's login the server skips this.
 FORGET_STATISTICS = "VACUUM (FULL, VERBOSE) pg_catalog.pg_statistic"
 # Facts whose texts are read at a time.
-SLICE = 1_000
-# How the server tells of rows that it had to copy because a transaction may still read them.
-_KEPT = re.compile(r"(\d+) dead row versions? cannot be removed yet")
+TEXTS_PER_PAGE = 1_000
+# The server's notice about rows that it copied because a transaction may still read them.
+_UNREMOVED_ROWS = re.compile(r"(\d+) dead row versions? cannot be removed yet")
 
 
 def due(connection: PostgresConnection) -> dict[str, int]:
-    """A number by name while removed bytes may be in the tables; each removal changes it."""
+    """The entries of `own` that mark removed bytes in the tables; each removal raises the value."""
     rows = connection.rows("SELECT name, value FROM own WHERE name = ANY(?)", [list(CONTENTS)])
     return {name: int(value) for name, value in rows}
 
 
 def sizes(connection: PostgresConnection, schema: str) -> dict[str, int]:
-    """Bytes of a schema's tables with their indexes, and of the index of the vectors alone.
+    """Bytes of a schema's tables and their other indexes, and of the vector index.
 
-    Empty for a schema that is not there, or that this login may not look into.
+    Empty for a schema that does not exist or that this login may not use.
     """
     rows = connection.rows(
         "SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE relkind = 'r'), 0)"
@@ -69,12 +69,12 @@ def sizes(connection: PostgresConnection, schema: str) -> dict[str, int]:
 
 
 def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) -> bool:
-    """Write tables and their indexes anew, outside of a transaction."""
+    """Rewrite tables and their indexes, outside of a transaction; whether all old rows are gone."""
     remaining = 0
 
     def note_remaining(notice: Diagnostic) -> None:
         nonlocal remaining
-        match = _KEPT.search(notice.message_detail or "")
+        match = _UNREMOVED_ROWS.search(notice.message_detail or "")
         remaining += int(match[1]) if match else 0
 
     language = str(connection.rows("SHOW lc_messages")[0][0])
@@ -83,7 +83,7 @@ def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) 
     try:
         connection.script("SET client_min_messages = info")
         if foreign:
-            # A tenant's login may need the right to do so: GRANT SET ON PARAMETER lc_messages.
+            # A tenant's login may need this right: GRANT SET ON PARAMETER lc_messages.
             connection.script("SET lc_messages = 'C'")
         for table in tables:
             connection.script(f"SELECT \"{schema}\".write_anew('{table}')")
@@ -97,19 +97,19 @@ def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) 
 
 
 def problems(connection: PostgresConnection) -> Iterator[str]:
-    """What is wrong with the facts, one sentence each."""
+    """Problems of the facts, one sentence each."""
     row = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
     wanted = 0 if row is None else int(row[0])
     for id, length in connection.rows(
         "SELECT fact_id, vector_dims(vector) FROM facts LEFT JOIN vectors USING (fact) "
         "WHERE vector_dims(vector) IS DISTINCT FROM ? ORDER BY fact_id LIMIT ?",
-        [wanted, SHOWN],
+        [wanted, MAX_SHOWN],
     ):
         if length is None:
             yield f"fact {id} has no vector"
         else:
             yield f"the vector of fact {id} has {length} numbers, wanted {wanted}"
-    yield from islice(_texts(connection), SHOWN)
+    yield from islice(_texts(connection), MAX_SHOWN)
     live = connection.one(
         f"SELECT count(*), coalesce(sum(words), 0)::bigint FROM facts WHERE {RETRIEVABLE_SQL}"
     )
@@ -121,12 +121,12 @@ def problems(connection: PostgresConnection) -> Iterator[str]:
 
 
 def _texts(connection: PostgresConnection) -> Iterator[str]:
-    """Texts that are not what was stored, and postings that are not those of their text."""
+    """Texts that do not match their hash, and postings that do not match their text."""
     statement = (
         "SELECT fact, fact_id, content, content_hash, words FROM facts WHERE fact > ? "
         "ORDER BY fact LIMIT ?"
     )
-    for page in pages(connection, statement, 0, SLICE):
+    for page in pages(connection, statement, 0, TEXTS_PER_PAGE):
         counted = dict(
             connection.rows(
                 "SELECT fact, sum(length(places)) / 4 FROM postings WHERE fact >= ? AND fact <= ? "
@@ -141,14 +141,14 @@ def _texts(connection: PostgresConnection) -> Iterator[str]:
                 yield f"the postings of fact {id} do not fit its text"
 
 
-# A load goes with its connection, so one that was killed keeps nobody from building.
+# A lock of the connection: when a loading process is killed, others can build again.
 _KEY = "hashtextextended(? || ' loading', 0)"
 _BEGIN_LOAD = f"SELECT pg_advisory_lock_shared({_KEY})"
 _END_LOAD = f"SELECT pg_advisory_unlock_shared({_KEY})"
 _NOBODY_LOADS = f"SELECT pg_try_advisory_xact_lock({_KEY})"
-# Waits for writers with rows in the table, and keeps others and a second builder away; not readers.
-HOLD = "LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE"
-# The longest that readers are kept from the vectors while an old index waits to be taken away.
+# Waits for writers of the table and blocks other writers and builders, but not readers.
+LOCK_VECTORS = "LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE"
+# Maximum time that new readers of the vectors wait while an old index is about to be dropped.
 DROP_MILLISECONDS = 3_000
 
 _log = logging.getLogger(__name__)
@@ -163,16 +163,16 @@ class VectorIndexes:
         within: Callable[[PostgresConnection, str], AbstractContextManager[None]],
         index_from: int,
     ) -> None:
-        """Take what lends a connection, and what opens a transaction in a schema on it."""
+        """Keep the functions that lend a connection and open a transaction in a schema."""
         self._connection = connection
         self._within = within
         self._index_from = index_from
-        # How many loads of each schema are under way here.
+        # Number of loads of each schema in this process.
         self._loading: Counter[str] = Counter()
 
     @contextmanager
     def loading(self, schema: str) -> Iterator[None]:
-        """Keep everybody from building within the block, and build after it."""
+        """Keep all processes from building within the block, and build after it."""
         with self._connection() as connection:
             with self._within(connection, schema):
                 connection.execute(_BEGIN_LOAD, [schema])
@@ -185,10 +185,10 @@ class VectorIndexes:
         self.build(schema)
 
     def build(self, schema: str) -> bool:
-        """Build the index if it is due; whether it was built.
+        """Build the index if it is due; return whether it was built.
 
-        What made it due is committed, so nobody is told of a failure: the next who adds facts or
-        maintains tries again, and until then rows are compared without an index.
+        The change that made it due is committed, so a failure is only logged: the next addition or
+        maintenance tries again, and until then rows are compared without an index.
         """
         if self._loading[schema] > 0:
             return False
@@ -204,16 +204,16 @@ class VectorIndexes:
             return False
 
     def _old_dropped(self, connection: PostgresConnection, schema: str) -> bool:
-        """Take away an index that is not in use; returns whether one is to be built."""
+        """Drop an index that is not in use; return whether a new one is to be built."""
         row = connection.one(_NOBODY_LOADS, [schema])
         if row is None or not row[0] or not schemas.is_there(connection, schema):
             return False
         if not index_due(dict(connection.rows(schemas.OWN)), self._index_from):
             return False
         if connection.one("SELECT to_regclass('vectors_near')::text") != (None,):
-            # New readers wait behind this lock while it waits for those who read already.
-            connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {HOLD}")
-            # Another process may have built it meanwhile.
+            # New readers queue after this lock while it waits for transactions that already read.
+            connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {LOCK_VECTORS}")
+            # Another process may have built the index meanwhile.
             if index_due(dict(connection.rows(schemas.OWN)), self._index_from):
                 search.drop(connection)
         return True
@@ -222,7 +222,7 @@ class VectorIndexes:
         row = connection.one(_NOBODY_LOADS, [schema])
         if row is None or not row[0]:
             return False
-        connection.script(HOLD)
+        connection.script(LOCK_VECTORS)
         own = dict(connection.rows(schemas.OWN))
         if not index_due(own, self._index_from):
             return False
@@ -231,11 +231,11 @@ class VectorIndexes:
 
 
 def index_due(own: Mapping[str, int], index_from: int) -> bool:
-    """Whether a namespace is to get an index that it has not."""
+    """Whether a namespace needs an index that it does not have yet."""
     dimensions = own.get("dimensions")
     return (
         own.get(INDEXED) is None
         and dimensions is not None
-        and dimensions <= MOST_DIMENSIONS
+        and dimensions <= MAX_DIMENSIONS
         and own.get("live_facts", 0) >= index_from
     )

@@ -1,8 +1,8 @@
 """The facts facet over one connection: facts, vectors, sources, text index, counts, edges, changes.
 
-How often a fact was used and found wrong stands in short rows apart: a fact's own row is long and
-stands in indexes, and each question uses dozens of facts. `facts` keeps what a fact came with;
-`fact_uses` counts what was added since, and its moment is the later word.
+The numbers of a fact's uses and findings are in short rows of other tables: a fact's own row is
+long and is in several indexes, and each question uses dozens of facts. `facts` has the count that a
+fact was added with, `fact_uses` the uses since then, and its time is the later one.
 """
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
@@ -71,13 +71,13 @@ ADD_EDGE = replacing(
 )
 _ASSIGNMENTS = ", ".join(f"{name} = ?" for name in ("expires_at", *columns(Fact)))
 REPLACE_FACT = f"UPDATE facts SET {_ASSIGNMENTS} WHERE fact = ?"
-# How often a fact was used, in a query that joins its `fact_uses`.
+# Number of uses of a fact, in a query that joins its `fact_uses`.
 USED: Final = "access_count + coalesce(fact_uses.uses, 0)"
 _AS_USED: Final = {
     "access_count": USED,
     "last_accessed_at": "coalesce(fact_uses.last_used_at, last_accessed_at)",
 }
-# Facts as they read, in the order of `columns(Fact)`.
+# Query for facts with their present number of uses, in the order of `columns(Fact)`.
 FACTS: Final = (
     f"SELECT {', '.join(_AS_USED.get(name, name) for name in columns(Fact))} "
     "FROM facts LEFT JOIN fact_uses USING (fact)"
@@ -88,19 +88,19 @@ _UNUSED: Final = (
     "UNION ALL SELECT fact FROM fact_uses JOIN facts USING (fact) "
     "WHERE rtrim(last_used_at, 'Z') < ? AND rtrim(coalesce(ingested_at, ''), 'Z') < ?"
 )
-# The first part in the words of an index, where retrievable facts alone are meant.
+# For retrievable facts alone, the first part repeats an index's condition, so the index is used.
 UNUSED: Final = f"fact IN ({_UNUSED.format(live='1 = 1')})"
 UNUSED_LIVE: Final = f"fact IN ({_UNUSED.format(live=RETRIEVABLE_SQL)})"
-# Facts listed at once where a list of all of them is walked through.
+# Number of facts per page when all of them are listed.
 _PAGE = 8_192
-# Every whole number below it can be made a float.
-_FLOATS = 2**1000
+# Every integer below this can be converted to a float.
+_FLOAT_LIMIT = 2**1000
 _NO_VECTOR = (
     "NOT EXISTS (SELECT 1 FROM prepared_vectors AS p "
     "WHERE p.embedder = ? AND p.content_hash = facts.content_hash)"
 )
-# In one statement, whose fixed cost is most of it.
-_SEEN = (
+# One statement, because the fixed cost of a statement is most of its time.
+_READ_SNAPSHOT = (
     "SELECT 'own', name, value FROM own UNION ALL SELECT 'setting', name, value FROM settings "
     "UNION ALL SELECT * FROM "
     "(SELECT 'mark', sequence, token FROM changes ORDER BY sequence DESC LIMIT 1)"
@@ -109,11 +109,11 @@ _SEEN = (
 
 @dataclass(slots=True)
 class RelationalSnapshot:
-    """What a reading transaction sees of its namespace as a whole, which does not change in it.
+    """Values of the whole namespace as a reading transaction sees them; constant while it lasts.
 
     Attributes:
         own: the namespace's own values.
-        settings, mark: None until somebody asks for them.
+        settings, mark: None until they are first read.
     """
 
     own: Mapping[str, Any]
@@ -122,11 +122,11 @@ class RelationalSnapshot:
 
     @classmethod
     def read(cls, connection: Statements) -> Self:
-        """All of it, which also fixes what the transaction sees."""
+        """Read all values, which also fixes the state that the transaction sees."""
         own: dict[str, Any] = {}
         settings: dict[str, str] = {}
         mark = LogMark(0, "")
-        for kind, name, value in connection.rows(_SEEN):
+        for kind, name, value in connection.rows(_READ_SNAPSHOT):
             if kind == "own":
                 own[name] = value
             elif kind == "setting":
@@ -146,7 +146,7 @@ class RelationalFacts:
         namespace: str,
         seen: RelationalSnapshot | None = None,
     ) -> None:
-        """Take the connection."""
+        """Keep the connection."""
         self._connection = connection
         self._gate = gate
         self._namespace = namespace
@@ -170,7 +170,7 @@ class RelationalFacts:
         return None if stored is None else number(stored, "dimensions")
 
     def _numbers(self, ids: Sequence[str]) -> dict[str, int]:
-        """Row numbers of those ids that are stored."""
+        """Row numbers of the ids that are stored."""
         return dict(
             self._connection.rows(
                 f"SELECT fact_id, fact FROM facts WHERE fact_id {AMONG}", [among(ids)]
@@ -181,7 +181,7 @@ class RelationalFacts:
         self._connection.execute("UPDATE own SET value = value + 1 WHERE name = 'generation'")
 
     def _leave_to_scrub(self) -> None:
-        """Note in this transaction that bytes are left which `scrub` has to take off the disk."""
+        """Record in this transaction that bytes are left which `scrub` must erase from disk."""
         note_due(self._connection, FACTS_DUE)
 
     def generation(self) -> int:
@@ -205,7 +205,7 @@ class RelationalFacts:
         self._connection.execute(SET_SETTING, [name, value])
 
     def remove_setting(self, name: str) -> None:
-        """Forget a value; one that is not there is no error."""
+        """Remove a value; a missing one is not an error."""
         self._gate.writing()
         self._connection.execute("DELETE FROM settings WHERE name = ?", [name])
 
@@ -251,7 +251,7 @@ class RelationalFacts:
     def _checked(
         self, facts: Sequence[Fact], vectors: FloatRows, dimensions: int | None
     ) -> list[Fact]:
-        """New facts that may be added; the first ones decide the length of vectors for all."""
+        """The facts, checked; the first facts of a namespace set the dimensions of all vectors."""
         named = rules.checked_facts(
             facts,
             vectors,
@@ -299,7 +299,7 @@ class RelationalFacts:
             REPLACE_FACT,
             ((sortable(f.expires_at), *row(f), numbers[f.fact_id]) for f in named),
         )
-        # Their own rows have just been written with what was counted beside them.
+        # The rows just written already contain the uses that `fact_uses` counted.
         self._connection.execute(
             f"DELETE FROM fact_uses WHERE fact {AMONG}", [Among(numbers[f.fact_id] for f in named)]
         )
@@ -314,7 +314,7 @@ class RelationalFacts:
         self._grow()
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Remove facts and everything that hangs on them; unknown ids are left out."""
+        """Remove facts and all rows that depend on them; unknown ids are ignored."""
         self._gate.writing()
         known = self._numbers(ids)
         numbers = Among(known[id] for id in dict.fromkeys(ids) if id in known)
@@ -326,15 +326,15 @@ class RelationalFacts:
             [numbers],
         )
         empty_windows(self._connection, list(known))
-        # Vectors, counts and edges go with their fact, see the tables.
+        # Vectors, counts and edges are removed by the tables' ON DELETE CASCADE.
         self._connection.execute(f"DELETE FROM facts WHERE fact {AMONG}", [numbers])
         self._leave_to_scrub()
         self._grow()
 
     def set_archived(self, ids: Sequence[str], at: datetime | None) -> None:
-        """Put facts aside, or bring them back with None; status and `modified_at` stay."""
+        """Archive facts, or bring them back with None; status and `modified_at` stay."""
         self._gate.writing()
-        rules.unknown(ids, self._numbers(ids))
+        rules.refuse_unknown(ids, self._numbers(ids))
         changed = self._connection.execute(
             "UPDATE facts SET archived_at = ? WHERE coalesce(archived_at, '') <> coalesce(?, '') "
             f"AND fact_id {AMONG}",
@@ -344,10 +344,10 @@ class RelationalFacts:
             self._grow()
 
     def set_communities(self, labels: Mapping[str, str | None]) -> None:
-        """Give facts their community; leaves `modified_at` alone."""
+        """Set the facts' community labels; `modified_at` stays."""
         self._gate.writing()
         numbers = self._numbers(list(labels))
-        rules.unknown(list(labels), numbers)
+        rules.refuse_unknown(list(labels), numbers)
         now = dict(
             self._connection.rows(
                 f"SELECT fact_id, community_label FROM facts WHERE fact_id {AMONG}",
@@ -362,9 +362,9 @@ class RelationalFacts:
             self._grow()
 
     def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
-        """Change the status, and `modified_at` of the facts that had another one."""
+        """Set the status, and `modified_at` of the facts whose status changes."""
         self._gate.writing()
-        rules.unknown(ids, self._numbers(ids))
+        rules.refuse_unknown(ids, self._numbers(ids))
         changed = self._connection.execute(
             f"UPDATE facts SET status = ?, modified_at = ? WHERE status <> ? AND fact_id {AMONG}",
             [status.value, iso(at), status.value, among(ids)],
@@ -386,7 +386,7 @@ class RelationalFacts:
     # --- reading ---------------------------------------------------------------------------
 
     def get(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts by id in the order asked for; unknown ids are left out."""
+        """Facts by id, in the order of the ids; unknown ids are left out."""
         self._gate.reading()
         facts = {
             fact.fact_id: fact
@@ -414,28 +414,28 @@ class RelationalFacts:
         return dict(rows)
 
     def save_token_counts(self, tokenizer: str, counts: Mapping[str, int]) -> None:
-        """Store counts; leaves the generation alone."""
+        """Store counts; the generation stays."""
         self._gate.writing()
         numbers = self._numbers(list(counts))
-        rules.unknown(list(counts), numbers)
+        rules.refuse_unknown(list(counts), numbers)
         self._connection.executemany(
             SAVE_COUNT,
             ((numbers[id], tokenizer, count) for id, count in counts.items()),
         )
 
     def add_edges(self, edges: Iterable[Edge]) -> None:
-        """Add edges or replace those between the same facts of the same kind."""
+        """Add edges; replaces those of the same kind between the same facts."""
         self._gate.writing()
         listed = list(edges)
         ends = [end for edge in listed for end in (edge.source_fact, edge.target_fact)]
-        rules.unknown(ends, self._numbers(ends))
+        rules.refuse_unknown(ends, self._numbers(ends))
         self._connection.executemany(
             ADD_EDGE,
             ((e.source_fact, e.kind, e.target_fact, e.weight) for e in listed),
         )
 
     def edges(self, ids: Sequence[str]) -> list[Edge]:
-        """Edges that leave any of the facts, by source, kind and target."""
+        """Edges that start at any of the facts, by source, kind and target."""
         self._gate.reading()
         rows = self._connection.rows(
             f"SELECT source_fact, kind, target_fact, weight FROM edges WHERE source_fact {AMONG} "
@@ -445,10 +445,10 @@ class RelationalFacts:
         return [_edge(*values) for values in rows]
 
     def retrievable(self, ids: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
-        """Id and labels of every retrievable fact, by id; with ids, of those among them."""
+        """Id and labels of every retrievable fact, by id; if ids are given, only of those."""
         self._gate.reading()
         rows = self._live("fact_id, labels", ids)
-        # Most facts share few sets of labels, and most have none.
+        # Parse each distinct text once: most facts share a few label sets, and most have none.
         read = {
             text: tuple(from_json(text, list, "labels of a fact"))
             for text in {labels for _, labels in rows}
@@ -456,14 +456,14 @@ class RelationalFacts:
         return [(id, read[labels]) for id, labels in rows]
 
     def state(self, ids: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
-        """Id, content hash and status of every retrievable fact, by id; with ids, of those."""
+        """Id, content hash and status of every retrievable fact, by id, or only of given ids."""
         self._gate.reading()
         if ids is not None:
             return iter(self._live("fact_id, content_hash, status", ids))
         return self._pages()
 
     def _pages(self) -> Iterator[tuple[str, str, str]]:
-        """Every retrievable fact, page by page: all at once they can take hundreds of megabytes."""
+        """Every retrievable fact, by pages: all at once can take hundreds of megabytes."""
         page: list[tuple[Any, ...]] = [("",)]
         while page:
             self._gate.reading()
@@ -475,17 +475,17 @@ class RelationalFacts:
             yield from ((id, content_hash, status) for id, content_hash, status in page)
 
     def texts(self, ids: Sequence[str]) -> list[tuple[str, str]]:
-        """Id and content of those of the ids that are retrievable, by id."""
+        """Id and content of the given facts that are retrievable, by id."""
         self._gate.reading()
         return [(id, content) for id, content in self._live("fact_id, content", ids)]
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of those of the ids that are retrievable, by id."""
+        """The fields that selection reads, of the given facts that are retrievable, by id."""
         self._gate.reading()
         return [brief(values) for values in self._live(BRIEF_COLUMNS, ids)]
 
     def outline(self) -> Iterator[FactOutline]:
-        """Every retrievable fact, by id; no texts are read."""
+        """Outlines of all retrievable facts, by id; no texts are read."""
         self._gate.reading()
         rows = self._live(
             "fact_id, content_hash, source_id, community_label, importance_weight", None
@@ -493,7 +493,7 @@ class RelationalFacts:
         return iter([FactOutline(*values) for values in rows])
 
     def find(self, where: Where) -> list[str]:
-        """Ids of the facts that are meant, ascending."""
+        """Ids of the facts that match the conditions, ascending."""
         self._gate.reading()
         asked = _Conditions()
         if where.statuses is None:
@@ -508,7 +508,7 @@ class RelationalFacts:
                 asked.any_of(aged, statuses)
             if where.archived is not None:
                 asked.add(f"archived_at IS {'NOT ' if where.archived else ''}NULL")
-            # The same condition in the words of an index, so that the index is used.
+            # This repeats the condition of an index, so that the index is used.
             if where.archived or RETRIEVABLE.isdisjoint(where.statuses):
                 asked.add(ASIDE_SQL)
             elif where.archived is False and RETRIEVABLE.issuperset(where.statuses):
@@ -535,7 +535,7 @@ class RelationalFacts:
         wanted = {key: rules.same_json(value) for key, value in where.metadata.items()}
         exact = bool(wanted or where.labels)
         # With ORDER BY, SQLite would look for the few facts of a source among all facts by id; and
-        # rows that have to be read anyhow are read faster in the order of the file.
+        # if most rows are read anyway, reading them in the order of the file is faster.
         narrow = (where.sources, where.communities, where.expired_at, where.unused_since)
         few = any(condition is not None for condition in narrow)
         table = "facts NOT INDEXED" if wanted and not few else "facts"
@@ -549,8 +549,8 @@ class RelationalFacts:
             rows.sort()
         if not exact:
             return [row[0] for row in rows]
-        # The query searched the texts for what they must contain; this checks that it is a label
-        # or a pair of its own.
+        # The query only found the texts as substrings; this checks that they are whole labels and
+        # pairs.
         return [
             id
             for id, labels, metadata in rows
@@ -564,9 +564,9 @@ class RelationalFacts:
         ]
 
     def tally(self) -> Mapping[str, int]:
-        """How many facts there are by status; archived ones count under `ARCHIVED` instead."""
+        """Number of facts by status; archived ones are counted as `ARCHIVED` instead."""
         self._gate.reading()
-        # Two counts, since each has an index of its own.
+        # Two queries, because each uses an index of its own.
         live = self._connection.rows(
             f"SELECT status, count(*) FROM facts WHERE {RETRIEVABLE_SQL} GROUP BY status"
         )
@@ -574,7 +574,7 @@ class RelationalFacts:
             "SELECT CASE WHEN archived_at IS NULL THEN status ELSE 'ARCHIVED' END AS word, "
             f"count(*) FROM facts WHERE {ASIDE_SQL} GROUP BY word"
         )
-        # A status is either retrievable or not, so that no word is in both.
+        # A status is either retrievable or not, so no key is in both results.
         return dict(sorted([*live, *aside]))
 
     def passages(self, source_id: str) -> list[tuple[str, str, FactStatus]]:
@@ -587,13 +587,13 @@ class RelationalFacts:
         return [(id, hash_, status_of(word, id)) for id, hash_, word in rows]
 
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
-        """Best retrievable facts that hold any of the terms: id and BM25 score."""
+        """Best retrievable facts that contain any of the terms: id and BM25 score."""
         self._gate.reading()
         quoted = [_quoted(term) for term in dict.fromkeys(terms)]
         if not quoted or k <= 0:
             return []
-        # The k-th score comes first, so that facts are looked up for the best hits alone; all
-        # that have that score are, since ties are by id.
+        # Find the k-th score first, so that only the best hits are looked up in `facts`; hits with
+        # exactly that score are all included, because ties are broken by id.
         rows = self._connection.rows(
             "WITH hits AS (SELECT rowid AS hit, -bm25(facts_text) AS score FROM facts_text "
             "WHERE facts_text MATCH ?1), "
@@ -610,7 +610,7 @@ class RelationalFacts:
             return self._connection.rows(
                 f"SELECT {what} FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY fact_id"
             )
-        # Left to itself, SQLite walks all retrievable facts by their status instead.
+        # Without the hint, SQLite would scan all retrievable facts by status.
         return self._connection.rows(
             f"SELECT {what} FROM facts INDEXED BY facts_retrievable "
             f"WHERE {RETRIEVABLE_SQL} AND fact_id {AMONG} ORDER BY fact_id",
@@ -620,7 +620,7 @@ class RelationalFacts:
     # --- vectors ---------------------------------------------------------------------------
 
     def vectors(self, ids: Sequence[str], *, prepared_for: str | None = None) -> FloatRows:
-        """Unit rows in the order asked for."""
+        """Unit vectors in the order of the ids."""
         self._gate.reading()
         if prepared_for is None:
             dimensions = self._dimensions() or 0
@@ -643,13 +643,13 @@ class RelationalFacts:
             )
         if not ids:
             return np.zeros((0, dimensions), dtype=np.float32)
-        rules.unknown(ids, packed)
+        rules.refuse_unknown(ids, packed)
         for id in ids:
             _check_length(id, packed[id], dimensions)
         return from_bytes([packed[id] for id in ids], dimensions)
 
     def prepare(self, embedder: str, hashes: Sequence[str], vectors: FloatRows) -> None:
-        """Keep vectors of texts by content hash; replaces those of the same embedder and hash."""
+        """Store vectors by content hash; replaces those of the same embedder and hash."""
         self._gate.writing()
         rules.check_vectors(vectors, len(hashes), self._prepared_dimensions(embedder))
         self._connection.executemany(
@@ -664,7 +664,7 @@ class RelationalFacts:
     def prepared(
         self, embedder: str, hashes: Sequence[str]
     ) -> Mapping[str, npt.NDArray[np.float32]]:
-        """Those of the hashes that have a prepared vector, each with its row."""
+        """The prepared vectors of the hashes, by hash; hashes without one are left out."""
         self._gate.reading()
         rows = self._connection.rows(
             "SELECT content_hash, vector FROM prepared_vectors "
@@ -676,7 +676,7 @@ class RelationalFacts:
         return {hash_: vector for (hash_, _), vector in zip(rows, block, strict=True)}
 
     def unprepared(self, embedder: str, limit: int, *, after: str = "") -> list[tuple[str, str]]:
-        """Content hash and content of facts without a prepared vector, each text once, by hash."""
+        """Content hash and content of texts without a prepared vector, each once, by hash."""
         self._gate.reading()
         return self._connection.rows(
             f"SELECT content_hash, min(content) FROM facts WHERE content_hash > ? AND {_NO_VECTOR} "
@@ -695,7 +695,7 @@ class RelationalFacts:
         return [id for (id,) in rows]
 
     def use_prepared(self, embedder: str) -> None:
-        """Make an embedder's prepared vectors those in use, and forget all prepared ones."""
+        """Make an embedder's prepared vectors those in use, and remove all prepared ones."""
         self._gate.writing()
         without = self._connection.one(
             f"SELECT min(fact_id) FROM facts WHERE {_NO_VECTOR}", [embedder]
@@ -707,12 +707,12 @@ class RelationalFacts:
             self._set_own("dimensions", dimensions)
             self._grow()
         else:
-            # No fact, so the next ones may have any length.
+            # There are no facts, so the next ones may have any dimensions.
             self._connection.execute("DELETE FROM own WHERE name = 'dimensions'")
         self.clear_prepared()
 
     def _put_to_use(self, embedder: str) -> int:
-        """Put an embedder's prepared vectors in the place of those in use; how many there are."""
+        """Replace the vectors in use with an embedder's prepared ones; return how many."""
         return self._connection.execute(
             "UPDATE vectors SET vector = (SELECT p.vector FROM facts JOIN prepared_vectors AS p "
             "ON p.embedder = ? AND p.content_hash = facts.content_hash "
@@ -723,7 +723,7 @@ class RelationalFacts:
     def clear_prepared(
         self, embedder: str | None = None, hashes: Sequence[str] | None = None
     ) -> None:
-        """Forget prepared vectors, of one embedder or all of them; with hashes, those of them."""
+        """Remove prepared vectors: all, or only those of an embedder, of hashes, or of both."""
         self._gate.writing()
         asked: list[tuple[str, Any]] = []
         if embedder is not None:
@@ -758,7 +758,7 @@ class RelationalFacts:
         return mark
 
     def changes(self, since: LogMark) -> list[str] | None:
-        """Ids of the facts that were added, changed or removed after a mark, each once, by id."""
+        """Ids of facts added, changed or removed after a mark, by id; None if the log lacks it."""
         self._gate.reading()
         if not self._leads_back_to(since):
             return None
@@ -769,9 +769,9 @@ class RelationalFacts:
         return [id for (id,) in rows]
 
     def trim_changes(self, keep: int) -> None:
-        """Forget the log but for its last `keep` entries; at least the last one stays."""
+        """Shorten the log to its last `keep` entries; at least the last one stays."""
         self._gate.writing()
-        # Entries have no gaps: what is undone gives its numbers back.
+        # Numbers have no gaps: a transaction that is undone returns its numbers.
         self._connection.execute(
             "DELETE FROM changes WHERE sequence <= (SELECT max(sequence) FROM changes) - ?",
             [max(1, keep)],
@@ -786,21 +786,21 @@ class RelationalFacts:
         )
         return values is not None and values[0] == mark.token
 
-    # --- for `moving` ------------------------------------------------------------------
+    # --- for `transfer` ----------------------------------------------------------------
 
     @property
     def statements(self) -> Statements:
-        """The connection, for who moves whole tables."""
+        """The connection, for code that copies whole tables."""
         return self._connection
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]
     ) -> tuple[list[str], list[Sequence[Any]]]:
-        """Columns and rows of facts that are about to arrive, with what is derived from them."""
+        """Columns and rows for facts that are about to be moved in, with derived columns."""
         return names, rows
 
     def settle_numbers(self, other: RelationalFacts) -> None:
-        """Take over another store's counters when all rows have arrived."""
+        """Take over another store's counters after all rows were copied."""
         self._gate.writing()
         dimensions = other._dimensions()
         if dimensions is not None:
@@ -823,7 +823,7 @@ def _edge(source: str, kind: str, target: str, weight: float) -> Edge:
 
 
 class _Conditions:
-    """A condition in SQL that grows; every value is a parameter."""
+    """A growing SQL condition; every value is a parameter."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -838,18 +838,18 @@ class _Conditions:
         self.parameters += parameters
 
     def any_of(self, column: str, values: Sequence[str]) -> None:
-        """The column is one of the values; those with a NUL cannot go through JSON."""
+        """Require one of the values; those with a NUL are compared separately, not as JSON."""
         strange = [value for value in values if "\0" in value]
         one_by_one = "".join(f" OR {column} = ?" for _ in strange)
         self.add(f"({column} {AMONG}{one_by_one})", among(values), *strange)
 
     def moment(self, column: str, sign: str, at: datetime | None) -> None:
-        """The column's moment compared; without the Z they sort with and without microseconds."""
+        """Compare a time; without the Z, times with and without microseconds sort correctly."""
         if at is not None:
             self.add(f"rtrim({column}, 'Z') {sign} ?", _unmarked(at))
 
     def holds(self, column: str, spellings: Sequence[str]) -> None:
-        """The column's text has one of these somewhere in it."""
+        """Require that the column's text contains one of the spellings."""
         self.add("(" + " OR ".join(f"instr({column}, ?) > 0" for _ in spellings) + ")", *spellings)
 
 
@@ -858,24 +858,24 @@ def _unmarked(at: datetime) -> str:
 
 
 def _spellings(key: str, value: JsonValue) -> list[str]:
-    """Every way in which a pair may stand in stored metadata, or its key where they are many."""
+    """Texts that a pair may have in stored metadata; only its key if there are many."""
     start = json.dumps(key) + ": "
     if value is None or isinstance(value, str | bool):
         return [start + json.dumps(value)]
     if isinstance(value, int | float):
-        # The same number may stand there as 1 and as 1.0.
+        # Equal numbers may be stored as 1 and as 1.0.
         texts = {json.dumps(value)} | ({"0", "0.0", "-0.0"} if value == 0 else set())
         if isinstance(value, float) and value.is_integer():
             texts.add(json.dumps(int(value)))
-        elif isinstance(value, int) and abs(value) < _FLOATS:
+        elif isinstance(value, int) and abs(value) < _FLOAT_LIMIT:
             texts.add(json.dumps(float(value)))
         return [start + text for text in sorted(texts)]
     return [start]
 
 
 def _quoted(term: str) -> str:
-    """A term as FTS5 takes it: within quotes only a quote has a meaning, and it is doubled."""
-    # The query ends at a NUL, and what is no UTF-8 cannot be handed over.
+    """A term quoted for FTS5: within quotes only a quote is special, and it is doubled."""
+    # FTS5 ends the query at a NUL, and text that is not valid UTF-8 cannot be passed.
     plain = term.replace("\0", " ").encode("utf-8", "replace").decode()
     return '"' + plain.replace('"', '""') + '"'
 

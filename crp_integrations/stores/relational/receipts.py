@@ -1,4 +1,4 @@
-"""The receipts facet over one connection. The tables refuse changes of what was signed."""
+"""The receipts facet over one connection. The tables refuse changes of signed data."""
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -24,7 +24,7 @@ from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, Statement
 from crp_integrations.stores import rules
 from crp_integrations.stores.rules import (
     AMONG,
-    SHOWN,
+    MAX_SHOWN,
     WINDOWS_DUE,
     Statements,
     among,
@@ -34,7 +34,7 @@ from crp_integrations.stores.rules import (
 
 COLUMNS = "place, payload, signature, key, texts"
 READ = f"SELECT {COLUMNS} FROM receipts LEFT JOIN receipt_contents USING (place)"
-# Whether a receipt is there, the last one's place, and whether any fact was withdrawn.
+# Whether the receipt exists, the last receipt's place, and whether any fact was withdrawn.
 BEFORE = (
     "SELECT EXISTS (SELECT 1 FROM receipts WHERE receipt_id = ?), "
     "(SELECT coalesce(max(place), -1) FROM receipts), EXISTS (SELECT 1 FROM withdrawn_facts)"
@@ -54,7 +54,7 @@ class RelationalReceipts:
         self._gate = gate
 
     def add(self, receipt: Receipt, sources: Mapping[str, str]) -> int:
-        """Add a receipt and its leaf of the log."""
+        """Add a receipt and its leaf of the log; return its place."""
         self._gate.writing()
         there, last, any_withdrawn = self._connection.rows(BEFORE, [receipt.receipt_id])[0]
         if there:
@@ -86,13 +86,13 @@ class RelationalReceipts:
         return place
 
     def get(self, receipt_id: str) -> Receipt | None:
-        """A receipt, with the texts that are left of it."""
+        """A receipt, with the texts that were not erased."""
         self._gate.reading()
         row = self._connection.one(f"{READ} WHERE receipt_id = ?", [receipt_id])
         return None if row is None else _receipt(row)[1]
 
     def of_window(self, window_id: str) -> Receipt | None:
-        """The receipt on a window."""
+        """The latest receipt of a window."""
         self._gate.reading()
         row = self._connection.one(
             f"{READ} WHERE window_id = ? ORDER BY place DESC LIMIT 1", [window_id]
@@ -131,7 +131,7 @@ class RelationalReceipts:
         return bytes(row[0])
 
     def _withdrawn(self, facts: Sequence[str]) -> set[str]:
-        """Those of the facts that were withdrawn while their window was under way."""
+        """The facts that were withdrawn while their window was still running."""
         rows = self._connection.rows(
             f"SELECT fact_id FROM withdrawn_facts AS gone WHERE fact_id {AMONG} AND NOT EXISTS "
             "(SELECT 1 FROM facts WHERE facts.fact_id = gone.fact_id AND status <> 'DELETED')",
@@ -146,10 +146,10 @@ def erase(
     source_id: str,
     windows: Collection[str],
 ) -> set[str]:
-    """Remove texts from receipts, within the open transaction.
+    """Erase texts from receipts, within the open transaction.
 
     Args:
-        windows: ids of windows that are emptied.
+        windows: ids of windows whose contents are removed.
 
     Returns:
         Ids of the windows whose receipts lost a text.
@@ -182,7 +182,7 @@ def erase(
 
 
 def forget(connection: Statements, session_id: str) -> None:
-    """Take every text out of a session's receipts, within the transaction that is open."""
+    """Remove all texts from a session's receipts, within the open transaction."""
     connection.execute(
         "DELETE FROM receipt_contents WHERE place IN "
         "(SELECT place FROM receipts WHERE session_id = ?)",
@@ -191,8 +191,8 @@ def forget(connection: Statements, session_id: str) -> None:
 
 
 def problems(connection: Statements) -> Iterator[str]:
-    """Which receipts do not read back, one sentence each."""
-    return islice(_unreadable(connection), SHOWN)
+    """Receipts that cannot be read back, one sentence each."""
+    return islice(_unreadable(connection), MAX_SHOWN)
 
 
 def _unreadable(connection: Statements) -> Iterator[str]:
@@ -210,27 +210,27 @@ def _at(connection: Statements, where: str, value: Any) -> Iterator[Receipt]:
 
 
 def _silenced(connection: Statements, place: int) -> str:
-    """Take all texts of a receipt; what stands for its window's id.
+    """Remove all texts of a receipt that cannot be read; return a name in place of a window id.
 
-    Nobody can say which of them quotes what, and an erasure is not held up by that.
+    It cannot be decided which of its texts quote the erased facts, and the erasure must succeed.
     """
     connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
     return f"of place {place}"
 
 
 def _replace(connection: Statements, place: int, old: Receipt, new: Receipt) -> set[str]:
-    """Keep another state of a receipt's texts; its window's id where that makes a difference."""
+    """Replace a receipt's texts; return its window's id if they changed."""
     if new.texts == old.texts:
         return set()
     rows = connection.rows("SELECT fact_id, source_id FROM receipt_facts WHERE place = ?", [place])
-    # Its facts go with it, see the tables.
+    # Its `receipt_facts` are removed by the table's ON DELETE CASCADE.
     connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
     _keep(connection, place, new, dict(rows))
     return {new.chain.window_id}
 
 
 def _keep(connection: Statements, place: int, receipt: Receipt, sources: Mapping[str, str]) -> None:
-    """Keep the texts that are there; nothing where none is."""
+    """Store a receipt's texts; nothing if all of them are left out."""
     if silent(receipt):
         return
     texts = dumps(texts_to_json(receipt.texts), texts_alone=True).decode()

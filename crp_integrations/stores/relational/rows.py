@@ -1,4 +1,4 @@
-"""Records to rows and back; a value that does not read back is damage, and is named."""
+"""Convert records to rows and back; a value that cannot be read back is reported as damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUSES = {status.value: status for status in FactStatus}
 
 
 def number(value: Any, what: str) -> int:
-    """A number that was stored."""
+    """A stored number as int; raises if it is not one."""
     try:
         return int(value)
     except (TypeError, ValueError) as error:
@@ -39,12 +39,12 @@ def status_of(word: Any, fact_id: str) -> FactStatus:
 
 
 def bogus_status(word: Any, fact_id: str) -> str:
-    """What is wrong with a fact whose status is none."""
+    """The sentence on a fact whose status is not valid."""
     return f"fact {fact_id} has the status {word!r:.40}, wanted one of {', '.join(STATUSES)}"
 
 
 def from_json(text: Any, kind: type[_Kind], what: str) -> _Kind:
-    """What was stored as JSON."""
+    """The value of a stored JSON text; raises if it is not of the type."""
     try:
         value = json.loads(text)
     except (TypeError, ValueError) as error:
@@ -55,7 +55,7 @@ def from_json(text: Any, kind: type[_Kind], what: str) -> _Kind:
 
 
 def damaged(sentence: str) -> StoreDamaged:
-    """The error with the way out behind the sentence."""
+    """The error, with the advice what to do after the sentence."""
     return StoreDamaged(f"{sentence}; {WAY_OUT}")
 
 
@@ -66,38 +66,38 @@ def sortable(moment: datetime | None) -> str | None:
 
 Stored = TypeVar("Stored", bound=Record)
 
-# What a `FactBrief` is made of. Every version of a fact has had these fields, with one meaning.
+# Columns of a `FactBrief`. Every schema version of a fact has these fields with the same meaning.
 BRIEF_COLUMNS = (
     "schema, content_hash, fact_id, content, source_id, source_location, importance_weight, "
     "community_label, ingested_at, status, labels, expires_at, "
-    # Of the metadata one entry is read, and few facts have it.
+    # Only one entry of the metadata is read, and few facts have it.
     f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') > 0 THEN metadata END"
 )
 _BRIEF_SCHEMAS = frozenset({"fact/1", "fact/2"})
 
-# Fields whose values are words, numbers and moments, so that a wrong one can be shown.
+# Fields with words, numbers and times: their wrong values may be shown in an error.
 _MOMENTS = ("ingested_at", "modified_at", "last_accessed_at", "archived_at")
-_SHOWN = ("status", "kind", "importance_weight", "access_count", "fact_count", "ttl", *_MOMENTS)
+_SHOWABLE = ("status", "kind", "importance_weight", "access_count", "fact_count", "ttl", *_MOMENTS)
 
-# Columns that hold JSON, by the type that they hold.
+# Columns that contain JSON.
 JSON_COLUMNS = frozenset({"labels", "metadata", "data"})
 
 
 def columns(kind: type[Record]) -> tuple[str, ...]:
-    """Names of a record's columns in one order: the schema tag, then its fields."""
+    """A record's column names in a fixed order: the schema tag, then its fields."""
     return ("schema", *kind.model_fields)
 
 
 def insertion(table: str, kind: type[Record], *more: str) -> str:
-    """The statement that adds a record to a table, with further columns before its own."""
+    """The statement that adds a record to a table, with `more` columns before the record's."""
     names = (*more, *columns(kind))
     marks = ", ".join("?" * len(names))
-    # Only names of ours stand in it; every value is a parameter.
+    # All names are our own; every value is a parameter.
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
 
 
 def replacing(statement: str, key: Sequence[str], others: Sequence[str]) -> str:
-    """An insertion that puts a row in the place of one with the same key."""
+    """An insertion that replaces a row with the same key."""
     changes = ", ".join(f"{name} = excluded.{name}" for name in others if name not in key)
     return f"{statement} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
 
@@ -126,21 +126,21 @@ def record(kind: type[Stored], values: Sequence[Any]) -> Stored:
 
 
 def _unread(kind: type[Record], fields: Mapping[str, Any], error: Exception) -> str:
-    """Names the record that does not read back and shows its wrong field; never a text of it."""
+    """A sentence that names the unreadable record and shows its wrong field, never its text."""
     own = fields.get("fact_id") or fields.get("source_id") or ""
     message = f"a stored record of {kind.SCHEMA} does not read back: {own} {type(error).__name__}"
     if isinstance(error, ValidationError):
         wrong = [detail["loc"][0] for detail in error.errors(include_input=False) if detail["loc"]]
-        shown = [f"its {name} is {fields[name]!r:.40}" for name in _SHOWN if name in wrong]
+        shown = [f"its {name} is {fields[name]!r:.40}" for name in _SHOWABLE if name in wrong]
         message = f"{message}{''.join(f', {field}' for field in shown)}"
     return message
 
 
 def read(kind: type[Stored], text: Any) -> Stored:
-    """A record that was kept as JSON.
+    """A record that was stored as JSON.
 
     Raises:
-        StoreDamaged: the text does not make one.
+        StoreDamaged: the text is not a valid record.
     """
     try:
         return kind.model_validate_json(text)
@@ -151,7 +151,7 @@ def read(kind: type[Stored], text: Any) -> Stored:
 
 
 def brief(values: Sequence[Any]) -> FactBrief:
-    """What selection reads of a row, in the order of `BRIEF_COLUMNS`."""
+    """The `FactBrief` of a row, in the order of `BRIEF_COLUMNS`."""
     schema, stored_hash, id, content, source, location, importance, community, *more = values
     ingested_at, status, labels, expires_at, metadata = more
     try:
@@ -199,7 +199,7 @@ def _labels(text: str) -> tuple[str, ...]:
 
 def _value(name: str, value: Any) -> Any:
     if name == "data":
-        # What is sealed is the canonical form, so that form is kept.
+        # The canonical form is what the seal covers, so it is stored as is.
         try:
             return canonical(value).decode()
         except (TypeError, ValueError) as error:

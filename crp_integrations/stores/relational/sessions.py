@@ -1,4 +1,4 @@
-"""The sessions facet over one connection: what windows said, and how it goes with its facts."""
+"""The sessions facet over one connection: window contents, and their removal with facts."""
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -23,7 +23,7 @@ from crp_integrations.stores.relational.receipts import forget as forget_texts
 from crp_integrations.stores.relational.rows import read, sortable
 from crp_integrations.stores.rules import (
     AMONG,
-    SHOWN,
+    MAX_SHOWN,
     WINDOWS_DUE,
     Among,
     Statements,
@@ -32,9 +32,9 @@ from crp_integrations.stores.rules import (
     pages,
 )
 
-# Ids read at a time.
+# Ids per page.
 PAGE = 1_000
-# The rowid is given by SQLite.
+# SQLite assigns the rowid.
 ADD_WINDOW = (
     "INSERT INTO windows (window_id, session_id, window_number, continuation_id, closed_at, "
     "record) VALUES (?, ?, ?, ?, ?, ?)"
@@ -44,24 +44,24 @@ ADD_CONTENT = 'INSERT INTO window_contents ("window", padding, prior, report) VA
 
 
 class RelationalSessions:
-    """Sessions, windows and what they said, of one namespace."""
+    """Sessions, windows and window contents of one namespace."""
 
     def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
         self._connection = connection
         self._gate = gate
 
     def session(self, session_id: str) -> Session | None:
-        """A session's state; None for one that is not known."""
+        """A session's state; None if it is unknown."""
         self._gate.reading()
         row = self._connection.one("SELECT record FROM sessions WHERE session_id = ?", [session_id])
         return None if row is None else read(Session, row[0])
 
     def keep(self, session: Session) -> None:
-        """Keep a session's state; replaces that of the same id."""
+        """Store a session's state; replaces that of the same id."""
         self._gate.writing()
         check_kept(session, self.session(session.session_id))
         modified_at = moment(session.modified_at, f"session {session.session_id!r:.60}")
-        # Not replaced as a whole: its windows would go with the row.
+        # An update, because replacing the row would delete its windows.
         self._connection.execute(
             "INSERT INTO sessions (session_id, parent_session, modified_at, record) "
             "VALUES (?, ?, ?, ?) ON CONFLICT (session_id) DO UPDATE SET "
@@ -85,7 +85,7 @@ class RelationalSessions:
         sources: Sequence[str] = (),
         given: Sequence[str] | None = None,
     ) -> None:
-        """Add a window of a session that is kept."""
+        """Add a window of a stored session."""
         self._gate.writing()
         check_window(
             node,
@@ -135,9 +135,9 @@ class RelationalSessions:
         return [read(WindowNode, text) for (text,) in rows]
 
     def continued(self, continuation_id: str) -> WindowNode | None:
-        """The window that an id continues."""
+        """The window with this continuation id."""
         self._gate.reading()
-        # The index holds no empty ids, and only a query that says so uses it.
+        # The index has no empty ids; the query repeats that condition so that the index is used.
         row = self._connection.one(
             "SELECT record FROM windows WHERE continuation_id = ? AND continuation_id <> ''",
             [continuation_id],
@@ -145,7 +145,7 @@ class RelationalSessions:
         return None if row is None else read(WindowNode, row[0])
 
     def priors(self, window_ids: Sequence[str]) -> dict[str, EarlierWindow]:
-        """What is kept of windows, by id; those of which nothing is kept are left out."""
+        """Stored contents of windows, by id; windows without any are left out."""
         self._gate.reading()
         if not window_ids:
             return {}
@@ -159,7 +159,7 @@ class RelationalSessions:
         return {id_: read(EarlierWindow, texts[id_]) for id_ in window_ids if id_ in texts}
 
     def report(self, window_id: str) -> str | None:
-        """A window's report as JSON; None where none is kept."""
+        """A window's report as JSON; None if there is none."""
         self._gate.reading()
         row = self._connection.one(
             'SELECT report FROM windows JOIN window_contents USING ("window") WHERE window_id = ?',
@@ -173,7 +173,7 @@ class RelationalSessions:
         return self._pages()
 
     def withdraw(self, fact_ids: Sequence[str], at: datetime, *, source_id: str = "") -> int:
-        """Remove what windows said with some facts, and keep nothing of what is on its way."""
+        """Remove window contents that used some facts, and refuse those of running windows."""
         self._gate.writing()
         self._trim(at)
         self._connection.executemany(
@@ -184,12 +184,12 @@ class RelationalSessions:
         return empty_windows(self._connection, fact_ids, source_id)
 
     def has(self, session_id: str) -> bool:
-        """Whether a session is kept."""
+        """Whether a session is stored."""
         self._gate.reading()
         return self._is("sessions", "session_id", session_id)
 
     def idle(self, since: datetime) -> list[str]:
-        """Ids of the sessions that have not changed since a moment, ascending."""
+        """Ids of the sessions that have not changed since a time, ascending."""
         self._gate.reading()
         rows = self._connection.rows(
             "SELECT session_id FROM sessions WHERE modified_at < ?", [sortable(since)]
@@ -197,10 +197,10 @@ class RelationalSessions:
         return sorted(id_ for (id_,) in rows)
 
     def forget(self, session_id: str) -> bool:
-        """Remove a session, its windows and all that they said; whether there was one."""
+        """Remove a session, its windows and their contents; return whether it existed."""
         self._gate.writing()
         forget_texts(self._connection, session_id)
-        # Windows and what they said go with their session, see the tables.
+        # Windows and their contents are removed by the tables' ON DELETE CASCADE.
         removed = self._connection.execute(
             "DELETE FROM sessions WHERE session_id = ?", [session_id]
         )
@@ -215,8 +215,8 @@ class RelationalSessions:
     def _is_overtaken(
         self, made: WindowContent, node: WindowNode, given: Sequence[str] | None
     ) -> bool:
-        """Whether something that the window came from was withdrawn while it was under way."""
-        # Mostly nothing was withdrawn within a day, and then there is nothing to look for.
+        """Whether something that the window used was withdrawn while the window was running."""
+        # Usually nothing was withdrawn within a day, and the search can be skipped.
         withdrawn = self._connection.one(
             "SELECT 1 FROM withdrawn_facts WHERE withdrawn_at > '' LIMIT 1"
         )
@@ -244,7 +244,7 @@ class RelationalSessions:
         return row is None or row[0] < len(wanted)
 
     def _trim(self, now: datetime) -> None:
-        """Forget withdrawals that no window under way can have missed."""
+        """Remove withdrawals that are too old to concern a running window."""
         self._connection.execute(
             "DELETE FROM withdrawn_facts WHERE withdrawn_at < ?",
             [sortable(now - UNDER_WAY)],
@@ -266,7 +266,7 @@ class RelationalSessions:
 
 
 def problems(connection: Statements) -> Iterator[str]:
-    """What of sessions does not read back, one sentence each; ids alone, never a text."""
+    """Session records that cannot be read back, one sentence each; only ids, never a text."""
     looks: tuple[tuple[str, type[Record], str], ...] = (
         ("session", Session, "SELECT session_id, record FROM sessions"),
         ("window", WindowNode, "SELECT window_id, record FROM windows"),
@@ -280,7 +280,7 @@ def problems(connection: Statements) -> Iterator[str]:
         key = "session_id" if kind is Session else "window_id"
         rows = pages(connection, f"{statement} WHERE {key} > ? ORDER BY {key} LIMIT ?", "", PAGE)
         wrong = (id_ for page in rows for id_, text in page if not _reads_back(kind, text))
-        for id_ in islice(wrong, SHOWN):
+        for id_ in islice(wrong, MAX_SHOWN):
             yield f"{what} {id_!r:.80} does not read back"
 
 
@@ -291,18 +291,18 @@ def _reads_back(kind: type[Record], text: Any) -> bool:
         return False
 
 
-# A window that began longer ago than this is not waited for: what it shows is known by then.
+# A window that began longer ago than this is assumed to have ended.
 UNDER_WAY = timedelta(days=1)
-# Under this name every part of a report names a fact.
+# Key that names a fact in every part of a report.
 _FACT = "fact_id"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowContent:
-    """What a window said, and what it came from.
+    """What a window said, and what it was made from.
 
     Attributes:
-        prior, report: as JSON; None for none.
+        prior, report: JSON texts, or None.
         facts, sources: ids, ascending.
     """
 
@@ -319,7 +319,7 @@ def content_of(
     facts: Sequence[str],
     sources: Sequence[str],
 ) -> WindowContent | None:
-    """What a window said, with every fact that it names; None when nothing is to be kept."""
+    """A window's content, with every fact that it names; None if there is nothing to store."""
     if prior is None and not report:
         return None
     named = {*facts}
@@ -332,14 +332,14 @@ def content_of(
         text = None if prior is None else prior.model_dump_json()
     except ValueError as error:
         raise StoreError(
-            f"what window {node.window_id!r:.60} said cannot be kept: it is no JSON in UTF-8 "
+            f"what window {node.window_id!r:.60} said cannot be kept: it is not JSON in UTF-8 "
             f"({type(error).__name__})"
         ) from None
     return WindowContent(text, report or None, tuple(sorted(named)), tuple(sorted({*sources})))
 
 
 def _read(report: str) -> Any:
-    """A report's JSON; what the fast reader refuses, such as NaN, the general one may take."""
+    """A report's JSON; values that orjson refuses, such as NaN, are read by `json`."""
     try:
         return orjson.loads(report)
     except ValueError:
@@ -347,7 +347,7 @@ def _read(report: str) -> Any:
 
 
 def _named(report: str) -> Iterator[str]:
-    """Every fact id anywhere in a report."""
+    """Every fact id in a report, at any depth."""
     waiting = [_read(report)]
     while waiting:
         item = waiting.pop()
@@ -361,7 +361,7 @@ def _named(report: str) -> Iterator[str]:
 
 
 def following(nodes: Iterable[WindowNode], roots: Collection[str]) -> set[str]:
-    """Ids of some windows of a session, and of all that follow them, near and far."""
+    """Ids of the given windows of a session, and of all their direct and indirect successors."""
     children: dict[str, list[str]] = {}
     for node in nodes:
         for parent in node.parents:
@@ -377,7 +377,7 @@ def following(nodes: Iterable[WindowNode], roots: Collection[str]) -> set[str]:
 
 
 def check_kept(session: Session, before: Session | None) -> None:
-    """Refuse a state that may not follow the one that is before.
+    """Refuse a session state that may not follow the previous one.
 
     Spec: related facts §8
     """
@@ -402,7 +402,7 @@ def check_window(node: WindowNode, *, session_kept: bool, known: bool, continued
     if "\0" in node.window_id or not node.window_id:
         raise StoreError(f"{name} has an id that is empty or holds a NUL")
     if not session_kept:
-        raise StoreError(f"{name} is of session {node.session_id!r:.80}, which is not kept")
+        raise StoreError(f"{name} belongs to session {node.session_id!r:.80}, which is not kept")
     if known:
         raise StoreError(f"{name} is there already; a window is added once")
     if continued:
@@ -410,7 +410,7 @@ def check_window(node: WindowNode, *, session_kept: bool, known: bool, continued
 
 
 def moment(text: str, what: str) -> datetime:
-    """A time as the records print it."""
+    """The time that a record contains as text."""
     try:
         parsed: datetime | None = datetime.fromisoformat(text)
     except ValueError:
@@ -423,8 +423,8 @@ def moment(text: str, what: str) -> datetime:
     return parsed.astimezone(UTC)
 
 
-# Sessions that some were delegated from, and those delegated to. With the inequality SQLite finds
-# the latter in an index.
+# Sessions that the given ones were delegated from or to. The inequality repeats an index's
+# condition, so that SQLite uses the index.
 _NEXT = (
     f"SELECT parent_session FROM sessions WHERE session_id {AMONG} AND parent_session <> '' "
     f"UNION SELECT session_id FROM sessions WHERE parent_session {AMONG} AND parent_session <> ''"
@@ -432,14 +432,14 @@ _NEXT = (
 
 
 def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: str = "") -> int:
-    """Remove what windows said with some facts, within the open transaction."""
+    """Remove window contents that used some facts, in the open transaction; return how many."""
     roots = connection.rows(
         f'SELECT "window" FROM window_facts WHERE fact_id {AMONG} '
         'UNION SELECT "window" FROM window_sources WHERE source_id = ?',
         [among(fact_ids), source_id],
     )
     if not roots:
-        # A fact may be a candidate of a window that did not show it.
+        # A fact may be a candidate of a window that did not show it, and then be in its receipt.
         return len(erase(connection, fact_ids, source_id, ()))
     by_session: dict[str, list[tuple[str, str]]] = {}
     for session_id, window_id, closed_at in connection.rows(
@@ -456,7 +456,7 @@ def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: st
             nodes = [read(WindowNode, text) for _, text in own]
             gone |= following(nodes, [window_id for window_id, _ in shown])
         except StoreDamaged:
-            # What follows what is unknown, so the erasure takes every window of the session.
+            # Without readable records the successors are unknown, so take every window.
             gone.update(window_id for window_id, _ in own)
         first = min(closed_at for _, closed_at in shown)
         for name in _family(connection, session_id):
@@ -472,7 +472,7 @@ def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: st
     )
     numbers = Among(window for window, _ in saying)
     connection.execute(f'UPDATE windows SET emptied = 1 WHERE "window" {AMONG}', [numbers])
-    # The ids that the contents came from go with them, see the tables.
+    # The ids of facts and sources are removed by the tables' ON DELETE CASCADE.
     connection.execute(f'DELETE FROM window_contents WHERE "window" {AMONG}', [numbers])
     note_due(connection, WINDOWS_DUE)
     taken = {window_id for _, window_id in saying}
@@ -480,7 +480,7 @@ def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: st
 
 
 def _family(connection: Statements, session_id: str) -> set[str]:
-    """A session with all sessions that it was delegated from or to, directly or through others."""
+    """A session and all sessions that it was delegated from or to, directly or indirectly."""
     family, new = {session_id}, {session_id}
     while new:
         ids = among(sorted(new))

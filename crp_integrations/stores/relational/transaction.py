@@ -1,4 +1,4 @@
-"""A transaction of a namespace: its facets, among them the journal and the counts of faults."""
+"""A transaction of a namespace: its facets, including the journal and the fault counts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ EVENT_COLUMNS = ", ".join(columns(Event))
 SEAL_COLUMNS = ", ".join(columns(WindowSeal))
 ADD_EVENT = insertion("events", Event)
 ADD_SEAL = insertion("seals", WindowSeal)
-# Events or seals read at a time; a journal is longer than what should be held at once.
+# Events or seals read at a time, because a whole journal may be too long for memory.
 PAGE = 1_000
-# SQLite's lowest integer; no window has it as its number.
+# SQLite's lowest integer, which is not a window's number, so that a page can start after it.
 FIRST_INTEGER = -(2**63)
 
 
@@ -46,7 +46,7 @@ class RelationalJournal:
         return None if values is None else record(Event, values)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Add events whose `seq` go on from the tip's."""
+        """Add events whose `seq` continues from the tip's."""
         self._gate.writing()
         last = self._connection.rows("SELECT coalesce(max(seq), 0) FROM events")[0][0]
         rules.check_next(events, last)
@@ -72,7 +72,7 @@ class RelationalJournal:
         self._connection.execute(ADD_SEAL, row(seal))
 
     def last_seal(self, session_id: str) -> WindowSeal | None:
-        """The session's window with the highest number, of several the one with the last id."""
+        """The session's seal with the highest window number, and among those the last id."""
         self._gate.reading()
         values = self._connection.one(
             f"SELECT {SEAL_COLUMNS} FROM seals WHERE session_id = ? "
@@ -82,7 +82,7 @@ class RelationalJournal:
         return None if values is None else record(WindowSeal, values)
 
     def seals(self, session_id: str) -> list[WindowSeal]:
-        """The session's windows by number, then id."""
+        """The session's seals by window number, then window id."""
         self._gate.reading()
         rows = self._connection.rows(
             f"SELECT {SEAL_COLUMNS} FROM seals WHERE session_id = ? "
@@ -92,7 +92,7 @@ class RelationalJournal:
         return [record(WindowSeal, values) for values in rows]
 
     def all_seals(self) -> Iterator[WindowSeal]:
-        """The windows of all sessions, by session id, then by number and window id."""
+        """The seals of all sessions, by session id, then by window number and window id."""
         self._gate.reading()
         return self._seal_pages()
 
@@ -130,14 +130,14 @@ class RelationalJournal:
 
 
 class RelationalFaults:
-    """Counts of one namespace."""
+    """Counts of findings against the facts of one namespace."""
 
     def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
         self._connection = connection
         self._gate = gate
 
     def count(self, fact_ids: Sequence[str]) -> dict[str, FaultCounts]:
-        """Count one more finding against each fact."""
+        """Count one more finding against each fact; return the counts."""
         self._gate.writing()
         wanted = [among(fact_ids)]
         self._connection.execute(
@@ -155,7 +155,7 @@ class RelationalFaults:
         return {id_: FaultCounts(findings, uses) for id_, findings, uses in rows}
 
     def due(self, findings: int, share: float) -> list[str]:
-        """Retrievable facts with at least so many findings, in such a share of their uses."""
+        """Retrievable facts with at least this many findings, and this share of their uses."""
         self._gate.reading()
         rows = self._connection.rows(
             "SELECT fact_id FROM facts JOIN fact_findings USING (fact) "
@@ -166,7 +166,7 @@ class RelationalFaults:
         return [id_ for (id_,) in rows]
 
     def reset(self, fact_ids: Sequence[str]) -> None:
-        """Begin anew with some facts."""
+        """Restart the counts of some facts at zero."""
         self._gate.writing()
         self._connection.execute(
             "UPDATE fact_findings SET findings = 0, uses_before = "
@@ -183,14 +183,14 @@ FactsOf = TypeVar("FactsOf")
 class Facets(Generic[FactsOf]):
     """The facets of one namespace over one connection.
 
-    Most transactions read facts alone, so the others are made when they are asked for.
+    Most transactions read only facts, so the other facets are created on first use.
 
     Attributes:
-        facts: the first of them.
+        facts: the facts facet.
     """
 
     def __init__(self, facts: FactsOf, connection: Statements, gate: rules.TransactionGate) -> None:
-        """Take the connection, and what says whether it may still be used."""
+        """Keep the connection, and the gate that allows its use."""
         self.facts = facts
         self._held = connection, gate
 
@@ -206,7 +206,7 @@ class Facets(Generic[FactsOf]):
 
     @cached_property
     def faulted(self) -> RelationalFaults:
-        """Facts that answers keep going wrong with."""
+        """Counts of findings against facts."""
         return RelationalFaults(*self._held)
 
     @cached_property
@@ -219,7 +219,7 @@ class Facets(Generic[FactsOf]):
 def facets(
     facts: FactsOf, connection: Statements, gate: rules.TransactionGate
 ) -> Iterator[Facets[FactsOf]]:
-    """Give out the facets for the length of the block; they refuse everything afterwards."""
+    """Yield the facets for the length of the block; they refuse everything afterwards."""
     try:
         yield Facets(facts, connection, gate)
     finally:

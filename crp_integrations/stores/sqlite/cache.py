@@ -1,7 +1,7 @@
 """Derived files of one namespace, each with a manifest that is checked before the file is used.
 
-A file's own name holds the start of its hash, and the manifest names the file. So putting another
-manifest in its place changes file and manifest in one step.
+A file's name contains the start of its hash, and the manifest names the file. So replacing the
+manifest changes file and manifest in one step.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.files import FILE_MODE, make_folder, sync_folder
 
 FOLDER = "cache"
-# A file without a manifest that nobody touched for so long belongs to a process that is gone.
+# A file without a manifest that was unchanged for this long belongs to a process that has ended.
 ABANDONED_SECONDS = 3600.0
-# How often a file may be replaced while it is being looked at.
+# Number of tries, because the file may be replaced while it is being checked.
 ATTEMPTS = 3
 _NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _log = logging.getLogger("crp_integrations.stores")
 
 
 class CacheManifest(Record):
-    """What a derived file must be to be used.
+    """The properties that a derived file must have to be used.
 
     Attributes:
         namespace: SHA-256 of the namespace's name, as in its folder's name.
         file: the file's name within the folder.
-        length: bytes.
-        sha256: of the bytes, 64 hexadecimal digits.
-        about_sha256: of what is said of the file, as sorted JSON.
+        length: size in bytes.
+        sha256: SHA-256 of the bytes, 64 hexadecimal digits.
+        about_sha256: SHA-256 of `about` as sorted JSON.
     """
 
     SCHEMA = "cache/1"
@@ -53,16 +53,16 @@ class CacheManifest(Record):
     length: int
     sha256: str
     about_sha256: str
-    # Read out of JSON or put together here, and compared with its hash.
+    # Not validated: it comes from JSON or from the caller, and its hash is checked.
     about: dict[str, SkipValidation[JsonValue]]
 
 
 class _Damaged(Exception):
-    """A file or its manifest is not what it should be; the text says how."""
+    """Raised for a file or manifest that is not valid; the text says why."""
 
 
 class FileCache:
-    """Keeps the derived files of a namespace in a folder beside its database."""
+    """Keeps the derived files of a namespace in a folder next to its database."""
 
     def __init__(
         self,
@@ -70,20 +70,20 @@ class FileCache:
         namespace: str,
         begin: Callable[[], AbstractContextManager[Transaction]],
     ) -> None:
-        """Point at a folder; nothing is made before something is saved."""
+        """Point at a folder; nothing is created before the first save."""
         self._folder = folder
         self._namespace = sha256_hex(namespace)
         self._begin = begin
 
     def load(self, name: str) -> CachedFile | None:
-        """A file whose manifest was checked; None when there is none or it is damaged."""
+        """A file whose manifest was checked; None if there is none or it is damaged."""
         self._checked(name)
         for _ in range(ATTEMPTS):
             before = self._manifest_bytes(name)
             try:
                 return self._verified(name, before)
             except _Damaged as error:
-                # Another process may have put a new file in its place meanwhile.
+                # Another process may have replaced it meanwhile.
                 if self._manifest_bytes(name) == before:
                     _log.warning(
                         "cache file %s of namespace %s is not used: %s",
@@ -102,7 +102,7 @@ class FileCache:
         write: Callable[[str], None],
         still_valid: Callable[[Transaction], bool],
     ) -> bool:
-        """Write a file under a temporary name, sync it, and give it its name."""
+        """Write a file under a temporary name, sync it, and rename it if it is still valid."""
         self._checked(name)
         unique = f"{name}.{os.getpid()}-{secrets.token_hex(4)}"
         data, sheet = self._folder / f"{unique}.tmp", self._folder / f"{unique}.json.tmp"
@@ -121,10 +121,10 @@ class FileCache:
                 data.replace(self._folder / manifest.file)
                 sheet.replace(self._manifest_path(name))
                 sync_folder(self._folder)
-                # Before the lock is released: the next writer has another current file.
+                # While the lock is held: after it, another writer may have made a newer file.
                 _remove(*(path for path in self._files(name) if _replaced(path, manifest.file)))
         except FileNotFoundError:
-            # Somebody dropped the cache, temporary files included, while this one was written.
+            # Another process dropped the cache, temporary files included, during the write.
             return False
         except OSError as error:
             raise self._refused(error) from error
@@ -133,15 +133,15 @@ class FileCache:
         return True
 
     def drop(self, name: str | None = None) -> None:
-        """Remove a file, or all of them, temporary ones of other processes included."""
+        """Remove a file, or all of them, including temporary ones of other processes."""
         if name is not None:
             self._checked(name)
         self._remove_all(self._files(name))
 
     def check(self) -> list[str]:
-        """What is wrong with the files, one sentence each; nothing is removed.
+        """Problems of the files, one sentence each; nothing is removed.
 
-        A file without a manifest is nothing wrong: a killed process leaves one, nobody uses it, and
+        A file without a manifest is not a problem: a killed process leaves one, no one uses it, and
         it is removed when that name is saved or dropped, or loaded an hour later.
         """
         problems = []
@@ -157,7 +157,7 @@ class FileCache:
     # --- checking -----------------------------------------------------------------------
 
     def _verified(self, name: str, raw: bytes | None) -> CachedFile | None:
-        """The file that a manifest describes."""
+        """The file that a manifest describes, checked against it."""
         if raw is None:
             if any(path.suffix != ".tmp" for path in self._files(name)):
                 raise _Damaged("it has no manifest")
@@ -175,7 +175,7 @@ class FileCache:
         return CachedFile(str(path), manifest.about)
 
     def _manifest(self, name: str, raw: bytes) -> CacheManifest:
-        """A manifest that is whole and of this name."""
+        """A manifest that is valid and belongs to this name."""
         try:
             manifest = CacheManifest.model_validate(json.loads(raw))
         except (ValidationError, ValueError, RecursionError):
@@ -185,7 +185,7 @@ class FileCache:
         if manifest.file != _file_name(name, manifest.sha256):
             raise _Damaged("its manifest names another file")
         if manifest.about_sha256 != _about_hash(manifest.about):
-            raise _Damaged("what its manifest says of it was changed")
+            raise _Damaged("the description in its manifest was changed")
         return manifest
 
     def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> CacheManifest:
@@ -215,7 +215,7 @@ class FileCache:
             return None
 
     def _files(self, name: str | None) -> list[Path]:
-        """Everything that belongs to a name, or to any."""
+        """All files of a name, or of every name."""
         try:
             paths = list(self._folder.iterdir())
         except OSError:
@@ -224,7 +224,7 @@ class FileCache:
         return sorted(path for path in paths if name is None or path.name.split(".")[0] == name)
 
     def _remove_all(self, paths: Iterable[Path]) -> None:
-        # The manifest goes first: what is left after a kill is not taken for a whole file.
+        # The manifest goes first: if the process is killed, the rest is not taken for a valid file.
         chosen = sorted(paths, key=lambda path: path.suffix != ".json")
         _remove(*chosen)
         if chosen:
@@ -232,10 +232,10 @@ class FileCache:
                 sync_folder(self._folder)
 
     def _useless(self, name: str, manifest: bytes | None) -> list[Path]:
-        """What a damaged manifest, or none at all, leaves behind.
+        """Files to remove when the manifest is damaged or missing.
 
-        A file without a manifest may be one that another process is about to describe: it puts the
-        file in its place first. So such a file goes only when nobody has touched it for long.
+        A file without a manifest may be one that another process is about to describe, because it
+        moves the file first. So such a file is removed only after it was unchanged for long.
         """
         left = [path for path in self._files(name) if path.suffix != ".tmp"]
         return left if manifest is not None else [path for path in left if _is_abandoned(path)]
@@ -251,7 +251,7 @@ class FileCache:
     def _checked(self, name: str) -> None:
         if not _NAME.fullmatch(name):
             raise StoreError(
-                f"cache name {name!r:.80} is not usable; wanted small letters, digits, - and _"
+                f"cache name {name!r:.80} is not usable; wanted lower-case letters, digits, - and _"
             )
 
 

@@ -1,4 +1,4 @@
-"""Open databases: SQLite's errors become ours here, its pragmas are set, idle ones are kept."""
+"""Connections to databases: pragmas, a pool of idle ones, and SQLite's errors as ours."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Parameters = Sequence[Any]
 Inode = tuple[int, int]
 sqlite3.register_adapter(Among, json.dumps)
 MEMORY = Path(":memory:")
-# How long to wait before asking again for a lock. SQLite's own waiting grows to 100 ms between two
-# looks; beside a process that writes without a rest it then meets a free lock too seldom.
+# How long to wait between two tries for a lock. SQLite's own waits grow to 100 ms; next to a
+# process that writes without a pause it would then find the lock free too rarely.
 PAUSE_SECONDS = 0.002
-# Opening a file costs about as much as a small commit; more idle ones than this are closed.
-IDLE = 4
-# Every pool of the process. An open connection must not be taken into a child of fork: the child
-# would believe in locks that only its parent holds. So idle ones are closed before a fork.
+# Idle connections kept for each file, because opening one costs about as much as a small commit.
+MAX_IDLE = 4
+# Every pool of the process. A forked child must not inherit an open connection: it would rely on
+# locks that only its parent has. So idle connections are closed before a fork.
 _POOLS: weakref.WeakSet[SqlitePool] = weakref.WeakSet()
-# Each thread's own empty namespace: making the tables takes much longer than copying them, and a
-# lock around a shared one might be held where a process is forked.
+# Each thread's own empty namespace: creating the tables takes much longer than copying them, and
+# the lock of a shared one might be held at the moment of a fork.
 _OF_THREAD = threading.local()
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -41,13 +41,13 @@ _DAMAGED = {
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_FORMAT,
     sqlite3.SQLITE_SCHEMA,
-    # A statement of ours that does not fit the tables: a table or column is not there.
+    # Our statement does not fit the tables: a table or column is missing.
     sqlite3.SQLITE_ERROR,
 }
 _SENTENCES = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened",
     sqlite3.SQLITE_READONLY: (
-        "cannot be written, and to be read it needs locks beside it, which are written too; "
+        "cannot be written, and reading it needs lock files next to it, which are written too; "
         "copy the store to where it can be"
     ),
     sqlite3.SQLITE_PERM: "may not be used by this user",
@@ -57,17 +57,17 @@ _SENTENCES = {
 
 
 class SqliteConnection:
-    """A connection in which every transaction is begun by hand.
+    """A connection without implicit transactions.
 
     Attributes:
         inode: device and number of the file that was opened; None in memory.
     """
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
-        """Open a database, and set up what lasts as long as the connection."""
+        """Open a database, and set the options of the connection."""
         self._path = path
         self._busy_seconds = busy_seconds
-        # Whether the file was seen to be one of ours with today's tables.
+        # Whether the file is known to be one of ours with the present tables.
         self._is_ours = False
         self._padding = b""
         with self._translated():
@@ -92,7 +92,7 @@ class SqliteConnection:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the file was seen to be one of ours with today's tables."""
+        """Whether the file is known to be one of ours with the present tables."""
         return self._is_ours
 
     @property
@@ -104,7 +104,7 @@ class SqliteConnection:
 
     def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run one statement."""
-        # Not in a `with`: that takes longer than many a statement.
+        # Not as a context manager: entering one takes longer than many a statement.
         try:
             return self._raw.execute(statement, parameters)
         except (sqlite3.Error, UnicodeEncodeError) as error:
@@ -125,7 +125,7 @@ class SqliteConnection:
             raise self._translate(error) from error
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
-        """The first row of a query, None when there is none."""
+        """The first row of a query, or None."""
         try:
             row: tuple[Any, ...] | None = self._raw.execute(statement, parameters).fetchone()
         except (sqlite3.Error, UnicodeEncodeError) as error:
@@ -135,12 +135,12 @@ class SqliteConnection:
     def version(self) -> int:
         """The schema version; 0 for a database without tables."""
         if self._is_ours:
-            # Only the number can have changed since, and that is read out of the file's header.
+            # Only the version can have changed since, and it is read from the file's header.
             version = int(self.rows("PRAGMA user_version")[0][0])
             if version == len(schema.STEPS):
                 return version
             self._is_ours = False
-        # One statement, since another process may make the tables between two.
+        # One statement, because another process may create the tables between two.
         version, owner, tables = self.rows(
             "SELECT (SELECT user_version FROM pragma_user_version), "
             "(SELECT application_id FROM pragma_application_id), "
@@ -157,7 +157,7 @@ class SqliteConnection:
         return int(version)
 
     def migrate(self) -> None:
-        """Bring the tables to today's version within the transaction that is open."""
+        """Bring the tables to the present version within the open transaction."""
         steps = schema.STEPS[self.version() :]
         for statement in chain.from_iterable(steps):
             self.execute(statement)
@@ -166,7 +166,7 @@ class SqliteConnection:
             self.execute(f"PRAGMA user_version = {len(schema.STEPS)}")
 
     def in_turn(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement that needs the write lock, asking for it again and again."""
+        """Run a statement that needs the write lock, retrying until the time limit."""
         deadline = time.monotonic() + self._busy_seconds
         with self.impatient():
             while True:
@@ -179,7 +179,7 @@ class SqliteConnection:
 
     @contextmanager
     def impatient(self) -> Iterator[None]:
-        """Within the block SQLite waits for no lock."""
+        """Make SQLite fail at once on a lock, for the length of the block."""
         self.execute("PRAGMA busy_timeout = 0")
         try:
             yield
@@ -187,21 +187,21 @@ class SqliteConnection:
             self.execute(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
 
     def copied(self) -> SqliteConnection:
-        """Another database in memory with everything that this one holds."""
+        """A copy of this database in memory."""
         copy = SqliteConnection(MEMORY, self._busy_seconds)
         with self._translated():
             self._raw.backup(copy._raw)
         return copy
 
     def moved(self) -> SqliteConnection:
-        """The open transaction of this database in memory, on a copy; here it is undone."""
-        # With a savepoint the text index puts down what it holds back until the commit.
+        """Move the open transaction of this in-memory database to a copy, and undo it here."""
+        # A savepoint makes the text index write what it buffers until the commit.
         self.execute("SAVEPOINT moved")
         self.execute("RELEASE moved")
         image = SqliteConnection(MEMORY, self._busy_seconds)
         try:
             with self._translated():
-                # A backup leaves out what is not committed.
+                # `backup` would leave out uncommitted changes.
                 image._raw.deserialize(self._raw.serialize())
             copy = image.copied()
         finally:
@@ -225,7 +225,7 @@ class SqliteConnection:
             return
         page = self.rows("PRAGMA page_size")[0][0]
         log = self._path.with_name(f"{self._path.name}-wal")
-        # With a log, the last page may be half written by right: it is in the log as well.
+        # With a log, an incomplete last page is valid: the log contains it too.
         if self._path.stat().st_size % page and not (log.is_file() and log.stat().st_size):
             raise StoreDamaged(f"{self._path} is damaged: its last page is cut")
 
@@ -239,7 +239,7 @@ class SqliteConnection:
     def _translate(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError:
         if isinstance(error, UnicodeEncodeError):
             return StoreError(f"{self._path} cannot keep a text that is not UTF-8")
-        # The low byte is the kind of error, the rest says more about it.
+        # The low byte is the primary error code, the rest a more specific one.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if "no such module" in str(error):
             return StoreError(
@@ -251,7 +251,7 @@ class SqliteConnection:
                 f"{self._path} is being written by another process; "
                 f"gave up after {self._busy_seconds:g} s"
             )
-        # Python's own complaint about a stored text that is not UTF-8 bears no code.
+        # Python's own error for a stored text that is not UTF-8 has no code.
         if code in _DAMAGED or "decode" in str(error):
             return StoreDamaged(f"{self._path} is damaged or not a CRP store: {error}")
         if code in _SENTENCES:
@@ -260,7 +260,7 @@ class SqliteConnection:
 
 
 def inode(path: Path) -> Inode | None:
-    """Device and number of a file; None when there is none."""
+    """Device and number of a file; None if it does not exist."""
     try:
         stat = path.stat()
     except OSError:
@@ -269,7 +269,7 @@ def inode(path: Path) -> Inode | None:
 
 
 def open_empty() -> SqliteConnection:
-    """An empty namespace that lives in memory, for reading one that was never written."""
+    """An empty namespace in memory, to read one that was never written."""
     if not hasattr(_OF_THREAD, "empty"):
         made = SqliteConnection(MEMORY, 0.0)
         made.migrate()
@@ -279,7 +279,7 @@ def open_empty() -> SqliteConnection:
 
 
 class SqlitePool:
-    """Hands a connection to one transaction at a time."""
+    """Lends a connection to one transaction at a time."""
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         self._path = path
@@ -296,9 +296,9 @@ class SqlitePool:
 
     @contextmanager
     def connection(self) -> Iterator[SqliteConnection]:
-        """A connection for the length of the block; without a transaction before and after.
+        """A connection for the length of the block, not in a transaction before or after it.
 
-        What an error left half done ends with the connection, which is closed then.
+        After an error the connection is closed, which also ends an open transaction.
         """
         connection = self._idle_of(inode(self._path)) or SqliteConnection(
             self._path, self._busy_seconds
@@ -310,19 +310,19 @@ class SqlitePool:
             connection.close()
             raise
         with self._lock:
-            if not self._closed and len(self._idle) < IDLE:
+            if not self._closed and len(self._idle) < MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
 
     def close(self) -> None:
-        """Close what is idle now and, later, what is in use."""
+        """Close idle connections now, and those in use when they are returned."""
         with self._lock:
             self._closed = True
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close what no transaction uses."""
+        """Close the connections that no transaction uses."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -334,7 +334,7 @@ class SqlitePool:
                 if not self._idle:
                     return None
                 connection = self._idle.pop()
-            # Somebody may have put another file in the place of the one that was opened.
+            # The file may have been replaced since the connection was opened.
             if connection.inode == present:
                 return connection
             connection.close()

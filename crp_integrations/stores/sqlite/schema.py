@@ -1,6 +1,6 @@
 """The tables of one namespace's database, as numbered steps.
 
-A step that was released is never changed; another one is added behind it.
+A released step is never changed; a new one is added after it.
 """
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
@@ -11,9 +11,9 @@ from typing import Final
 
 from crp_integrations.stores.rules import ASIDE_SQL, RETRIEVABLE_SQL, TOUCHED_SQL
 
-# "CRP1" in ASCII; marks a database as ours in the header of its file.
+# "CRP1" in ASCII; marks a database as a CRP store in the header of its file.
 APPLICATION_ID = 0x43525031
-# A name for one entry of the log that no other history has.
+# A random name for a log entry, which no other history of the database has.
 _TOKEN = "lower(hex(randomblob(8)))"
 
 
@@ -34,8 +34,8 @@ def _sealed(*tables: str) -> tuple[str, ...]:
 
 
 _FACTS: Final = (
-    # Values of the namespace as a whole: its name, `generation`, `dimensions`, and `last_number`,
-    # since a row's number is never given to another one.
+    # Values of the whole namespace: its name, `generation`, `dimensions`, and `last_number`,
+    # because a removed row's number is never reused.
     "CREATE TABLE own (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
     "INSERT INTO own VALUES ('generation', 0), ('last_number', 0)",
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -45,7 +45,7 @@ _FACTS: Final = (
         fact_count INTEGER NOT NULL, status TEXT NOT NULL, labels TEXT NOT NULL,
         metadata TEXT NOT NULL
     )""",
-    # `expires_at` is derived from ttl and ingested_at; always with microseconds, so that texts
+    # `expires_at` is derived from ttl and ingested_at, always with microseconds, so that the texts
     # sort as times.
     """CREATE TABLE facts (
         fact INTEGER PRIMARY KEY, fact_id TEXT NOT NULL UNIQUE, schema TEXT NOT NULL,
@@ -57,9 +57,9 @@ _FACTS: Final = (
         metadata TEXT NOT NULL, archived_at TEXT, expires_at TEXT
     )""",
     "CREATE INDEX facts_by_source ON facts (source_id, fact_id)",
-    # One index for what is retrievable and one for the rest: an index of all statuses would be
-    # chosen for queries that the first one answers in order and without reading a fact. Also what
-    # its own condition asks for is in it, or every row would be read for that.
+    # One index for retrievable facts and one for the rest: SQLite would choose an index of all
+    # statuses for queries that the first one answers in order and without reading a fact. It also
+    # contains the columns of its own condition, or every row would be read to check them.
     f"""CREATE INDEX facts_retrievable
         ON facts (fact_id, status, content_hash, labels, archived_at) WHERE {RETRIEVABLE_SQL}""",
     f"CREATE INDEX facts_aside ON facts (status, archived_at, modified_at) WHERE {ASIDE_SQL}",
@@ -68,7 +68,7 @@ _FACTS: Final = (
     """CREATE INDEX facts_by_community ON facts (community_label)
         WHERE community_label IS NOT NULL""",
     f"CREATE INDEX facts_unused ON facts ({TOUCHED_SQL}) WHERE {RETRIEVABLE_SQL}",
-    # Apart from the facts, so that reading a text does not page through numbers.
+    # Separate from the facts, so that reading a text does not load pages of vectors.
     """CREATE TABLE vectors (
         fact INTEGER PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE, vector BLOB NOT NULL
     )""",
@@ -83,13 +83,13 @@ _FACTS: Final = (
         weight REAL NOT NULL, PRIMARY KEY (source_fact, kind, target_fact)
     ) WITHOUT ROWID""",
     "CREATE INDEX edges_by_target ON edges (target_fact)",
-    # By text, since they are made before the facts are, and outlive a killed ingestion.
+    # By content hash: they are made before their facts and survive an ingestion that was killed.
     """CREATE TABLE prepared_vectors (
         prepared INTEGER PRIMARY KEY, embedder TEXT NOT NULL, content_hash TEXT NOT NULL,
         vector BLOB NOT NULL, UNIQUE (embedder, content_hash)
     )""",
     "CREATE INDEX prepared_by_hash ON prepared_vectors (content_hash)",
-    # Numbers and a moment, which go with the row of their fact.
+    # Counters and a time, removed with their fact.
     """CREATE TABLE fact_findings (
         fact INTEGER PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
         findings INTEGER NOT NULL, uses_before INTEGER NOT NULL
@@ -99,8 +99,8 @@ _FACTS: Final = (
         uses INTEGER NOT NULL, last_used_at TEXT NOT NULL
     )""",
 )
-# The text index holds the retrievable facts alone. It reads a view of them, so that its own check
-# can compare the two.
+# The text index contains only retrievable facts. It reads a view of them, so that FTS5's own
+# integrity check can compare the two.
 _TEXT_INDEX: Final = (
     f"CREATE VIEW texts AS SELECT fact, content FROM facts WHERE {RETRIEVABLE_SQL}",
     """CREATE VIRTUAL TABLE facts_text USING fts5 (
@@ -122,8 +122,8 @@ _TEXT_INDEX: Final = (
             VALUES ('delete', old.fact, old.content);
     END""",
 )
-# Which facts changed, in order. A sequence comes again after a file was put back from a copy, and
-# a token does not.
+# Log of changed facts, in order. After a file was restored from a copy, a sequence number may occur
+# again, but a token does not.
 _CHANGES: Final = (
     """CREATE TABLE changes (
         sequence INTEGER PRIMARY KEY AUTOINCREMENT, fact_id TEXT NOT NULL, token TEXT NOT NULL
@@ -153,7 +153,7 @@ _JOURNAL: Final = (
         timestamp TEXT NOT NULL, session_id TEXT NOT NULL, window_id TEXT NOT NULL,
         data TEXT NOT NULL, hmac TEXT NOT NULL
     )""",
-    # Windows of one fan-out share a number, so the id belongs to the key.
+    # The windows of one fan-out share a number, so the id is part of the key.
     """CREATE TABLE seals (
         session_id TEXT NOT NULL, window_number INTEGER NOT NULL, schema TEXT NOT NULL,
         window_id TEXT NOT NULL, timestamp TEXT NOT NULL, response_hash TEXT NOT NULL,
@@ -164,8 +164,8 @@ _JOURNAL: Final = (
     *_sealed("events", "seals"),
 )
 _SESSIONS: Final = (
-    # Records as JSON that bears its schema: ids, hashes, numbers and words from closed lists.
-    # Beside them stands what they are found by.
+    # Records as JSON with their schema tag: only ids, hashes, numbers and enum values. The other
+    # columns are those that queries search by.
     """CREATE TABLE sessions (
         session_id TEXT PRIMARY KEY, parent_session TEXT NOT NULL, modified_at TEXT NOT NULL,
         record TEXT NOT NULL
@@ -181,10 +181,10 @@ _SESSIONS: Final = (
     "CREATE UNIQUE INDEX windows_by_session ON windows (session_id, window_number, window_id)",
     """CREATE UNIQUE INDEX windows_continued ON windows (continuation_id)
         WHERE continuation_id <> ''""",
-    # What a window said holds words of facts; with the first of them it goes. SQLite keeps the
-    # beginning of a row in a page whose rows it moves about, leaving copies behind, and the rest in
-    # pages of the row's own, which it overwrites when the row is removed. The padding is a page of
-    # zeros: no text is in the beginning, so none is left, and the file need not be rewritten.
+    # A window's content quotes facts and is removed with the first of them. SQLite keeps the start
+    # of a row in a shared page, which leaves copies when its rows move, and the rest in pages of
+    # the row's own, which it overwrites at removal. The padding is a page of zeros: no text is in
+    # the shared part, so no copy is left, and the file need not be rewritten.
     """CREATE TABLE window_contents (
         window INTEGER PRIMARY KEY REFERENCES windows (window) ON DELETE CASCADE,
         padding BLOB NOT NULL, prior TEXT, report TEXT
@@ -200,24 +200,24 @@ _SESSIONS: Final = (
             f"CREATE INDEX {table}_by_id ON {table} ({column})",
         )
     ),
-    # Facts that went while windows were under way, which may show them still.
+    # Facts that were withdrawn while windows were running, which may still show them.
     """CREATE TABLE withdrawn_facts (
         fact_id TEXT PRIMARY KEY, withdrawn_at TEXT NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
 )
 _RECEIPTS: Final = (
-    # What was signed: ids, numbers, closed words and salted hashes. `place` counts from 0.
+    # The signed data: ids, numbers, enum values and salted hashes. `place` counts from 0.
     """CREATE TABLE receipts (
         place INTEGER PRIMARY KEY, receipt_id TEXT NOT NULL UNIQUE, session_id TEXT NOT NULL,
         window_id TEXT NOT NULL, payload BLOB NOT NULL, signature BLOB NOT NULL, key BLOB NOT NULL
     )""",
     "CREATE INDEX receipts_by_session ON receipts (session_id, place)",
     "CREATE INDEX receipts_by_window ON receipts (window_id)",
-    # Roots of complete subtrees in the order in which they come about (`merkle.position`).
+    # Roots of complete subtrees, in the order in which they are completed (`merkle.position`).
     "CREATE TABLE receipt_log (position INTEGER PRIMARY KEY, hash BLOB NOT NULL)",
     *_sealed("receipts", "receipt_log"),
-    # The texts, behind a page of zeros for the same reason as those of windows.
+    # The texts, after a page of zeros for the same reason as window contents.
     """CREATE TABLE receipt_contents (
         place INTEGER PRIMARY KEY REFERENCES receipts (place), padding BLOB NOT NULL,
         texts TEXT NOT NULL

@@ -23,7 +23,7 @@ from crp_integrations.stores.relational.transaction import Facets, facets
 from crp_integrations.stores.rules import (
     AMONG,
     FACTS_DUE,
-    SHOWN,
+    MAX_SHOWN,
     WINDOWS_DUE,
     TransactionGate,
     WriterLocks,
@@ -44,11 +44,11 @@ from crp_integrations.stores.sqlite.connection import (
 )
 
 # Facts whose texts are read at a time.
-SLICE = 1_000
+TEXTS_PER_PAGE = 1_000
 
 
 def scrub_due(connection: SqliteConnection) -> dict[str, int]:
-    """A number by name while removed bytes may be in the files; another one after each removal."""
+    """The entries of `own` that mark removed bytes in the files; each removal raises the value."""
     return {
         name: number(value, name)
         for name, value in connection.rows(
@@ -57,27 +57,27 @@ def scrub_due(connection: SqliteConnection) -> dict[str, int]:
     }
 
 
-def scrubbed(connection: SqliteConnection, due: Mapping[str, int]) -> None:
-    """Note that what was due is done, unless more came to it meanwhile."""
+def remove_due(connection: SqliteConnection, due: Mapping[str, int]) -> None:
+    """Remove the entries that were due, unless their values have grown meanwhile."""
     connection.in_turn("BEGIN IMMEDIATE")
     connection.executemany("DELETE FROM own WHERE name = ? AND value = ?", due.items())
     connection.execute("COMMIT")
 
 
 def rewrite(connection: SqliteConnection) -> None:
-    """Write the whole database anew, without what is free and without what was removed.
+    """Rewrite the whole database without free pages and removed bytes.
 
-    SQLite overwrites what is deleted, but not the copies that stay behind in a page when its rows
-    move to another one; and the text index keeps words until its parts are merged.
+    SQLite overwrites deleted rows, but not the copies that are left in a page when its rows move to
+    another one; and the text index keeps removed words until its segments are merged.
     """
     connection.in_turn("INSERT INTO facts_text (facts_text) VALUES ('optimize')")
     connection.in_turn("VACUUM")
 
 
 def truncate_log(connection: SqliteConnection, seconds: float) -> bool:
-    """Move the write-ahead log into the database and cut it to nothing."""
+    """Move the write-ahead log into the database and truncate it; whether that was possible."""
     deadline = time.monotonic() + seconds
-    # SQLite would hold the write lock while it waits for readers, and keep every writer out.
+    # SQLite would hold the write lock while it waits for readers, which blocks every writer.
     with connection.impatient():
         while True:
             busy = connection.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
@@ -89,24 +89,24 @@ def truncate_log(connection: SqliteConnection, seconds: float) -> bool:
 
 
 def problems(connection: SqliteConnection) -> Iterator[str]:
-    """What is wrong with a database, one sentence each; ids alone, never a text.
+    """Problems of a database, one sentence each; only ids, never a text.
 
-    Each look reads what it needs, so that no lock is held throughout.
+    Each check reads what it needs, so that no lock is held throughout.
     """
-    for (sentence,) in connection.rows(f"PRAGMA integrity_check({SHOWN})"):
+    for (sentence,) in connection.rows(f"PRAGMA integrity_check({MAX_SHOWN})"):
         if sentence != "ok":
             yield f"the database is damaged: {sentence}"
-    for table, row, parent, _ in connection.rows("PRAGMA foreign_key_check")[:SHOWN]:
+    for table, row, parent, _ in connection.rows("PRAGMA foreign_key_check")[:MAX_SHOWN]:
         yield f"row {row} of {table} belongs to nothing in {parent}"
     yield from _text_index(connection)
     yield from _vectors(connection)
     yield from _statuses(connection)
-    yield from islice(_contents(connection), SHOWN)
+    yield from islice(_contents(connection), MAX_SHOWN)
 
 
 def _text_index(connection: SqliteConnection) -> Iterator[str]:
     try:
-        # With rank 1 the index is compared with the texts that it should hold.
+        # With rank 1 FTS5 compares the index with the texts that it should contain.
         connection.in_turn(
             "INSERT INTO facts_text (facts_text, rank) VALUES ('integrity-check', 1)"
         )
@@ -120,7 +120,7 @@ def _vectors(connection: SqliteConnection) -> Iterator[str]:
     for id, length in connection.rows(
         "SELECT fact_id, length(vector) FROM facts LEFT JOIN vectors USING (fact) "
         "WHERE length(vector) IS NOT ? ORDER BY fact_id LIMIT ?",
-        [wanted, SHOWN],
+        [wanted, MAX_SHOWN],
     ):
         if length is None:
             yield f"fact {id} has no vector"
@@ -132,18 +132,18 @@ def _statuses(connection: SqliteConnection) -> Iterator[str]:
     for id, word in connection.rows(
         f"SELECT fact_id, status FROM facts WHERE status NOT {AMONG} "  # noqa: S608
         "ORDER BY fact_id LIMIT ?",
-        [among(list(STATUSES)), SHOWN],
+        [among(list(STATUSES)), MAX_SHOWN],
     ):
         yield bogus_status(word, id)
 
 
 def _contents(connection: SqliteConnection) -> Iterator[str]:
-    # A text that is no UTF-8 cannot be had as a text.
+    # As bytes, because reading a text that is not valid UTF-8 would fail.
     statement = (
         "SELECT fact, fact_id, CAST(content AS BLOB), content_hash FROM facts WHERE fact > ? "
         "ORDER BY fact LIMIT ?"
     )
-    for page in pages(connection, statement, 0, SLICE):
+    for page in pages(connection, statement, 0, TEXTS_PER_PAGE):
         for _, id, content, stored in page:
             if sha256(content) != stored:
                 yield f"the text of fact {id} does not match its content hash"
@@ -151,18 +151,18 @@ def _contents(connection: SqliteConnection) -> Iterator[str]:
 
 SqliteTransaction = Facets[RelationalFacts]
 DATABASE = "fabric.sqlite"
-# Namespaces whose idle connections are kept, those used last. An idle connection holds three files
-# open, and many systems give a process a thousand.
-KEPT = 64
-# The first with `sqlite_schema`; everything else that is used is older.
+# Maximum number of namespaces with idle connections; those used last are kept. An idle connection
+# has three open files, and many systems allow a process a thousand.
+MAX_IDLE_POOLS = 64
+# The first version with `sqlite_schema`; every other feature that is used is older.
 OLDEST = (3, 33, 0)
 
 
 class SqliteStore:
-    """Keeps namespaces in a folder; safe under threads and beside other processes."""
+    """Keeps namespaces in a folder; safe with several threads and processes."""
 
     def __init__(self, path: str | Path, *, busy_seconds: float = 30.0) -> None:
-        """Point at a folder; nothing is made before the first write."""
+        """Point at a folder; nothing is created before the first write."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise EngineError(
                 f"SQLite {sqlite3.sqlite_version} of this Python is too old; "
@@ -182,30 +182,30 @@ class SqliteStore:
 
     @property
     def root(self) -> Path:
-        """The store's folder, which also holds its key and its crp.toml."""
+        """The store's folder, which also contains its key and its crp.toml."""
         return self._root
 
     @property
     def name(self) -> str:
-        """Kind and place for people."""
+        """Kind and location, for people."""
         return f"sqlite:{self._root}"
 
     def begin(
         self, namespace: str, *, write: bool = True
     ) -> AbstractContextManager[SqliteTransaction]:
-        """Open a transaction: commits when the block ends, undoes everything when it raises."""
+        """Open a transaction: it commits at the end of the block and is undone if that raises."""
         pool = self._pool(checked_name(namespace))
         if write:
             return self._writing(pool, namespace)
         return self._reading(pool, namespace)
 
     def must_write(self, namespace: str) -> None:
-        """Refuse where an answer could not be sealed: a file that is only read, or a full disk."""
+        """Refuse if an answer could not be sealed: the file is read-only, or the disk is full."""
         pool = self._pool(checked_name(namespace))
         try:
             refuse_unwritable(pool.path, namespace, there=self._present(pool.path) is not None)
         except StoreError:
-            # What was opened of a file that is only read stays so when the file may be written.
+            # A connection opened read-only stays so even after the file becomes writable.
             pool.close_idle()
             raise
 
@@ -224,12 +224,12 @@ class SqliteStore:
         return sorted(names)
 
     def cache(self, namespace: str) -> FileCache:
-        """Where derived files of a namespace are kept."""
+        """The cache for the derived files of a namespace."""
         folder = self._pool(checked_name(namespace)).path.parent / CACHE
         return FileCache(folder, namespace, lambda: self._over_tables(namespace))
 
     def scrub(self, namespace: str) -> bool:
-        """Take every byte of what was removed off the disk; cheap when nothing was."""
+        """Erase every byte of removed data from disk; cheap if nothing was removed."""
         with self._alone(namespace) as connection:
             return connection is None or self._scrub(connection, namespace, always=False)
 
@@ -243,7 +243,7 @@ class SqliteStore:
                 )
 
     def check(self, namespace: str) -> list[str]:
-        """What is wrong with the namespace's files, one sentence each; empty when nothing is."""
+        """Problems of the namespace's files, one sentence each; empty if there are none."""
         try:
             with self._alone(namespace) as connection:
                 if connection is None:
@@ -260,11 +260,11 @@ class SqliteStore:
         return findings + self.cache(namespace).check()
 
     def files(self, namespace: str) -> Mapping[str, int]:
-        """Bytes by file name, caches included."""
+        """Bytes by file name, including caches."""
         folder = self._pool(checked_name(namespace)).path.parent
         sizes = {}
         for path in sorted(folder.rglob("*")):
-            # Another process may remove one at any time.
+            # Another process may remove a file at any time.
             with suppress(OSError):
                 if path.is_file():
                     sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
@@ -307,10 +307,10 @@ class SqliteStore:
 
     @contextmanager
     def _over_tables(self, namespace: str) -> Iterator[SqliteTransaction]:
-        """A writing transaction of a namespace whose tables are there whatever becomes of it.
+        """A writing transaction of a namespace whose tables exist even if it is undone.
 
-        A manifest has its place before the transaction ends. After a kill between the two, one
-        beside a database without tables would say that these were lost.
+        A manifest gets its name before the transaction ends. If the process is killed between the
+        two, a manifest next to a database without tables would mean that the tables were lost.
         """
         with self._alone(namespace) as connection:
             there = connection is not None
@@ -322,9 +322,9 @@ class SqliteStore:
 
     @contextmanager
     def _alone(self, namespace: str) -> Iterator[SqliteConnection | None]:
-        """A connection without a transaction, no other thread of ours writing beside it.
+        """A connection without a transaction, while no other thread of this store writes.
 
-        None for a namespace that nobody wrote.
+        None for a namespace that was never written.
         """
         pool = self._pool(checked_name(namespace))
         if self._present(pool.path) is None:
@@ -343,20 +343,20 @@ class SqliteStore:
         if not due and not always:
             return True
         if FACTS_DUE in due:
-            # What was derived from the removed facts holds their vectors.
+            # Files derived from the removed facts contain their vectors.
             self.cache(namespace).drop()
         if FACTS_DUE in due or always:
             rewrite(connection)
         clean = truncate_log(connection, self._busy_seconds)
         if clean:
-            scrubbed(connection, due)
+            remove_due(connection, due)
         return clean
 
     def _lost(self, namespace: str) -> list[str]:
-        """Of a namespace without tables: what says that it had some."""
+        """A sentence if a namespace without tables has traces of having had some."""
         cached = self._pool(namespace).path.parent / CACHE
-        # A file is written before the tables of the first writer are there, its manifest after:
-        # see `_over_tables`.
+        # Only a manifest counts: it is written after the first writer's tables exist, but its file
+        # before, see `_over_tables`.
         if not any(cached.glob("*.json")):
             return []
         sentence = (
@@ -374,12 +374,12 @@ class SqliteStore:
             if pool is None:
                 path = self._root / NAMESPACES / sha256_hex(namespace) / DATABASE
                 pool = SqlitePool(path, self._busy_seconds)
-            # Put in again, so that the first is the one that was used longest ago.
+            # Inserted again, so that the first entry is the one that was used longest ago.
             self._pools[namespace] = pool
-            if len(self._pools) > KEPT:
+            if len(self._pools) > MAX_IDLE_POOLS:
                 cold = self._pools.pop(next(iter(self._pools)))
         if cold is not None:
-            # What a transaction still uses is closed when it ends.
+            # A connection that is still in use is closed when its transaction ends.
             cold.close()
         return pool
 
@@ -399,20 +399,20 @@ class SqliteStore:
             ) from error
 
     def _present(self, path: Path) -> Inode | None:
-        """Device and number of a file; None where there is none."""
+        """Device and number of a file; None if it does not exist."""
         try:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            # A name with a NUL is a ValueError, which has no `strerror`.
+            # A name with a NUL raises a ValueError, which has no `strerror`.
             why = getattr(error, "strerror", None) or error
             raise ConfigError(f"store {str(self._root)!r:.80} cannot be used: {why}") from error
         return None if stat.S_ISDIR(status.st_mode) else (status.st_dev, status.st_ino)
 
 
 def _bring_up(connection: SqliteConnection) -> None:
-    """Take the steps that the tables of an older version lack, in a transaction of their own."""
+    """Apply the steps that an older version's tables lack, in a separate transaction."""
     if connection.version() < len(schema.STEPS):
         connection.in_turn("BEGIN IMMEDIATE")
         connection.migrate()
@@ -422,12 +422,12 @@ def _bring_up(connection: SqliteConnection) -> None:
 def _begin_reading(
     connection: SqliteConnection, pool: SqlitePool, namespace: str
 ) -> RelationalSnapshot | None:
-    """Begin to read; None where a writer made the file and has not committed yet."""
+    """Begin to read; None if a writer created the file and has not committed yet."""
     if not connection.version():
         return None
     _bring_up(connection)
     connection.execute("BEGIN")
-    # The first read fixes what is seen, and takes the locks of all others.
+    # The first read fixes the state that is seen, so it also reads the namespace's values.
     snapshot = RelationalSnapshot.read(connection)
     checked_owner(snapshot.own.get("namespace"), pool.path, namespace)
     return snapshot
@@ -435,10 +435,10 @@ def _begin_reading(
 
 def _begin_writing(connection: SqliteConnection, pool: SqlitePool, namespace: str) -> None:
     if not connection.is_ours and connection.version() == 0:
-        # Lasts, and cannot be done within a transaction.
+        # Permanent, and not possible within a transaction.
         connection.in_turn("PRAGMA journal_mode = WAL")
     connection.in_turn("BEGIN IMMEDIATE")
-    # Asked for once more: another process may have made or moved the tables meanwhile.
+    # Checked again: another process may have created or migrated the tables meanwhile.
     is_new = connection.version() == 0
     connection.migrate()
     if is_new:
@@ -447,16 +447,16 @@ def _begin_writing(connection: SqliteConnection, pool: SqlitePool, namespace: st
 
 
 def owner(connection: SqliteConnection, path: Path, wanted: str | None = None) -> str:
-    """The namespace that a database belongs to."""
+    """The namespace that a database belongs to, checked."""
     row = connection.one("SELECT value FROM own WHERE name = 'namespace'")
     return checked_owner(None if row is None else row[0], path, wanted)
 
 
 def checked_owner(owner_name: Any, path: Path, wanted: str | None) -> str:
-    """The owner that a database names."""
+    """Return the owner that a database names if it is the wanted one, else raise."""
     if owner_name is None or (wanted is not None and owner_name != wanted):
         raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
-    # Where a namespace is wanted, the path was made from its name.
+    # If a namespace is wanted, the path was made from its name and need not be checked.
     if wanted is None and path.parent.name != sha256_hex(str(owner_name)):
         raise StoreDamaged(f"{path} belongs to another namespace")
     return str(owner_name)
