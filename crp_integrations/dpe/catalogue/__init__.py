@@ -20,7 +20,7 @@ DATA: Final = "controls.json"
 RULES: Final = "classification.rego"
 ENTRYPOINT: Final = "crp/classification/verdict"
 
-Provider = Literal["engine", "relay", "operator"]
+EvidenceProvider = Literal["engine", "relay", "operator"]
 
 
 @cache
@@ -40,7 +40,7 @@ def catalogue() -> Bundle:
 
 
 @cache
-def evidence_of(provider: Provider) -> frozenset[str]:
+def evidence_of(provider: EvidenceProvider) -> frozenset[str]:
     """The names of the evidence that only this provider can supply."""
     known = catalogue().data["evidence"]
     return frozenset(name for name, about in known.items() if about["by"] == provider)
