@@ -53,8 +53,7 @@ class Recogniser(Protocol):
 
     Attributes:
         identity: library and version, with the hash of any model (CRP-SPEC-005 §21.1).
-        kinds: the kinds that it looks for, with their category; named as in
-            `dpe.pii.spans.KINDS` if that has the kind.
+        kinds: category of each kind that it looks for; named as in `dpe.pii.spans.KINDS`.
     """
 
     @property

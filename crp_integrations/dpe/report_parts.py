@@ -96,7 +96,7 @@ class Completeness(Part):
 
 
 class Flow(Part):
-    """Stage 9: whether the answer continues the window before; 1 for a first window.
+    """Stage 9: whether the answer continues the window before; all 1 for a first window.
 
     Attributes:
         score: the weighted sum of §11.4, [0, 1].
@@ -186,8 +186,7 @@ class JudgeExchange(Part):
     Attributes:
         id: hash of the request, which the reply must repeat.
         first, last: numbers of the first and last claim of the request, from 1.
-        passages: numbers of the passages shown.
-        pieces: number, start and end of each passage shown only in part, in order.
+        pieces: number, start and end of each of the `passages` shown only in part, in order.
         reply: text of the reply as received; empty if none came.
         error: name of the error that occurred instead of a reply; empty for none.
         cached: True if the reply was taken from the judge's cache.

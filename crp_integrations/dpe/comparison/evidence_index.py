@@ -1,7 +1,4 @@
-"""Index of the passages' sentences by their words, and of the values that they explain.
-
-A sentence is cut into clauses only when a claim shares enough words with it.
-"""
+"""Index of the passages' sentences by words and values; cuts a sentence into clauses on demand."""
 
 from __future__ import annotations
 

@@ -192,8 +192,7 @@ class Belief:
     """The texts' matter, by which the quotations for all claims of an answer are checked.
 
     Attributes:
-        topic: what answer and question are about.
-        known: values in the question and the passages.
+        topic: what answer and question are about; `known` are the evidence's and question's values.
         translated: True if the answer is not in the language of its evidence.
     """
 

@@ -1,7 +1,6 @@
 """The model calls that judge one answer, and their replies; one call if everything fits.
 
-The caller makes the model call that `call()` returns and passes the reply to `take()`, until
-`call()` returns None.
+The caller makes the model call that `call()` returns and passes its reply to `take()`, in a loop.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ from crp_integrations.dpe.records import Claim
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import ClaimStatus
 
-# Maximum number of reasons.
+# Maximum number of reasons, and of characters in a quotation.
 MOST: Final = 5
-# Maximum characters of a quotation.
 LONGEST: Final = 90
 # Gravest first.
 REASON_ORDER: Final = (
@@ -27,7 +26,7 @@ REASON_ORDER: Final = (
 SENTENCES: Final[Mapping[str, Mapping[str, str]]] = json.loads(
     files(__package__).joinpath("sentences.json").read_text(encoding="utf-8")
 )
-"""The sentences by language and subject."""
+"""The sentence templates by language and subject."""
 
 
 def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple[str, ...]:

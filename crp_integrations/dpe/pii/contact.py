@@ -205,7 +205,7 @@ _MILITARY: Final = re.compile(
     r"(?:APO|FPO|DPO)[ ,]{1,2}(?:AA|AE|AP) ?\d{5}(?:-\d{4})?(?!\w)",
     re.IGNORECASE,
 )
-_TOLD: Final = listed("address")
+_NEAR: Final = listed("address")
 _LIVES: Final = listed("lives")
 # A number this long without a word for a street is seldom a house; orders and flights have such.
 _LONG_NUMBER: Final = re.compile(r"\d{4}")
@@ -263,7 +263,7 @@ def street_addresses(plain: str) -> Iterator[PersonalSpan]:
         for match in pattern.finditer(plain):
             start, end = match.span()
             end = start + len(match.group().rstrip(" ,."))
-            if not score and (not beside(plain, start, end, _TOLD) or _is_no_street(match.group())):
+            if not score and (not beside(plain, start, end, _NEAR) or _is_no_street(match.group())):
                 continue
             sure = score or 0.60
             loose = not score

@@ -99,8 +99,7 @@ _PHRASES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
 
 def sensitive(plain: str, persons: Sequence[PersonalSpan]) -> Iterator[PersonalSpan]:
     """Words of a special category in sentences about a person."""
-    # Most texts are not about a person. One search suffices in ASCII, where a sentence never
-    # begins directly after a word character.
+    # Most texts name no person. In ASCII no sentence begins directly after a word character.
     if not persons and plain.isascii() and not _PERSON.search(plain):
         return
     starts = [person.start for person in persons]

@@ -187,11 +187,7 @@ _OTHERS: Final = re.compile(r"[^\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class ReadableText:
-    """A text in the normalised form that recognisers read.
-
-    Attributes:
-        at: offset in the text of each character of `plain`; empty if the offsets are equal.
-    """
+    """A normalised text, with the offset in the original of each character unless all are equal."""
 
     plain: str
     at: tuple[int, ...]
