@@ -68,7 +68,7 @@ class Live:
         return value
 
 
-class Remembered:
+class RecordedSignals:
     """Returns recorded results in order, without asking an engine."""
 
     def __init__(self, entries: Sequence[SignalEntry]) -> None:
@@ -101,7 +101,7 @@ class Deviation:
     most: int | None
 
 
-class Compared(Remembered):
+class Compared(RecordedSignals):
     """Returns recorded results, and asks the engines again to compare."""
 
     def __init__(self, entries: Sequence[SignalEntry], *rooms: str) -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.engine_signals import Live, Remembered, SignalEntry, Signals
+from crp_integrations.dpe.engine_signals import Live, RecordedSignals, SignalEntry, Signals
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.report_parts import JudgeRun
@@ -166,7 +166,7 @@ def again(
     return examine(
         examination.dossier,
         settings=settings,
-        signals=signals or Remembered(examination.entries),
+        signals=signals or RecordedSignals(examination.entries),
         **stand_ins(examination.engines),
     )
 

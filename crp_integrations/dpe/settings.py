@@ -179,8 +179,8 @@ class QualitySettings(Part):
     Attributes:
         contradiction_probability: probability above which a pair of claims is a contradiction
             across windows (§8.2).
-        opposed, opposed_slightly: probability assigned to a differing value; the second one to a
-            minor difference (§8.2).
+        opposed, opposed_slightly: probability assigned to a contradiction found by comparison;
+            the second one to a minor difference (§8.2).
         minor_difference: maximum relative difference that is minor next to a hedge (D21).
         alike: minimum share of common words at which two claims are about one thing (§8.2).
         related: minimum share of common words at which the verifier reads a pair (§8.2).

@@ -125,12 +125,12 @@ def evaluate_rows(
 ) -> list[AnswerScore]:
     """Score the answer of each row, in the order of the rows."""
     scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
-    turns = _given(rows, concurrency)
+    turns = _checked_rows(rows, concurrency)
     with ThreadPoolExecutor(concurrency, "crp-rows") as pool:
         return list(pool.map(lambda row: scorer.score(*row), turns))
 
 
-def _given(rows: Iterable[Any], concurrency: int) -> list[tuple[str, list[str], str]]:
+def _checked_rows(rows: Iterable[Any], concurrency: int) -> list[tuple[str, list[str], str]]:
     """Question, contexts and answer of every row, checked before the first paid call."""
     if concurrency < 1:
         raise RequestError(f"concurrency is {concurrency!r:.20}, wanted 1 or more")

@@ -156,10 +156,10 @@ class TextAxis:
             while place >= 0 and looked < _MOST:
                 looked += 1
                 diagonal = place - first
-                held = by_diagonal.setdefault(diagonal, [])
-                known = any(low <= place < high for low, high in held)
+                runs_there = by_diagonal.setdefault(diagonal, [])
+                known = any(low <= place < high for low, high in runs_there)
                 if diagonal != marked.start and not known:
-                    held.append(self._run(wanted, place, first, seed))
+                    runs_there.append(self._run(wanted, place, first, seed))
                 place = self.text.find(wanted[first : first + seed], place + 1)
         return [
             (low, high, low - diagonal)
@@ -278,14 +278,14 @@ def reciprocal_rank(wanted: WantedEvidence, ranked: Sequence[ContextUnit]) -> fl
 def measure(wanted: WantedEvidence, packed: MeasuredContext, budget: int) -> dict[str, float]:
     """The metrics of one context, by the names in `PER_BUDGET`."""
     characters, full = wanted.found(packed.units)
-    held = sum(len(squeezed(unit.text)) for unit in packed.units)
+    packed_characters = sum(len(squeezed(unit.text)) for unit in packed.units)
     twice = repeated([unit.text for unit in packed.units])
     order = [unit.unit_id for unit in packed.units]
     top = packed.ranked[:TOP]
     return {
         "evidence_recall": characters / wanted.length if wanted.length else 0.0,
         "full_recall": float(full),
-        "precision": characters / held if held else 0.0,
+        "precision": characters / packed_characters if packed_characters else 0.0,
         "duplicates": twice,
         "compliance": float(packed.tokens <= budget),
         "adjacency": adjacency([unit.doc_id for unit in packed.units]),

@@ -252,11 +252,11 @@ class PointMeans:
 
     def add(self, at: Mapping[str, Any], values: Mapping[str, float]) -> None:
         """Add the values of one question; NaN is ignored."""
-        held = self.values.setdefault(tuple(at.items()), {})
+        by_name = self.values.setdefault(tuple(at.items()), {})
         for name, value in values.items():
-            held.setdefault(name, [])
+            by_name.setdefault(name, [])
             if not math.isnan(value):
-                held[name].append(value)
+                by_name[name].append(value)
 
     def points(self) -> list[Point]:
         """The mean values of each point, with the largest number of questions of a metric."""
@@ -264,7 +264,7 @@ class PointMeans:
             {
                 **dict(at),
                 "questions": max(map(len, values.values()), default=0),
-                **{name: round(fmean(held), 4) for name, held in values.items() if held},
+                **{name: round(fmean(numbers), 4) for name, numbers in values.items() if numbers},
             }
             for at, values in self.values.items()
         ]
@@ -272,11 +272,11 @@ class PointMeans:
 
 def _place(wanted: WantedEvidence, packed: MeasuredContext) -> float:
     """The position of the middle of the first hit, as a share of tokens; NaN without a hit."""
-    held = sum(unit.tokens for unit in packed.units)
+    total = sum(unit.tokens for unit in packed.units)
     before = 0.0
     for unit in packed.units:
         if wanted.is_hit(unit):
-            return (before + unit.tokens / 2) / held
+            return (before + unit.tokens / 2) / total
         before += unit.tokens
     return math.nan
 

@@ -80,7 +80,7 @@ class Tally:
             self.unknown += unknown
             self.high_right += high
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The figures as JSON values; a share is None if its denominator is 0."""
         total = self.right + self.wrong
         return {
@@ -133,9 +133,9 @@ def figures(verdicts: Sequence[ScoredAnswer]) -> dict[str, Any]:
         for kind in {mark.kind for mark in verdict.case.marked}:
             tables["kind"].setdefault(kind, Tally()).add(verdict)
     return {
-        "all": {**whole.told(), "auroc": auroc(verdicts)},
+        "all": {**whole.as_json(), "auroc": auroc(verdicts)},
         **{
-            name: {group: tally.told() for group, tally in sorted(groups.items())}
+            name: {group: tally.as_json() for group, tally in sorted(groups.items())}
             for name, groups in tables.items()
         },
     }
@@ -159,10 +159,10 @@ def doubt_curve(
             if ask:
                 tally.add(full)
             elif when == "doubt":
-                tally.add(_quiet(plain))
+                tally.add(_unflagged(plain))
             else:
                 tally.add(plain)
-        shares = tally.told()
+        shares = tally.as_json()
         curve.append(
             {
                 "when": when,
@@ -174,7 +174,7 @@ def doubt_curve(
     return curve
 
 
-def _quiet(answer: ScoredAnswer) -> ScoredAnswer:
+def _unflagged(answer: ScoredAnswer) -> ScoredAnswer:
     return ScoredAnswer(answer.case, answer.report, 0, flagged=False, met=False, overlap=None,
                    settled=True)  # fmt: skip
 

@@ -154,9 +154,9 @@ class SelectionValues:
 
     def add(self, system: str, name: str, values: Mapping[str, float]) -> None:
         """Add the values of one question."""
-        held = self.values.setdefault(system, {}).setdefault(name, {})
+        by_metric = self.values.setdefault(system, {}).setdefault(name, {})
         for metric, value in values.items():
-            held.setdefault(metric, []).append(value)
+            by_metric.setdefault(metric, []).append(value)
 
     def report(self, plan: SelectionPlan) -> dict[str, Any]:
         """Means by system, set and metric, macro means, and the settings of the measurement."""
@@ -404,7 +404,7 @@ class RelayContexts(EnvelopeContexts):
         """Ingest the documents like text files."""
         chosen = load(**settings)
         super().__init__(collection, axis, chosen)
-        self._relay = open_relay(None, embedder=embedder, settings=chosen, clock=_Still())
+        self._relay = open_relay(None, embedder=embedder, settings=chosen, clock=_FixedClock())
         self._relay.ingest(self._documents)
         if chosen.fabric.maintain_on_open:
             # Opening a stored fabric does this too.
@@ -493,7 +493,7 @@ class WrappedContexts(EnvelopeContexts):
         return [int(at) for at in np.argsort(-near, kind="stable")[:PASSAGES]]
 
 
-class _Still:
+class _FixedClock:
     """A clock that always returns the same time."""
 
     def now(self) -> datetime:

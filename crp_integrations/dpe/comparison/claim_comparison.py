@@ -144,7 +144,7 @@ class _Comparison:
             and not (match.own is not None and identifies(match.own, tokens, claim.reads_as))
         ]
         if alike:
-            sure = None if apart else next((m for m in alike if self._holds(claim, m)), None)
+            sure = None if apart else next((m for m in alike if self._unqualified(claim, m)), None)
             if sure is None:
                 return claim
             return claim.model_copy(
@@ -175,12 +175,12 @@ class _Comparison:
                     matches.append(match)
         return matches
 
-    def _holds(self, claim: Claim, match: Match) -> bool:
+    def _unqualified(self, claim: Claim, match: Match) -> bool:
         """Whether the surrounding text changes the meaning of neither the claim nor the clause."""
         sentence = self._sentences[min(claim.sentence_index, len(self._sentences) - 1)]
         same_before = self._follows_same_sentence(claim, match)
         # A sentence that was copied as a whole includes its own qualifications.
-        entire = match.same and match.sentence.clauses[0].free and self._entire(sentence, match)
+        entire = match.same and match.sentence.clauses[0].free and self._is_copy(sentence, match)
         if not (match.clause.free or entire):
             return False
         if points_back(claim.reads_as) or (is_vague(claim.reads_as) and not match.sentence.first):
@@ -191,12 +191,12 @@ class _Comparison:
         rest = (
             self.answer[sentence.start : claim.start] + " " + self.answer[claim.end : sentence.end]
         )
-        return (entire or not qualified(rest)) and not self._led(claim)
+        return (entire or not qualified(rest)) and not self._has_qualified_lead(claim)
 
-    def _entire(self, sentence: Span, match: Match) -> bool:
+    def _is_copy(self, sentence: Span, match: Match) -> bool:
         return _equal(claim_tokens(sentence.of(self.answer)), match.sentence.tokens)
 
-    def _led(self, claim: Claim) -> bool:
+    def _has_qualified_lead(self, claim: Claim) -> bool:
         lead = lead_at(self._leads, claim.start)
         return bool(lead) and qualified(lead)
 
@@ -228,7 +228,7 @@ class _Comparison:
             if match.other is not None and not same_token(match.other, first.other or match.other):
                 return claim
         # Text before the claim in the answer must not change a finding.
-        if points_back(claim.reads_as) or not self._holds(claim, first):
+        if points_back(claim.reads_as) or not self._unqualified(claim, first):
             return claim
         shift = claim.end - len(claim.reads_as)
         expected: str | None

@@ -113,17 +113,17 @@ def compare_structures(answer: str, evidence: EvidenceIndex) -> list[FieldVerdic
 def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterator[FieldVerdict]:
     unread = [FieldVerdict(entry.start, entry.end, False) for entry in own.fields]
     name = own.identity()
-    beside = [
+    peers = [
         (number, other)
         for number, other in known
         if name is not None and _same_identity(name, other)
     ]
     sums = name is not None and not _SUMS.isdisjoint(_KEY.findall(plain(name.text)))
-    if name is None or sums or len(own.fields) < 2 or not beside:
+    if name is None or sums or len(own.fields) < 2 or not peers:
         yield from unread
         return
     results = []
-    for number, other in beside:
+    for number, other in peers:
         theirs = {entry.key: entry for entry in other.fields}
         if len(theirs) < len(other.fields) or any(entry.key not in theirs for entry in own.fields):
             continue

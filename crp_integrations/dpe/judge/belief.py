@@ -192,7 +192,7 @@ class Belief:
     """The texts' matter, by which the quotations for all claims of an answer are checked.
 
     Attributes:
-        topic: what answer and question are about; `known` are the evidence's and question's values.
+        topic: what answer and question are about; `known`: the values of question and evidence.
         translated: True if the answer is not in the language of its evidence.
     """
 

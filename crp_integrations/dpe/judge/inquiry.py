@@ -122,7 +122,7 @@ class Inquiry:
         self._made: list[JudgeExchange] = []
         self._asked: tuple[_Part, str, tuple[Message, ...], bool] | None = None
         self._failed = ""
-        self._unheard: list[_Part] = []
+        self._unanswered: list[_Part] = []
 
     @property
     def failed(self) -> str:
@@ -181,7 +181,7 @@ class Inquiry:
             return
         if reply.error or again:
             self._failed = reply.error or "Unreadable"
-            self._unheard = [part, *self._waiting]
+            self._unanswered = [part, *self._waiting]
             return
         more = (
             *sent,
@@ -206,7 +206,7 @@ class Inquiry:
         left_out = {passage.fact_id: passage for passage in self._left_out}
         if len({call.id for call in self._made}) > 1:
             # One of several calls failed: list the passages of that call and of the later ones.
-            for number in sorted({n for part in self._unheard for n, _ in part.passages}):
+            for number in sorted({n for part in self._unanswered for n, _ in part.passages}):
                 fact_id = self._dossier.passages[number - 1][0]
                 left_out.setdefault(fact_id, UnreadPassage(fact_id=fact_id, reason=FAILED))
         return JudgeRun(
@@ -230,11 +230,11 @@ class Inquiry:
         if len(self._claims) <= MOST_CLAIMS and self._tokens(whole) <= self._asking.window:
             return [whole], []
         groups = self._groups()
-        rooms = [self._asking.window - self._tokens(_Part(*group, ())) for group in groups]
+        budgets = [self._asking.window - self._tokens(_Part(*group, ())) for group in groups]
         parts: list[_Part] = []
         shown: list[set[int]] = []
-        for (first, last), room in zip(groups, rooms, strict=True):
-            pieces = self._pieces(self._claims[first - 1 : last], max(MIN_PASSAGE_TOKENS, room))
+        for (first, last), budget in zip(groups, budgets, strict=True):
+            pieces = self._pieces(self._claims[first - 1 : last], max(MIN_PASSAGE_TOKENS, budget))
             most = max(1, self._asking.most_calls // len(groups))
             loads: list[list[tuple[int, str]]] = []
             free = 0
@@ -244,7 +244,7 @@ class Inquiry:
                     if len(loads) == most:
                         continue
                     loads.append([])
-                    free = max(MIN_PASSAGE_TOKENS, room)
+                    free = max(MIN_PASSAGE_TOKENS, budget)
                 loads[-1].append((number, text))
                 free -= size
             # Sort by passage; pieces of one passage stay in text order.
@@ -262,18 +262,18 @@ class Inquiry:
 
     def _groups(self) -> list[tuple[int, int]]:
         """First and last number of each group of claims that share a call."""
-        room = max(MIN_PASSAGE_TOKENS, self._asking.window // 2)
+        budget = max(MIN_PASSAGE_TOKENS, self._asking.window // 2)
         groups: list[tuple[int, int]] = []
         first, size = 1, 0
         for number, claim in enumerate(self._claims, 1):
             own = self._asking.count(claim.text) + FRAME_TOKENS + self._reply(1)
-            if number > first and (size + own > room or number - first >= MOST_CLAIMS):
+            if number > first and (size + own > budget or number - first >= MOST_CLAIMS):
                 groups.append((first, number - 1))
                 first, size = number, 0
             size += own
         return [*groups, (first, len(self._claims))]
 
-    def _pieces(self, claims: Sequence[Claim], room: int) -> list[tuple[int, str]]:
+    def _pieces(self, claims: Sequence[Claim], budget: int) -> list[tuple[int, str]]:
         """The passages, most relevant to the claims first; one too long for a call in pieces."""
         from crp_integrations.language.lexical_overlap import coverage
 
@@ -285,10 +285,10 @@ class Inquiry:
         pieces: list[tuple[int, str]] = []
         for number, text in ranked:
             tokens = self._asking.count(text) + FRAME_TOKENS
-            if tokens <= room:
+            if tokens <= budget:
                 pieces.append((number, text))
                 continue
-            step = max(1, len(text) * room // (tokens + tokens // 8 + 1))
+            step = max(1, len(text) * budget // (tokens + tokens // 8 + 1))
             pieces += [(number, piece) for piece in _cut(text, step)]
         return pieces
 

@@ -143,7 +143,7 @@ def read_reply(text: str, id_: str) -> ReplyVerdicts | None:
     # A further object that is cut off counts as a second one.
     if differ or not isinstance(replies[0]["claims"], list) or _begun(text, id_, last) is not None:
         return None
-    return _words(replies[0]["claims"], replies[0], whole=True)
+    return _verdicts(replies[0]["claims"], replies[0], whole=True)
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
@@ -182,17 +182,17 @@ def _cut_off(text: str, id_: str) -> ReplyVerdicts | None:
         except (ValueError, RecursionError):
             break
         items.append(item)
-    return _words(items, {}, whole=False) if items else None
+    return _verdicts(items, {}, whole=False) if items else None
 
 
-def _words(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> ReplyVerdicts:
+def _verdicts(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> ReplyVerdicts:
     numbered: list[tuple[int, ClaimVerdict | None]] = []
     for item in claims:
         number = _number(item.get("n")) if isinstance(item, dict) else None
         if number is not None:
             # An unreadable verdict is listed as None, so that it disagrees with any other.
-            numbered.append((number, _word(item)))
-    others = [_word(item) for item in _items(reply, "unnumbered")]
+            numbered.append((number, _verdict(item)))
+    others = [_verdict(item) for item in _items(reply, "unnumbered")]
     needs = [
         (number, NeedVerdict(number, item["answered"], _numbers(item.get("by"))))
         for item in _items(reply, "needs")
@@ -206,8 +206,8 @@ def _words(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> ReplyVer
         if isinstance(item, dict)
     ]
     return ReplyVerdicts(
-        {number: word for number, word in _agreed(numbered).items() if word is not None},
-        tuple(word for word in others if word is not None and word.text),
+        {number: verdict for number, verdict in _agreed(numbered).items() if verdict is not None},
+        tuple(verdict for verdict in others if verdict is not None and verdict.text),
         tuple(_agreed(needs).values()),
         tuple(conflicts),
         whole,
@@ -229,7 +229,7 @@ def _items(reply: dict[str, Any], name: str) -> list[Any]:
     return items[:MOST_LISTED] if isinstance(items, list) else []
 
 
-def _word(item: Any) -> ClaimVerdict | None:
+def _verdict(item: Any) -> ClaimVerdict | None:
     if not isinstance(item, dict):
         return None
     status = _STATUSES.get(_upper(item.get("status")))

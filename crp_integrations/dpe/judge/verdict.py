@@ -148,7 +148,7 @@ class _Reading:
             asked = range(call.first, min(call.last, len(claims)) + 1)
             for number in asked:
                 self._words.setdefault(number, []).append((reply.numbered.get(number), shown))
-            self._others += [(word, shown) for word in reply.unnumbered]
+            self._others += [(verdict, shown) for verdict in reply.unnumbered]
             self._needs += [(need, asked) for need in reply.needs]
             self._conflicts += [(conflict, asked, shown) for conflict in reply.conflicts]
         left = {passage.fact_id for passage in run.left_out}
@@ -175,15 +175,15 @@ class _Reading:
         An assertion within a numbered claim counts only if it is flagged and the claim is not.
         """
         spans = tuple((claim.start, claim.end) for claim in claims)
-        words_by_place: dict[tuple[int, int], list[_HeardVerdict]] = {}
-        for word, shown in self._others:
-            place = locate(word.text, self._answer, spans) if word else None
+        verdicts_by_place: dict[tuple[int, int], list[_HeardVerdict]] = {}
+        for verdict, shown in self._others:
+            place = locate(verdict.text, self._answer, spans) if verdict else None
             if place is None:
                 self.unplaced += 1
                 continue
-            words_by_place.setdefault(place, []).append((word, shown))
+            verdicts_by_place.setdefault(place, []).append((verdict, shown))
         added: list[Claim] = []
-        for (start, end), words in words_by_place.items():
+        for (start, end), verdicts in verdicts_by_place.items():
             around = [other for other in claims if other.start <= start and end <= other.end]
             claim = Claim(
                 claim_id=f"u{len(added) + 1}",
@@ -196,34 +196,34 @@ class _Reading:
                 specificity=0.0,
                 checked=Checked.CHECKED,
             )
-            claim = self._merged(claim, words)
+            claim = self._merged(claim, verdicts)
             if not around or (claim.flagged and not any(other.flagged for other in around)):
                 added.append(claim)
         return added
 
-    def _merged(self, claim: Claim, words: Sequence[_HeardVerdict]) -> Claim:
+    def _merged(self, claim: Claim, verdicts: Sequence[_HeardVerdict]) -> Claim:
         """The claim with the joint verdict of several calls, each with other passages."""
-        candidates = [self._believed(claim, word, shown) for word, shown in words]
+        candidates = [self._believed(claim, verdict, shown) for verdict, shown in verdicts]
         candidates.sort(key=lambda candidate: FIRST.index(candidate.status))
         best = candidates[0] if candidates else unread(claim)
         if best.status is ClaimStatus.UNSUPPORTED and not found_exactly(claim):
-            shown = frozenset[int]().union(*(there for _, there in words))
+            shown = frozenset[int]().union(*(there for _, there in verdicts))
             if self._unread or len(shown) < self._whole:
                 # A passage that was not read may support the claim.
                 best = with_status(claim, ClaimStatus.NOT_CHECKED)
         return with_rejection(best)
 
-    def _believed(self, claim: Claim, word: ClaimVerdict | None, shown: frozenset[int]) -> Claim:
+    def _believed(self, claim: Claim, verdict: ClaimVerdict | None, shown: frozenset[int]) -> Claim:
         """The claim with a judge's verdict, as far as its quotations confirm it."""
-        if word is None:
+        if verdict is None:
             return unread(claim)
-        quoted = [(text, self._quotation(source, text, shown)) for source, text in word.quotes]
-        stand = [(text, place) for text, place in quoted if place is not None]
-        quotations = tuple(place for _, place in stand)
-        if word.status is ClaimStatus.SUPPORTED:
-            values = frozenset[str]().union(*(matter_of(text).values for text, _ in stand))
+        quoted = [(text, self._quotation(source, text, shown)) for source, text in verdict.quotes]
+        found = [(text, place) for text, place in quoted if place is not None]
+        quotations = tuple(place for _, place in found)
+        if verdict.status is ClaimStatus.SUPPORTED:
+            values = frozenset[str]().union(*(matter_of(text).values for text, _ in found))
             matter = claim_matter(claim.text)
-            counting = [place for text, place in stand if self._counts(matter, text, place, values)]
+            counting = [place for text, place in found if self._counts(matter, text, place, values)]
             if not counting:
                 return unread(claim)
             disputed = found_exactly(claim) and not self._explained(claim, counting)
@@ -232,22 +232,22 @@ class _Reading:
             return supported.model_copy(
                 update={**changes, "wrong": claim.wrong} if disputed else changes
             )
-        if word.status is ClaimStatus.NOT_CHECKABLE:
-            return unread(claim) if self._asserts(claim) else with_status(claim, word.status)
-        if len(stand) < len(quoted) or (word.status is ClaimStatus.CONTRADICTED and not stand):
+        if verdict.status is ClaimStatus.NOT_CHECKABLE:
+            return unread(claim) if self._asserts(claim) else with_status(claim, verdict.status)
+        if len(found) < len(quoted) or (verdict.status is ClaimStatus.CONTRADICTED and not found):
             # The judge objected to the claim, so the claim asserts something.
             stated = {} if found_exactly(claim) or not quoted else {"claim_type": ClaimType.FACTUAL}
             return unread(claim).model_copy(update=stated)
-        changes = {"reason": word.reason, "fix": word.fix}
-        if found_exactly(claim) and word.status is ClaimStatus.UNSUPPORTED:
+        changes = {"reason": verdict.reason, "fix": verdict.fix}
+        if found_exactly(claim) and verdict.status is ClaimStatus.UNSUPPORTED:
             return claim.model_copy(update=changes)
-        default = ErrorKind.OVERREACH if word.status is ClaimStatus.UNSUPPORTED else None
+        default = ErrorKind.OVERREACH if verdict.status is ClaimStatus.UNSUPPORTED else None
         return claim.model_copy(
             update={
                 **changes,
-                "status": word.status,
-                "error": word.kind or default,
-                "wrong": self._wrong(claim, word.wrong),
+                "status": verdict.status,
+                "error": verdict.kind or default,
+                "wrong": self._wrong(claim, verdict.wrong),
                 "quotations": quotations,
             }
         )
@@ -311,11 +311,11 @@ class _Reading:
         for conflict, asked, shown in self._conflicts:
             claims = [self._claims[n - 1].claim_id for n in conflict.claims if n in asked]
             places = [self._quotation(source, text, shown) for source, text in conflict.quotes]
-            stand = tuple(dict.fromkeys(place for place in places if place is not None))
+            found = tuple(dict.fromkeys(place for place in places if place is not None))
             if len(claims) > 1:
                 conflicts.append(JudgedConflict(claims=tuple(claims), reason=conflict.reason))
-            elif len(stand) > 1 and len(stand) == len(places):
-                conflicts.append(JudgedConflict(quotations=stand, reason=conflict.reason))
+            elif len(found) > 1 and len(found) == len(places):
+                conflicts.append(JudgedConflict(quotations=found, reason=conflict.reason))
         return tuple(conflicts)
 
     def _quotation(self, source: str, text: str, shown: frozenset[int]) -> Quotation | None:

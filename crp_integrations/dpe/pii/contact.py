@@ -188,12 +188,12 @@ _FRENCH: Final = re.compile(
     rf"|calle|rua)\.? (?:(?i:de la|de l'|del|di|de|do|da|des|du|la|le|les) ?)?{_WORD}(?: {_WORD}){{0,3}}"
 )
 # Words for a street at the end of a compound, such as "Hauptstraße".
-_GROWN: Final = f"(?:{'|'.join(LISTS['grown_ways'])})"
+_COMPOUND: Final = f"(?:{'|'.join(LISTS['grown_ways'])})"
 _COMPOUND_AFTER: Final = re.compile(
-    rf"(?<!\w)(?=[^\W\d_]{{4,40}})(?:{_WORD} ){{0,2}}[^\W\d_][\w'-]{{1,30}}(?i:{_GROWN}) {_NUMBER}(?!\w)(?![.,]\d)"
+    rf"(?<!\w)(?=[^\W\d_]{{4,40}})(?:{_WORD} ){{0,2}}[^\W\d_][\w'-]{{1,30}}(?i:{_COMPOUND}) {_NUMBER}(?!\w)(?![.,]\d)"
 )
 _COMPOUND_BEFORE: Final = re.compile(
-    rf"(?<![\w.,$€£/-])\d{{1,5}} (?:{_WORD} ){{0,2}}[{_UPPER}][\w'-]{{1,30}}{_GROWN}(?!\w)"
+    rf"(?<![\w.,$€£/-])\d{{1,5}} (?:{_WORD} ){{0,2}}[{_UPPER}][\w'-]{{1,30}}{_COMPOUND}(?!\w)"
 )
 _BOX: Final = re.compile(
     r"(?<!\w)(?:P\.? ?O\.? ?Box|Post Office Box|Postfach|Apartado|Casilla|Boîte Postale|PMB)"
@@ -233,15 +233,15 @@ _NOT_STREETS: Final = frozenset(LISTS["no_streets"])
 
 
 # A compound street name directly before a possible house number.
-_GROWN_END: Final = re.compile(rf"(?i:{_GROWN})\Z")
+_COMPOUND_END: Final = re.compile(rf"(?i:{_COMPOUND})\Z")
 _BLANK_NUMBER: Final = re.compile(r" \d")
-_LONGEST_GROWN: Final = 12
+_LONGEST_COMPOUND: Final = 12
 
 
-def _may_be_grown(plain: str) -> bool:
+def _may_be_compound(plain: str) -> bool:
     """Whether `_COMPOUND_AFTER`, which is expensive to search for, can be in a text."""
     return any(
-        _GROWN_END.search(plain, max(0, match.start() - _LONGEST_GROWN), match.start())
+        _COMPOUND_END.search(plain, max(0, match.start() - _LONGEST_COMPOUND), match.start())
         for match in _BLANK_NUMBER.finditer(plain)
     )
 
@@ -258,19 +258,19 @@ def street_addresses(plain: str) -> Iterator[PersonalSpan]:
         (_MILITARY, 0.95),
         (_LOOSE, 0.0),
     ):
-        if pattern is _COMPOUND_AFTER and not _may_be_grown(plain):
+        if pattern is _COMPOUND_AFTER and not _may_be_compound(plain):
             continue
         for match in pattern.finditer(plain):
             start, end = match.span()
             end = start + len(match.group().rstrip(" ,."))
-            if not score and (not beside(plain, start, end, _NEAR) or _is_no_street(match.group())):
+            if not score and (not beside(plain, start, end, _NEAR) or _not_street(match.group())):
                 continue
             sure = score or 0.60
             loose = not score
             number = _HOUSE.search(plain, max(0, start - 8), start)
             if number and pattern not in (_MILITARY, _BOX):
                 start = number.start("n")
-            longer, coded = (end, False) if pattern is _MILITARY else _going_on(plain, end)
+            longer, coded = (end, False) if pattern is _MILITARY else _address_end(plain, end)
             if loose and not coded and not _lives_there(plain, start, end):
                 # "Order 4417 was shipped" has no street word, and no one is said to live there.
                 continue
@@ -279,7 +279,7 @@ def street_addresses(plain: str) -> Iterator[PersonalSpan]:
             yield span("street_address", start, longer, "address@1", sure)
 
 
-def _going_on(plain: str, end: int) -> tuple[int, bool]:
+def _address_end(plain: str, end: int) -> tuple[int, bool]:
     """The end of the address, after its unit or its postcode, and whether it has a postcode."""
     unit = _UNIT.match(plain, end)
     if unit:
@@ -308,5 +308,5 @@ def _lives_there(plain: str, start: int, end: int) -> bool:
     return short and beside(plain, start, end, _LIVES)
 
 
-def _is_no_street(text: str) -> bool:
+def _not_street(text: str) -> bool:
     return any(word.lower().strip(".,") in _NOT_STREETS for word in text.split())

@@ -13,7 +13,7 @@ from crp_integrations.language.words import AUXILIARIES, ORDINARY, PRONOUNS, STO
 
 GIVEN: Final[frozenset[str]] = frozenset(LISTS["given_names"])
 
-ALSO_WORDS: Final[frozenset[str]] = frozenset(LISTS["given_names_and_words"])
+AMBIGUOUS: Final[frozenset[str]] = frozenset(LISTS["given_names_and_words"])
 """Given names that are also other words; alone they count only with a sign of a person."""
 
 
@@ -98,11 +98,11 @@ def _plain(word: str) -> str:
 def _is_given(word: str) -> bool:
     """Whether a word is a given name, or several joined by hyphens."""
     parts = word.split("-")
-    return all(part in GIVEN or part in ALSO_WORDS or _plain(part) in GIVEN for part in parts)
+    return all(part in GIVEN or part in AMBIGUOUS or _plain(part) in GIVEN for part in parts)
 
 
 def _is_word_too(word: str) -> bool:
-    return word in ALSO_WORDS or (word in _COMMON and word not in GIVEN)
+    return word in AMBIGUOUS or (word in _COMMON and word not in GIVEN)
 
 
 def persons(plain: str) -> Iterator[PersonalSpan]:

@@ -208,7 +208,7 @@ def read(text: str) -> ReadableText:
     if all(others.values()):
         # Each character has one replacement, so the offsets are the same.
         return ReadableText(
-            _unmixed(text.translate({ord(a): b for a, b in others.items()})), (), len(text)
+            _latinised(text.translate({ord(a): b for a, b in others.items()})), (), len(text)
         )
     characters: list[str] = []
     at: list[int] = []
@@ -217,7 +217,7 @@ def read(text: str) -> ReadableText:
         if plain:
             characters.append(plain)
             at.append(place)
-    joined = _unmixed("".join(characters))
+    joined = _latinised("".join(characters))
     return ReadableText(joined, tuple(at), len(text))
 
 
@@ -238,7 +238,7 @@ def _plain(character: str) -> str:
     return composed if len(composed) == 1 else character
 
 
-def _unmixed(text: str) -> str:
+def _latinised(text: str) -> str:
     """The text with lookalike letters made Latin in words that also have Latin letters."""
 
     def latin(match: re.Match[str]) -> str:

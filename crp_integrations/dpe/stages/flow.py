@@ -168,8 +168,8 @@ def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
     phrases = keywords(Phrases([before, here]), [], KEYWORDS * count)
     stems = dict.fromkeys(stem for phrase in phrases for stem in content_stems(phrase))
     earlier, later = (
-        [stem for stem in stems if stem in held][:count]
-        for held in (frozenset(content_stems(before)), frozenset(content_stems(here)))
+        [stem for stem in stems if stem in own][:count]
+        for own in (frozenset(content_stems(before)), frozenset(content_stems(here)))
     )
     return earlier, later
 

@@ -168,7 +168,7 @@ def pair(claim: ValueReading, source: ValueReading, own: list[Slot] | None = Non
             used.add(id(other))
     free = [other for other in source.values if id(other) not in used]
     for value in claim.values:
-        # "£10" in the claim is not matched by "ten" in "ten seats" if another value is.
+        # "ten seats" does not confirm the claim's "£10" if the claim has "ten seats" too.
         if id(value) not in partner and all(
             _only_bare(value, other) for other in same_values[id(value)]
         ):
