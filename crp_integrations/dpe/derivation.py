@@ -187,7 +187,7 @@ class FoundClaims:
     """Counts over an answer's claims, by their statuses or by the specification's stages.
 
     Attributes:
-        stated: the claims that scores are counted over.
+        stated: the claims over which the scores are computed.
         weakest: entailment, contradiction and neutral of the claim with the least entailment.
     """
 

@@ -168,7 +168,7 @@ class RejectedClaim(Part):
     """A claim that the report on a sub-agent's answer flags.
 
     Attributes:
-        text: the claim as it reads alone.
+        text: the claim in a form that can be read alone.
         said: the sub-agent's words, which may be a part of a sentence.
         wrong: the wrong words in `said`; empty if they are not known.
         reason: why it was rejected, in the words of the sub-agent's report.

@@ -55,7 +55,7 @@ def _reason(claim: Claim) -> str:
 
 
 def find_repeats(state: State) -> list[Finding]:
-    """A finding for each claim that repeats a rejected claim that no passage states.
+    """A finding for each claim that repeats a rejected claim, unless a passage states it.
 
     Spec: related facts §8
     """

@@ -77,7 +77,7 @@ def against_repetition(summary: str) -> str:
 
 
 def marked(answer: str, repetition: Repetition) -> str:
-    """The answer that repeats, each repeated sentence on a line of its own and marked.
+    """The answer with each sentence on its own line and a mark before each repeated one.
 
     Spec: CRP-SPEC-005 §9.3
     """

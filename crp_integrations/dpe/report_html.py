@@ -122,7 +122,7 @@ def judge_of(report: Report) -> str:
     summary = f"Judge {run.model}: {took}{price}"
     failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
     if failed:
-        summary += f"; {failed[0]}, so the word of the stages without it stands"
+        summary += f"; {failed[0]}, so the result without the judge applies"
     if run.left_out:
         summary += f"; it was not shown {counted(len(run.left_out), 'passage')}"
     return summary
@@ -270,7 +270,7 @@ def _further(report: Report) -> list[str]:
 
 
 def _unchecked(report: Report) -> list[str]:
-    """What no stage checked."""
+    """Remarks on everything that no stage checked."""
     count = sum(claim.status is ClaimStatus.NOT_CHECKED for claim in report.claims)
     lines = [f"{counted(count, 'claim')}, marked above"] if count else []
     for flag in report.flags:

@@ -49,7 +49,7 @@ class SessionText:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Its sentences that have a word."""
+        """Its sentences that contain a word."""
         return [span for span in self.every if words(span.of(self.text))]
 
     @cached_property
@@ -232,7 +232,7 @@ class State:
 
     @property
     def factual(self) -> list[Claim]:
-        """The claims that scores are counted over."""
+        """The FACTUAL claims, over which the scores are computed."""
         return [claim for claim in self.claims if claim.claim_type is ClaimType.FACTUAL]
 
     @property

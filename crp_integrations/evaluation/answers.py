@@ -269,7 +269,7 @@ def _quotable(passage: str) -> Iterator[str]:
 
 
 def _nearest(claim: Matter, statements: Sequence[tuple[str, str, Matter]]) -> list[dict[str, str]]:
-    """The sentences of the evidence that share most with a claim, as quotations."""
+    """The sentences of the evidence that share most words and values with a claim."""
     ranked = sorted(
         statements,
         key=lambda row: -2 * len(row[2].values & claim.values) - len(row[2].words & claim.words),

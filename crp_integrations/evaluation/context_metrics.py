@@ -141,7 +141,7 @@ class TextAxis:
         return EvidencePlaces(marked, starts, ends, shifts)
 
     def _elsewhere(self, marked: AxisSpan) -> list[tuple[int, int, int]]:
-        """Other places as start, end and offset within the piece."""
+        """Other places with the piece's text, as start, end and offset within the piece."""
         wanted = self.of(marked)
         if len(wanted) < LEAST_PIECE:
             return []

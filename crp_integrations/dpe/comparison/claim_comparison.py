@@ -72,7 +72,7 @@ class Match:
 
     @property
     def same(self) -> bool:
-        """Whether the claim says what the clause says."""
+        """Whether claim and clause are equal."""
         return self.own is None and not self.denied
 
 

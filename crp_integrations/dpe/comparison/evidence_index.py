@@ -280,8 +280,8 @@ class EvidenceIndex:
         return [self.sentences[n][1] for n in sorted({n for word in words for n in places[word]})]
 
     def explains(self, value: Value, content: Sequence[str]) -> bool:
-        """Whether the question, a sentence with a content word of a claim, or arithmetic over them
-        gives the claim's value.
+        """Whether a claim's value occurs in the question or in a sentence with one of the claim's
+        content words, or follows from their values by arithmetic.
         """
         asked = figures(self.question)
         near = [v for sentence in self.about(content) for v in figures(sentence.text)]

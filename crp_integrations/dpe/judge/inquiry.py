@@ -40,7 +40,7 @@ TOO_LONG, FAILED = "length", "failed"
 
 @dataclass(frozen=True, slots=True)
 class JudgeTerms:
-    """How a judge is asked.
+    """The model, prompt and limits of the calls to a judge.
 
     Attributes:
         window: input and output tokens of one call.
@@ -74,7 +74,7 @@ class JudgeReply:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One call's share: the numbers of its claims, and pieces of passages by number."""
+    """The content of one call: the first and last claim number, and numbered pieces of passages."""
 
     first: int
     last: int

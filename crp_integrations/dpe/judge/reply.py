@@ -132,7 +132,7 @@ def read_reply(text: str, id_: str) -> ReplyVerdicts | None:
     replies: list[dict[str, Any]] = []
     last = 0
     for value, end in _objects(text):
-        # Some models put the object into another one.
+        # Some models wrap the object in another one.
         for candidate in (value, *value.values()):
             if isinstance(candidate, dict) and candidate.get("id") == id_ and "claims" in candidate:
                 replies.append(candidate)

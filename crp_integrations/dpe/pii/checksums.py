@@ -1,4 +1,4 @@
-"""Check digits of numbers that name a person, an account or a card."""
+"""Check digits of numbers that identify a person, an account or a card."""
 
 from __future__ import annotations
 

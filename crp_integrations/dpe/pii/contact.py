@@ -239,7 +239,7 @@ _LONGEST_COMPOUND: Final = 12
 
 
 def _may_be_compound(plain: str) -> bool:
-    """Whether `_COMPOUND_AFTER`, which is expensive to search for, can be in a text."""
+    """Whether `_COMPOUND_AFTER` can match in a text: a cheap check before an expensive search."""
     return any(
         _COMPOUND_END.search(plain, max(0, match.start() - _LONGEST_COMPOUND), match.start())
         for match in _BLANK_NUMBER.finditer(plain)
@@ -247,7 +247,7 @@ def _may_be_compound(plain: str) -> bool:
 
 
 def street_addresses(plain: str) -> Iterator[PersonalSpan]:
-    """Streets with a number and the rest of the address, boxes, and military addresses."""
+    """Street addresses with a house number, post-office boxes, and military addresses."""
     for pattern, score in (
         (_FIRST_NUMBER, 0.80),
         (_LEADING, 0.80),

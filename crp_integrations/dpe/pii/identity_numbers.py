@@ -184,7 +184,7 @@ _DATE: Final = re.compile(
 )
 _BORN: Final = listed("born")
 _AGES: Final = (
-    # Years old, aged, of age, turned, and a person who is a number.
+    # In order: "5 years old", "aged 5", "5 years of age", "turned 5", "she is 5".
     re.compile(r"(?<![\w.,$€£-])(?P<n>\d{1,3})(?: ?-?years?[ -]?olds?| ?-?yrs?\.?[ -]old| ?y/?o\b| ?yo\b)", re.I),
     re.compile(r"(?<!\w)(?:aged?(?: is)?|years of age|my age)[ :=]{1,3}(?:of )?(?P<n>\d{1,3})(?![\w%]|[.,:/-]\d)", re.I),
     re.compile(r"(?<!\w)(?P<n>\d{1,3})[ -]years? of age(?!\w)", re.I),

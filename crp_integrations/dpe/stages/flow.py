@@ -60,7 +60,7 @@ _SECOND: Final = re.compile(r"(?i)\b(?:you|your|yours|yourself|yourselves)\b")
 
 
 def analyse_flow(state: State) -> State:
-    """Weigh the four signals of a continuation against the window before it.
+    """Compute the four flow signals of the answer, relative to the window before it.
 
     Spec: CRP-SPEC-005 §11.3, §11.4 (decisions D14, D17, D21)
     """
@@ -115,7 +115,7 @@ def flow_score(
 
 
 def remediation(score: float, settings: QualitySettings) -> str | None:
-    """What a flow score asks for: nothing, the configured remedy, or to ask again.
+    """The remedy for a flow score: none, the configured remedy, or a re-dispatch.
 
     Spec: CRP-SPEC-005 §11.5, §19.1 (decision D17)
     """

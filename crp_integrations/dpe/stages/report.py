@@ -296,7 +296,7 @@ def finished(
 
 
 def report_hash(report: Report) -> str:
-    """`sha256:` hash of the report's canonical JSON without its seal.
+    """`sha256:` hash of the report's canonical JSON without the fields in `UNHASHED`.
 
     Spec: CRP-SPEC-005 §15.2
     """
