@@ -1,7 +1,7 @@
-"""A report from the statuses of its claims: one function, whoever read them.
+"""Derives a report from the statuses of its claims.
 
-A judge, a verifier that reads, and an exact comparison give each claim a status. Everything else
-that a report says about the claims follows from the statuses here: attribution, grounding,
+A judge, a verifier or the exact comparison gives each claim a status. This module computes the
+report's other values from the statuses, in the same way for all three: attribution, grounding,
 fidelity, entailment, completeness, the level and its score. `docs/adr` has the table.
 
 Spec: CRP-SPEC-005 §4 to §7, §10 (decision D13)
@@ -54,8 +54,8 @@ from crp_integrations.vocabulary import (
     Verification,
 )
 
-# The model's own word is what the evidence does not say, and what it says otherwise. Of what
-# nobody read, nobody knows where it comes from.
+# What the evidence does not say, or says differently, comes from the model itself. The origin of
+# an unread claim is unknown.
 ATTRIBUTIONS: Final = MappingProxyType(
     {
         ClaimStatus.SUPPORTED: Attribution.CONTEXT_GROUNDED,
@@ -65,7 +65,7 @@ ATTRIBUTIONS: Final = MappingProxyType(
         ClaimStatus.NOT_CHECKABLE: None,
     }
 )
-# Entailment, contradiction and neutral.
+# Probabilities of entailment, contradiction and neutral by status.
 CERTAINTIES: Final = MappingProxyType(
     {
         ClaimStatus.SUPPORTED: (1.0, 0.0, 0.0),
@@ -80,7 +80,7 @@ READ: Final = MappingProxyType(
         ClaimStatus.NOT_CHECKABLE: Checked.NOT_CHECKABLE,
     }
 )
-# The distortion type of §5.3 that each kind of error is.
+# The distortion type of §5.3 for each kind of error.
 DISTORTIONS: Final = MappingProxyType(
     {
         ErrorKind.NUMBER: DistortionType.NUMBER_CHANGED,
@@ -102,8 +102,8 @@ BASE: Final = MappingProxyType(
         RiskLevel.CRITICAL: 0.80,
     }
 )
-"""Where the risk score stands within each level's band; further claims add to it. UNKNOWN has
-none: of what nobody read, no number is known."""
+"""Risk score of each level, to which further claims add. UNKNOWN has none, as no claim that was
+not read can be scored."""
 
 FURTHER: Final = 0.01
 MOST_FURTHER: Final = 10
@@ -120,22 +120,22 @@ UNSUPPORTED_LEVEL: Final = MappingProxyType(
 SPECIFIC: Final = frozenset(
     {ErrorKind.INVENTION, ErrorKind.NUMBER, ErrorKind.DATE, ErrorKind.NAME, ErrorKind.UNIT}
 )
-"""Kinds of error by which an unsupported claim is an invented specific."""
+"""Kinds of error that make an unsupported claim an invented specific."""
 
 ALLOWED: Final = "unsupported-allowed"
-"""The flag of a report on an answer of which `open` allows what nothing supports."""
+"""Report flag: the answer has unsupported claims, which `open` allows."""
 
 CONFLICT: Final = "judge-conflict"
-"""The flag of a report on an answer with a claim that a judge supports over an exact finding."""
+"""Report flag: a judge supports a claim that the exact comparison found wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What the statuses of an answer's claims come to.
+    """The risk level that follows from the statuses of an answer's claims.
 
     Attributes:
         score: [0, 1], within the level's band, higher is worse; None for UNKNOWN.
-        allowed: a claim is not supported where the mode lets the model say what it knows.
+        allowed: True if a claim is unsupported, but the grounding mode allows that.
     """
 
     risk: RiskLevel
@@ -144,12 +144,12 @@ class Level:
 
 
 def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: str = "en") -> Report:
-    """A report whose every number on claims follows from their statuses.
+    """The report with every number on claims computed from their statuses.
 
     Spec: CRP-SPEC-005 §4.4, §5.5, §6.2, §7 (decision D13)
 
     Args:
-        language: of the reasons.
+        language: language of the reasons.
     """
     claims = tuple(_derived(claim, report) for claim in report.claims)
     stated = [claim for claim in claims if claim.status is not ClaimStatus.NOT_CHECKABLE]
@@ -184,11 +184,11 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
 
 @dataclass(frozen=True, slots=True)
 class FoundClaims:
-    """What was found of an answer's claims, by their statuses or by the document's stages.
+    """Counts over an answer's claims, by their statuses or by the specification's stages.
 
     Attributes:
-        stated: the claims that scores are counted over.
-        weakest: entailment, contradiction and neutral of the claim that is entailed least.
+        stated: the claims over which the scores are computed.
+        weakest: entailment, contradiction and neutral of the claim with the least entailment.
     """
 
     claims: tuple[Claim, ...]
@@ -203,7 +203,7 @@ class FoundClaims:
 def with_numbers(
     report: Report, summary: FoundClaims, dossier: Dossier, settings: DpeSettings
 ) -> Report:
-    """A report with the document's numbers on its claims.
+    """The report with the specification's numbers on its claims.
 
     Spec: CRP-SPEC-005 §4.5, §5.5, §6.3, §7.2, §15.2
     """
@@ -219,7 +219,7 @@ def with_numbers(
         factual=factual,
         settings=settings,
     )
-    # In `literal` a claim is PARAMETRIC as the document says, else where the evidence lacks it.
+    # In `literal` stage 2 decides what is PARAMETRIC; otherwise, unsupported claims are.
     parametric = attributions[Attribution.PARAMETRIC]
     if settings.decides == "claims":
         parametric = sum(claim.status is ClaimStatus.UNSUPPORTED for claim in summary.stated)
@@ -263,7 +263,7 @@ def with_numbers(
 
 
 def with_needs(report: Report, dossier: Dossier, settings: DpeSettings) -> Report:
-    """A report with the parts of the question that its judge found answered, if it said so.
+    """The report with the completeness that its judge found; unchanged if the judge gave none.
 
     Spec: CRP-SPEC-005 §10.2
     """
@@ -279,7 +279,7 @@ def with_needs(report: Report, dossier: Dossier, settings: DpeSettings) -> Repor
 
 
 def with_completeness(report: Report, completeness: Completeness, settings: DpeSettings) -> Report:
-    """A report with another completeness, and the quality that follows from it."""
+    """The report with this completeness and a recomputed quality score."""
     quality = report.quality.model_copy(update={"completeness": completeness})
     return report.model_copy(
         update={
@@ -296,10 +296,10 @@ def with_completeness(report: Report, completeness: Completeness, settings: DpeS
 def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level:
     """The level of the worst claim, and a score that further claims only raise.
 
-    A contradicted claim and an invented specific are HIGH; a contradiction that touches personal
-    data that the answer itself brings up, or a registered high-risk use, is CRITICAL. Others are
-    HIGH under `context-strict`, MEDIUM under `context-preferred`, LOW with a flag under `open`. A
-    claim that nobody read makes the answer UNKNOWN at least.
+    A contradicted claim and an invented specific are HIGH. A contradiction is CRITICAL in a
+    registered high-risk use, or if it touches personal data that only the answer contains. Other
+    unsupported claims are HIGH under `context-strict`, MEDIUM under `context-preferred`, and LOW
+    with a flag under `open`. An unread claim makes the answer at least UNKNOWN.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
@@ -340,7 +340,7 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
 
 
 def _own_personal_data(report: Report, dossier: Dossier) -> list[PersonalDatum]:
-    """Personal data of the answer that neither the evidence nor the question brought up."""
+    """Personal data of the answer that is in neither the evidence nor the question."""
     known = "\n".join([dossier.question, *(text for _, text in dossier.passages)])
     return [
         datum
@@ -356,7 +356,7 @@ def worse(level: RiskLevel, other: RiskLevel) -> RiskLevel:
 
 
 def count_claims(claims: Sequence[Claim]) -> ClaimCounts:
-    """How many claims were read, and what came of them."""
+    """Count the claims that were read, supported, wrong and unread."""
     supported = sum(claim.status is ClaimStatus.SUPPORTED for claim in claims)
     wrong = sum(claim.flagged for claim in claims)
     unread = sum(claim.status is ClaimStatus.NOT_CHECKED for claim in claims)
@@ -364,7 +364,7 @@ def count_claims(claims: Sequence[Claim]) -> ClaimCounts:
 
 
 def verification_of(claims: Sequence[Claim], dossier: Dossier) -> Verification:
-    """How far an answer was read; one without text was not."""
+    """How much of an answer was read; an answer without text is UNREAD."""
     counts = count_claims(claims)
     if not _is_answer(claims, dossier) or (counts.unread and not counts.read):
         return Verification.UNREAD
@@ -372,7 +372,7 @@ def verification_of(claims: Sequence[Claim], dossier: Dossier) -> Verification:
 
 
 def checked_share(claims: Sequence[Claim], dossier: Dossier) -> float:
-    """Characters of claims that were read over those of all that assert something, [0, 1].
+    """Characters of the claims that were read over those of all that assert something, [0, 1].
 
     Spec: CRP-SPEC-005 §6.2 (decision D6)
     """
@@ -384,17 +384,17 @@ def checked_share(claims: Sequence[Claim], dossier: Dossier) -> float:
 
 
 def _share(part: int, whole: int, claims: Sequence[Claim], dossier: Dossier) -> float:
-    """A share; of nothing it is 1, but for an answer without text, which says nothing."""
+    """`part / whole`; if `whole` is 0, 1 for an answer with text and 0 for one without."""
     return part / whole if whole else float(_is_answer(claims, dossier))
 
 
 def _is_answer(claims: Sequence[Claim], dossier: Dossier) -> bool:
-    """Whether something is said: there is text, and not all of it is reasoning."""
+    """Whether the answer has text and claims; reasoning alone makes no claims."""
     return bool(claims) and has_text(dossier.answer)
 
 
 def circumstances(report: Report, dossier: Dossier) -> Circumstances:
-    """What the amplifiers look at, from the stages that found it.
+    """The input of the amplifiers, taken from the stages' findings.
 
     Spec: CRP-SPEC-005 §17
     """
@@ -409,14 +409,14 @@ def circumstances(report: Report, dossier: Dossier) -> Circumstances:
 
 
 def _feared(classification: Classification) -> AiActClass:
-    """The class that the score reckons with: high-risk where a registered one is not known."""
+    """The class used for the score: high-risk if classification failed and the answer halts."""
     if classification.failed and classification.halts:
         return AiActClass.HIGH
     return classification.eu_ai_act_class
 
 
 def contradiction_scope(within: int, across: int) -> str:
-    """Where contradictions stand: in the answer, between windows, in both or nowhere (§5.4)."""
+    """Where contradictions occur: in the answer, between windows, in both or in none (§5.4)."""
     if within and across:
         return "both"
     return "intra" if within else "cross-window" if across else "none"
@@ -438,10 +438,10 @@ def dominant(breakdown: dict[str, int]) -> Attribution | None:
 
 
 def _derived(claim: Claim, report: Report) -> Claim:
-    """A claim with what follows from its status."""
+    """The claim with the fields that follow from its status."""
     certain: tuple[Any, Any, Any] = CERTAINTIES.get(claim.status, (None, None, None))
     if claim.entailment is not None and claim.status is not ClaimStatus.NOT_CHECKED:
-        # A verifier's probabilities for the claim say more than 1 and 0.
+        # A verifier's probabilities are more precise than 1 and 0.
         certain = (claim.entailment, claim.contradiction, claim.neutral)
     evidence = tuple(
         Evidence(
@@ -472,10 +472,10 @@ def _is_invented(claim: Claim) -> bool:
 
 
 def _weakest(stated: Sequence[Claim], mode: GroundingMode) -> tuple[float, float, float]:
-    """Entailment, contradiction and neutral of the claim that is entailed least.
+    """Entailment, contradiction and neutral of the claim with the least entailment.
 
-    A claim that nobody read counts as not entailed at all. Under `open` an unsupported claim is
-    allowed and does not count (decision E21).
+    An unread claim has entailment 0. Under `open` an unsupported claim is allowed and does not
+    count (decision E21).
     """
     rows = [
         CERTAINTIES.get(claim.status, UNREAD)
@@ -486,7 +486,7 @@ def _weakest(stated: Sequence[Claim], mode: GroundingMode) -> tuple[float, float
 
 
 def _conflicts_within(report: Report) -> int:
-    """Sets of claims of the answer that cannot all be true, as a judge names them."""
+    """The number of sets of claims that, according to a judge, cannot all be true."""
     if report.judge is None:
         return 0
     return sum(len(conflict.claims) > 1 for conflict in report.judge.conflicts)

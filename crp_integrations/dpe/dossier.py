@@ -21,10 +21,10 @@ class PriorWindow:
     Spec: CRP-SPEC-005 §8.2
 
     Attributes:
-        number: its place in the session, from 1.
-        text: what the model answered, or its verified summary.
-        summarised: the text is a summary (CRP-SPEC-004 §12).
-        outdated: a source that it rests on has changed since (CRP-SPEC-009 §4.5).
+        number: its position in the session, from 1.
+        text: the model's answer, or a verified summary of it.
+        summarised: True if the text is a summary (CRP-SPEC-004 §12).
+        outdated: True if a source of the answer has changed since (CRP-SPEC-009 §4.5).
     """
 
     window_id: str
@@ -36,7 +36,7 @@ class PriorWindow:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What is registered about the AI system that answers.
+    """The registration of the AI system that answers.
 
     Spec: CRP-SPEC-005 §14.1
     """
@@ -48,7 +48,7 @@ class System:
 
 
 UNREGISTERED: Final = System()
-# Name of the passage that the system prompt is.
+# Name of the passage that contains the system prompt.
 SYSTEM: Final = "system"
 
 
@@ -56,27 +56,26 @@ SYSTEM: Final = "system"
 class Dossier:
     """One answer and the context that the model had.
 
-    A lone surrogate, which no hash and no file can hold, is read as U+FFFD; offsets stay.
+    Lone surrogates, which cannot be encoded, are replaced with U+FFFD; offsets stay the same.
 
     Spec: CRP-SPEC-005 §2
 
     Attributes:
         answer: the model's text, otherwise never altered.
-        passages: fact id and text of every fact of the envelope, whole.
-        vectors: unit rows of the passages, shape (n, d), in their order; None to embed here.
+        passages: fact id and full text of every fact of the envelope.
+        vectors: unit row vectors of the passages in order, shape (n, d); None to embed here.
         grounding: how far the model was allowed to go beyond the context (decision E21).
         importances: importance weight of each passage, [0, 1]; empty when they are not known.
-        sub_queries: what the question asks for, as the envelope took it apart (§10.2).
+        sub_queries: the parts into which the envelope split the question (§10.2).
         prior: earlier answers of the session, oldest first (§8.2).
-        windows_left: windows that the session may still have (§10.2).
-        prompt: the request as the model got it besides the passages, for stage 11; empty for
-            the question alone.
-        loop_depth: agents within agents around this call (§17).
-        no_store: the request forbids to keep what it holds (§13.3).
+        windows_left: number of windows that the session may still have (§10.2).
+        prompt: the request without the passages, for stage 11; empty if it is the question alone.
+        loop_depth: nesting depth of agents around this call (§17).
+        no_store: True if the request forbids storing its content (§13.3).
         conversation: role and text of earlier messages, so that a judge understands the question.
-        instructions: system prompt of the call; where facts in it are evidence, it is the last
-            passage too, named `system`.
-        numbered: the answer's citations count the passages; those of several windows do not.
+        instructions: system prompt of the call; if its facts count as evidence, it is also the
+            last passage, named `system`.
+        numbered: True if citations in the answer are passage numbers; False over several windows.
         rejected: claims that the reports on sub-agents' answers flag.
     """
 
@@ -122,7 +121,7 @@ class Dossier:
 
     @property
     def numbered_passages(self) -> tuple[tuple[str, str], ...]:
-        """The passages that a judge is shown by number; the system prompt has its own name."""
+        """The passages that a judge sees by number: all but the system prompt."""
         last = bool(self.passages) and self.passages[-1][0] == SYSTEM
         return self.passages[:-1] if last else self.passages
 

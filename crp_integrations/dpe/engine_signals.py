@@ -1,8 +1,8 @@
-"""What engines say while an answer is examined, in fixed point, so that it can be done again.
+"""Records the engines' results during an examination, so that it can be replayed without them.
 
-Vectors, models and policy engines are asked through one door. It hands their numbers on as
-integers of a millionth, in the live run as well, so that an examination from what was remembered
-computes with exactly the same numbers and comes to the same report, byte for byte, without them.
+All results of embedders, models and policy engines pass through a `Signals` object. It rounds
+numbers to integers of a millionth, in the live run as well, so that a replay from the recorded
+entries computes with exactly the same numbers and gives the same report, byte for byte.
 
 Spec: CRP-SPEC-005 §15.4
 """
@@ -17,20 +17,20 @@ from typing import Any, Final, Protocol, TypeAlias
 from crp_integrations.errors import CRPError
 from crp_integrations.scores import SCALE
 
-# Numbers and, beside them, positions or offsets.
+# Numbers, and the position or offset that belongs to each.
 Near: TypeAlias = tuple[list[float], list[int]]
-# What a fixed-point number may differ when an engine is asked again on another machine: .005.
+# Maximum difference of a fixed-point number when an engine runs on another machine: .005.
 TOLERANCE: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class SignalEntry:
-    """What was said to one question.
+    """One recorded result of an engine.
 
     Attributes:
-        at: stage and what was asked, such as `entailment.judgement`.
-        value: integers, texts of closed lists, and lists and maps of them; numbers are in fixed
-            point. No text of a fact, a question or an answer is among them.
+        at: stage and kind of the request, such as `entailment.judgement`.
+        value: integers (numbers in fixed point), strings of closed lists, and lists and maps of
+            them; never text of a fact, a question or an answer.
     """
 
     at: str
@@ -38,7 +38,7 @@ class SignalEntry:
 
 
 class SignalsMissing(CRPError):
-    """What was remembered does not fit what is asked."""
+    """The recorded entries do not match the requests."""
 
     status_hint = 409
 
@@ -48,28 +48,28 @@ class SignalsMissing(CRPError):
 
 
 class Signals(Protocol):
-    """The door to engines during one examination."""
+    """Access to engines during one examination."""
 
     def said(self, at: str, ask: Callable[[], Any]) -> Any:
-        """What an engine says, as `SignalEntry.value` has it."""
+        """An engine's result, in the form of `SignalEntry.value`."""
         ...
 
 
 @dataclass(slots=True)
 class Live:
-    """Asks, and remembers what was said."""
+    """Asks the engines and records their results."""
 
     entries: list[SignalEntry] = field(default_factory=list)
 
     def said(self, at: str, ask: Callable[[], Any]) -> Any:
-        """Ask and remember."""
+        """Call `ask` and record its result."""
         value = ask()
         self.entries.append(SignalEntry(at, value))
         return value
 
 
-class Remembered:
-    """Answers from what was remembered, in its order; nothing is asked."""
+class RecordedSignals:
+    """Returns recorded results in order, without asking an engine."""
 
     def __init__(self, entries: Sequence[SignalEntry]) -> None:
         self._entries = tuple(entries)
@@ -77,42 +77,42 @@ class Remembered:
 
     @property
     def left(self) -> int:
-        """How much was not asked for."""
+        """The number of recorded entries that were not requested yet."""
         return len(self._entries) - self._next
 
     def said(self, at: str, ask: Callable[[], Any]) -> Any:
-        """The next entry."""
+        """The value of the next entry."""
         number = self._next
         if number >= len(self._entries):
-            raise SignalsMissing(f"{at} is asked for and nothing more was remembered", number)
+            raise SignalsMissing(f"{at} is asked for, but no entry is left", number)
         entry = self._entries[number]
         if entry.at != at:
-            raise SignalsMissing(f"{at} is asked for where {entry.at} was remembered", number)
+            raise SignalsMissing(f"{at} is asked for, but the next entry is {entry.at}", number)
         self._next = number + 1
         return entry.value
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """An engine that says something else than what was remembered."""
+    """An engine's result that differs from the recorded one."""
 
     entry: int
     at: str
     most: int | None
 
 
-class Compared(Remembered):
-    """Answers from what was remembered, and asks the engines as well to compare."""
+class Compared(RecordedSignals):
+    """Returns recorded results, and asks the engines again to compare."""
 
     def __init__(self, entries: Sequence[SignalEntry], *rooms: str) -> None:
-        """Take what was remembered."""
+        """Compare only the requests whose `at` begins with one of `rooms`."""
         super().__init__(entries)
         self._rooms = rooms
         self.deviations: list[Deviation] = []
         self.asked = 0
 
     def said(self, at: str, ask: Callable[[], Any]) -> Any:
-        """The next entry, with what is said today laid beside it."""
+        """The value of the next entry; a different result today becomes a deviation."""
         number = self._next
         value = super().said(at, ask)
         if not at.startswith(self._rooms):
@@ -125,7 +125,7 @@ class Compared(Remembered):
 
 
 def _difference(left: Any, right: Any) -> tuple[int, bool]:
-    """The largest difference of two numbers in the same place, and whether all else is equal."""
+    """The largest difference of numbers at the same position, and whether all else is equal."""
     if isinstance(left, int) and isinstance(right, int):
         return abs(left - right), True
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -152,13 +152,13 @@ def fixed(value: float) -> int:
 
 
 def numbers(signals: Signals, at: str, ask: Callable[[], Sequence[float]]) -> list[float]:
-    """Numbers that an engine gives, to a millionth."""
+    """An engine's numbers, rounded to a millionth."""
     scaled = signals.said(at, lambda: [fixed(float(value)) for value in ask()])
     return [value / SCALE for value in scaled]
 
 
 def near(signals: Signals, at: str, ask: Callable[[], Near]) -> Near:
-    """Numbers that an engine gives, to a millionth, and positions beside them."""
+    """An engine's numbers, rounded to a millionth, and their positions."""
 
     def asked() -> list[list[int]]:
         values, places = ask()

@@ -1,4 +1,4 @@
-"""The whole engine on one screen: an answer goes through the stages, a report comes out.
+"""The whole engine on one screen: runs an answer through the stages and returns a report.
 
 Spec: CRP-SPEC-005 §2
 """
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.engine_signals import Live, Remembered, SignalEntry, Signals
+from crp_integrations.dpe.engine_signals import Live, RecordedSignals, SignalEntry, Signals
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.report_parts import JudgeRun
@@ -37,7 +37,7 @@ from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder, Silent, Tracer
 from crp_integrations.vocabulary import PersonalCategory
 
-# What the claims rest on: read and compared exactly, or by the document's own arithmetic.
+# First stages: exact comparison and a verifier, or the specification's own arithmetic (`literal`).
 READING: tuple[tuple[str, Stage], ...] = (
     ("dpe.1.claims", segment_claims),
     ("dpe.2.comparison", compare_with_evidence),
@@ -77,18 +77,18 @@ def examine(
     Spec: CRP-SPEC-005 §2
 
     Args:
-        embedder: the fabric's; None for purely lexical work, which the report then names.
-        verifier: reads each claim; None for an exact comparison alone.
-        tracer: opens a step around each stage; None for none.
-        policy: evaluates the control catalogue; None leaves stage 12 out.
-        recognisers: look for personal data beside the package's own (§13.2).
-        signals: the door through which engines are asked; None for one that forgets.
+        embedder: the fabric's embedder; None for purely lexical work, as the report then says.
+        verifier: reads each claim; None for the exact comparison alone.
+        tracer: opens a step around each stage; None for no tracing.
+        policy: evaluates the control catalogue; None skips stage 12.
+        recognisers: recognisers of personal data besides the package's own (§13.2).
+        signals: access to the engines; None to ask them without keeping a record.
 
     Returns:
         The report of all stages, without identity and hash: see `stages.report.finish`.
 
     Raises:
-        ConfigError: the settings ask for an embedder and there is none.
+        ConfigError: the settings need an embedder and there is none.
         EngineError: the dossier's vectors do not fit the embedder, or an engine failed.
     """
     steps = tracer or Silent()
@@ -108,7 +108,7 @@ def examine(
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What the engines of an examination were, without them."""
+    """The identities and thresholds of an examination's engines, without the engines."""
 
     embedder: str | None
     embedder_thresholds: Mapping[str, float]
@@ -144,10 +144,10 @@ class Engines:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """An answer and its context, what engines said of them, and what they were.
+    """The record of an examination: answer, context, and the engines' results and identities.
 
     Attributes:
-        judged: what a judge was asked and replied; None where none was configured.
+        judged: the judge's calls and replies; None if no judge was configured.
     """
 
     dossier: Dossier
@@ -159,20 +159,20 @@ class Examination:
 def again(
     examination: Examination, settings: DpeSettings, signals: Signals | None = None
 ) -> Report:
-    """Examine an answer once more, from what engines said then.
+    """Repeat an examination with the recorded results of the engines.
 
     Spec: CRP-SPEC-005 §15.4
     """
     return examine(
         examination.dossier,
         settings=settings,
-        signals=signals or Remembered(examination.entries),
+        signals=signals or RecordedSignals(examination.entries),
         **stand_ins(examination.engines),
     )
 
 
 def stand_ins(engines: Engines) -> Any:
-    """Arguments of `examine` that bear the engines' names and cannot be asked."""
+    """Arguments of `examine` with the engines' identities, which fail when they are called."""
     embedder = verifier = policy = None
     if engines.embedder is not None:
         embedder = _named(
@@ -202,9 +202,9 @@ def stand_ins(engines: Engines) -> Any:
 
 
 def _named(identity: str, *questions: str, **known: object) -> SimpleNamespace:
-    """An engine by its name and what is known of it, which refuses every question."""
+    """A stand-in with an engine's identity and attributes, whose methods raise an error."""
 
     def absent(*_: object, **__: object) -> NoReturn:
-        raise EngineError("an engine was asked that only its name is known of", engine=identity)
+        raise EngineError("an engine was called in a replay without engines", engine=identity)
 
     return SimpleNamespace(identity=identity, **known, **dict.fromkeys(questions, absent))

@@ -1,4 +1,4 @@
-"""What the provenance engine needs of the world: verifiers, and recognisers of personal data."""
+"""Ports of the provenance engine: verifiers, and recognisers of personal data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from crp_integrations.vocabulary import PersonalCategory
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verifier's word on one claim against its best passage.
+    """A verifier's scores for one claim and its best passage.
 
     Attributes:
         entailment, contradiction, neutral: probabilities that sum to 1.
-        passage: position of the passage that decided.
+        passage: index of that passage among those given.
     """
 
     entailment: float
@@ -29,9 +29,9 @@ class Verifier(Protocol):
     """Judges whether passages support a claim; deterministic.
 
     Attributes:
-        identity: `name@n` with the hash of any weights; a heuristic is never called NLI (D12).
-        thresholds: numbers that its judgements are read with.
-        passage: longest passage it reads, in characters; longer ones are windowed before.
+        identity: `name@n` with the hash of any weights; a heuristic must not be named NLI (D12).
+        thresholds: thresholds by which its scores are interpreted.
+        passage: maximum characters of a passage; longer passages are split beforehand.
     """
 
     @property
@@ -44,16 +44,16 @@ class Verifier(Protocol):
     def passage(self) -> int: ...
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """The judgement on the best of the passages (at least one)."""
+        """Judge the claim by the best of the passages, of which there is at least one."""
         ...
 
 
 class Recogniser(Protocol):
-    """Finds personal data beside the package's own recognisers; deterministic.
+    """Finds personal data in addition to the package's own recognisers; deterministic.
 
     Attributes:
         identity: library and version, with the hash of any model (CRP-SPEC-005 §21.1).
-        kinds: what it looks for, by kind; a kind of `dpe.pii.spans.KINDS` where there is one.
+        kinds: category of each kind that it looks for; named as in `dpe.pii.spans.KINDS`.
     """
 
     @property
@@ -63,5 +63,5 @@ class Recogniser(Protocol):
     def kinds(self) -> Mapping[str, PersonalCategory]: ...
 
     def find(self, text: str) -> Sequence[PersonalSpan]:
-        """Places in a text, in any order; they may overlap."""
+        """The places found in a text, in any order; they may overlap."""
         ...

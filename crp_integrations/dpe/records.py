@@ -47,8 +47,8 @@ class Omission(Part):
     Spec: CRP-SPEC-005 §12.2
 
     Attributes:
-        importance: of the fact, [0, 1].
-        score: best similarity of a sentence of the answer with it, [0, 1].
+        importance: importance of the fact, [0, 1].
+        score: best similarity of a sentence of the answer with the fact, [0, 1].
     """
 
     fact_id: str
@@ -58,15 +58,15 @@ class Omission(Part):
 
 
 class PersonalDatum(Part):
-    """A place that holds personal data; its text is never kept here.
+    """A place that contains personal data; its text is never stored here.
 
     Spec: CRP-SPEC-005 §13.2
 
     Attributes:
-        kind: such as `email`, `phone`, `iban` or `person`.
+        kind: kind of the data, such as `email`, `phone`, `iban` or `person`.
         where: `prompt` or `answer`.
-        start, end: character offsets there.
-        score: how sure the recogniser is, [0, 1].
+        start, end: character offsets in that text.
+        score: the recogniser's confidence, [0, 1].
     """
 
     category: PersonalCategory
@@ -79,13 +79,13 @@ class PersonalDatum(Part):
 
 
 class PersonalData(Part):
-    """Stage 11: personal data in prompt and answer, and what was looked for.
+    """Stage 11: personal data in prompt and answer, and the kinds that were looked for.
 
     Attributes:
         checked: for each category the recognisers that looked for it.
-        not_checked: what no recogniser looked for, by kind; never reported as clean.
-        warning: the compliance warning of §13.3, empty for none.
-        truncated: there are more places than are told of.
+        not_checked: kinds that no recogniser looked for; never reported as clean.
+        warning: the compliance warning of §13.3; empty for none.
+        truncated: True if more places were found than are listed.
     """
 
     found: tuple[PersonalDatum, ...] = ()
@@ -100,11 +100,11 @@ class Classification(Part):
 
     Attributes:
         eu_ai_act_class: UNKNOWN for a system that is not registered.
-        nist_tier: such as `TIER-2`, `UNKNOWN` without a registration.
-        controls: for each control of the catalogue the evidence that fulfils it, empty for none.
-        failed: the engine could not say; the class is then UNKNOWN, and was not checked.
-        halts: the answer must not be shown (§14.2).
-        engine: what evaluated the policy, and the catalogue's name and digest.
+        nist_tier: a tier such as `TIER-2`; `UNKNOWN` without a registration.
+        controls: for each control of the catalogue the evidence that fulfils it; empty for none.
+        failed: True if the policy engine failed; the class is then UNKNOWN and unchecked.
+        halts: True if the answer must not be shown (§14.2).
+        engine: the policy engine, and the catalogue's name and digest.
     """
 
     eu_ai_act_class: AiActClass = AiActClass.UNKNOWN
@@ -119,7 +119,7 @@ class Classification(Part):
 
 
 COMPARISON: Final = "exact comparison"
-"""Who decided where no model read the claims: what is compared word for word."""
+"""Value of `checked_by` if claims were only compared word for word, and no model read them."""
 
 
 class Entity(Part):
@@ -136,12 +136,12 @@ class Entity(Part):
 
 
 class Evidence(Part):
-    """The place in the context that a judgement rests on.
+    """The place in the context that supports a judgement.
 
     Attributes:
         fact_id: id of the fact, or `context-1` … for plain strings.
         start, end: character offsets in the fact's text as it was shown.
-        score: [0, 1], higher is better support.
+        score: strength of the support, [0, 1].
         engine: name of the engine that found it.
     """
 
@@ -153,13 +153,13 @@ class Evidence(Part):
 
 
 REJECTED: Final = "rejected"
-"""Kind of a finding on a claim that repeats what a sub-agent's report rejected."""
+"""Kind of a finding on a claim that repeats a claim rejected by a sub-agent's report."""
 
 HIDDEN_TEXT: Final = "HIDDEN_TEXT"
-"""Kind of a finding on characters of an answer that a reader does not see."""
+"""Kind of a finding on characters of an answer that are invisible to a reader."""
 
 NO_SENTENCE: Final = -1
-"""Number of the sentence of a claim that a judge found between the numbered ones."""
+"""Sentence number of a claim that a judge found outside of the numbered claims."""
 
 LONGEST: Final = 400
 
@@ -168,11 +168,11 @@ class RejectedClaim(Part):
     """A claim that the report on a sub-agent's answer flags.
 
     Attributes:
-        text: the claim as it reads alone.
+        text: the claim in a form that can be read alone.
         said: the sub-agent's words, which may be a part of a sentence.
-        wrong: the words in it that are wrong; empty where they are not known.
-        reason: why, in the words of the sub-agent's report.
-        window_id: of that report; empty where it was not sealed.
+        wrong: the wrong words in `said`; empty if they are not known.
+        reason: why it was rejected, in the words of the sub-agent's report.
+        window_id: window of that report; empty if it was not sealed.
     """
 
     text: str = Field(max_length=LONGEST)
@@ -183,15 +183,15 @@ class RejectedClaim(Part):
 
 
 class Finding(Part):
-    """One stage's word on one claim.
+    """One defect that a stage found in one claim.
 
     Attributes:
         stage: number of the stage.
         kind: a distortion type such as `NUMBER_CHANGED`, `QUOTE_NOT_FOUND`, `CITATION_WRONG`,
             `HIDDEN_TEXT`, `rejected`; in `literal` `fabrication` and `contradiction` as well.
-        start, end: character offsets in the answer of what is wrong.
-        evidence: where the context says otherwise, None when it says nothing.
-        expected: the value that the context has, None when it has none.
+        start, end: character offsets in the answer of the wrong text.
+        evidence: the place where the context says otherwise; None if it says nothing.
+        expected: the value in the context; None if it has none.
         reason: why a sub-agent's report rejected the claim; empty for other kinds.
     """
 
@@ -207,7 +207,7 @@ class Finding(Part):
 
     @property
     def hides(self) -> bool:
-        """Whether it is on text that a reader does not see."""
+        """Whether it is about text that a reader does not see."""
         return self.kind == HIDDEN_TEXT
 
 
@@ -219,22 +219,22 @@ class Claim(Part):
     Attributes:
         claim_id: `c1`, `c2`, … in order of the answer.
         text: the answer's characters from `start` to `end`.
-        reads_as: the claim as it is judged alone: the text, after the subject that it borrows
-            from an earlier clause of its sentence where it has none of its own.
-        specificity: [0, 1], how much it commits itself.
-        attribution: None for claims that are not FACTUAL.
-        similarity: the score that attribution was decided by, [0, 1].
+        reads_as: the claim as it is judged alone; a claim without a subject is preceded by the
+            subject of an earlier clause of its sentence.
+        specificity: how specific it is, [0, 1].
+        attribution: origin of the claim; None for claims that are not FACTUAL.
+        similarity: the score that decided the attribution, [0, 1].
         entailment, contradiction, neutral: probabilities of a verifier, or 1 and 0 by the status;
-            None for a claim that nobody read.
-        status: what is known of it (decision D13).
-        error: what is wrong with it where it is CONTRADICTED or UNSUPPORTED; None for nothing.
-        wrong: offsets in the answer of the words that are wrong; None where they are not known.
-        quotations: words of the evidence that the status rests on.
-        reason: why, in a sentence of the judge's; empty where there is none.
-        disputed: exact comparison finds it wrong, and a judge calls it supported.
-        fix: the claim as the evidence supports it, in the judge's words; empty for none.
-        hints: figures, names, dates and identifiers of an unread claim that stand in neither the
-            evidence nor the question. A hint is no finding, and changes no level.
+            None for an unread claim.
+        status: result of the check (decision D13).
+        error: kind of error of a CONTRADICTED or UNSUPPORTED claim; None for no error.
+        wrong: offsets in the answer of the wrong words; None if they are not known.
+        quotations: words of the evidence for the status.
+        reason: the judge's reason, in one sentence; empty for none.
+        disputed: True if the exact comparison finds it wrong, but a judge supports it.
+        fix: the judge's correction, which the evidence supports; empty for none.
+        hints: figures, names, dates and identifiers of an unread claim that are in neither the
+            evidence nor the question. A hint is not a finding, and does not change the level.
     """
 
     claim_id: str
@@ -270,19 +270,19 @@ class Claim(Part):
 
     @property
     def rejection(self) -> Finding | None:
-        """The finding that a sub-agent's report rejected what the claim repeats; None for none."""
+        """The finding that the claim repeats one rejected by a sub-agent's report, or None."""
         return next((finding for finding in self.findings if finding.kind == REJECTED), None)
 
 
 class ClaimCounts(Part):
-    """How many claims of an answer were read, and what came of them.
+    """The number of claims of an answer that were read, supported, wrong and unread.
 
     Claims that assert nothing about the matter (`NOT_CHECKABLE`) are not counted.
 
     Attributes:
-        read: by a judge, by a verifier that reads, or word for word; `supported` + `wrong`.
-        wrong: contradicted or unsupported.
-        unread: nobody knows.
+        read: claims settled by a judge, a verifier or word for word; `supported` + `wrong`.
+        wrong: contradicted or unsupported claims.
+        unread: claims without a result.
     """
 
     read: int = Field(default=0, ge=0)
@@ -311,7 +311,7 @@ class StageRun(Part):
 
 
 class Quality(Part):
-    """What stages 6 to 9 found, in full."""
+    """The full results of stages 6 to 9."""
 
     coherence: Coherence = Coherence()
     repetition: Repetition = Repetition()
@@ -320,7 +320,7 @@ class Quality(Part):
 
 
 class Report(Record):
-    """What the engine found about one answer, under the document's own field names.
+    """The engine's findings on one answer, under the specification's field names.
 
     Spec: CRP-SPEC-005 §15.2
 
@@ -328,23 +328,23 @@ class Report(Record):
         grounding_pct: CONTEXT_GROUNDED over all claims that assert something, 1.0 when there are
             none; over FACTUAL claims in `literal`.
         attribution_breakdown: count of each attribution over the factual claims.
-        quality: what stages 6 to 9 found in full; the fields before it are the document's.
+        quality: full results of stages 6 to 9; the specification has only the fields before it.
         rqa_score: the quality score of §18.2, [0, 1], higher is better (decision D9).
         base_score: the composite before amplifiers (D8).
-        composite_score: the document's composite, [0, 1], higher is worse.
-        risk_score: what the level comes from, [0, 1], higher is worse: of the claims' statuses
-            where they decide, else the composite (D13); None for UNKNOWN.
-        claim_counts: how many claims were read, and what came of them.
-        verification: how far the answer was read.
-        checked_by: who decided on the claims: `exact comparison`, a verifier's name, or `judge`
+        composite_score: the specification's composite, [0, 1], higher is worse.
+        risk_score: the score of the level, [0, 1], higher is worse: computed from the claims'
+            statuses, or the composite in `literal` (D13); None for UNKNOWN.
+        claim_counts: number of claims read, supported, wrong and unread.
+        verification: how much of the answer was read.
+        checked_by: what decided on the claims: `exact comparison`, a verifier's name, or `judge`
             with the model's name.
-        flagged: the level is MEDIUM or above.
-        reasons: why, in at most five plain sentences, gravest first; empty for LOW.
-        judge: what a judge was asked and replied; None where none was configured.
+        flagged: True if the level is MEDIUM or above.
+        reasons: at most five sentences on the level, gravest first; empty for LOW.
+        judge: the judge's calls and replies; None if no judge was configured.
         checked_share: characters of claims that were read over those of all that assert
-            something; 1.0 where none does, 0.0 for an answer without text.
-        flags: such as `claims=0`.
-        stages: which stages ran and with what; what is not listed did not run.
+            something; 1.0 if none does, 0.0 for an answer without text.
+        flags: remarks such as `claims=0`.
+        stages: the stages that ran, with their engines; stages not listed did not run.
         thresholds: every number that the verdict depended on.
         response_content_hash: SHA-256 of the answer's text.
         report_hash: hash of this report's canonical JSON without `report_hash`, `hmac`
@@ -417,12 +417,12 @@ class Report(Record):
 
     @property
     def was_read(self) -> bool:
-        """Whether a judge, or a verifier of the user's own, decided on the claims."""
+        """Whether a judge or a verifier, not only the exact comparison, decided on the claims."""
         return self.checked_by != COMPARISON
 
     @property
     def is_settled(self) -> bool:
-        """Whether every claim was read and holds, so that no judge is needed."""
+        """Whether every claim was read and is supported, so that no judge is needed."""
         counts = self.claim_counts
         return counts.supported > 0 and not (counts.wrong or counts.unread)
 
@@ -432,11 +432,11 @@ class Report(Record):
         return tuple(finding for claim in self.claims for finding in claim.findings)
 
     def to_html(self, context: Envelope | Sequence[Fact | str] = ()) -> str:
-        """A page with each claim beside its evidence.
+        """A page with each claim next to its evidence.
 
         Args:
-            context: an envelope, facts, or the texts in the order in which the model saw them; each
-                quotation then stands in its sentence.
+            context: an envelope, facts, or the texts in the order in which the model saw them;
+                quotations are then shown with their sentence.
         """
         return page("Answer report", report_html(self, passages_of(context)))
 

@@ -1,4 +1,4 @@
-"""Claims that a sub-agent's report rejected, and answers that repeat them."""
+"""Finds repetitions of claims that a sub-agent's report rejected."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from crp_integrations.language.words import content_stems
 from crp_integrations.vocabulary import Checked, ClaimStatus, ErrorKind
 
 MOST: Final = 20
-# Share of the rejected claim's words that a repeat has, and share of its own words that it is.
-SAID: Final = 0.7
-OF_ITSELF: Final = 0.5
+# Minimum share of the rejected claim's words in a repeat, and of the repeat's words in the claim.
+MIN_CLAIM_SHARE: Final = 0.7
+MIN_OWN_SHARE: Final = 0.5
 LEAST_WORDS: Final = 3
-# What stands where a tool's result repeats a rejected claim.
+# Replaces a repeated claim in a tool's result.
 REMOVED: Final = "…"
 
 
@@ -48,14 +48,14 @@ def rejected_claims(report: Report) -> tuple[RejectedClaim, ...]:
 
 
 def _reason(claim: Claim) -> str:
-    """Why the screen flags a claim: the kind of its finding, and what the evidence says."""
+    """Why the exact comparison flags a claim: the kind of error, and the evidence's words."""
     kind = claim.error.value if claim.error else claim.status.value
     quoted = " ".join(claim.quotations[0].text.split()) if claim.quotations else ""
     return f"{kind}: the evidence says “{quoted}”" if quoted else kind
 
 
 def find_repeats(state: State) -> list[Finding]:
-    """A finding for each claim that repeats a rejected claim that no passage states.
+    """A finding for each claim that repeats a rejected claim, unless a passage states it.
 
     Spec: related facts §8
     """
@@ -101,7 +101,7 @@ def find_repeats(state: State) -> list[Finding]:
 
 
 def with_repeats(claims: tuple[Claim, ...], repeats: Sequence[Finding]) -> tuple[Claim, ...]:
-    """The claims with such findings behind those of their own evidence."""
+    """The claims with these findings added after their own."""
     if not repeats:
         return claims
     return tuple(
@@ -115,7 +115,7 @@ def with_repeats(claims: tuple[Claim, ...], repeats: Sequence[Finding]) -> tuple
 
 
 def with_rejection(claim: Claim) -> Claim:
-    """A claim, flagged where it repeats a rejected one without support."""
+    """The claim, marked UNSUPPORTED if it repeats a rejected one without support."""
     finding = claim.rejection
     if finding is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
         return claim
@@ -131,7 +131,7 @@ def with_rejection(claim: Claim) -> Claim:
 
 
 def _place(claim: Claim, wrong: str) -> tuple[int, int]:
-    """Offsets in the answer of the wrong words, or of the claim where they are not known."""
+    """Offsets in the answer of the wrong words, or of the claim if they are not known."""
     at = claim.text.find(wrong) if wrong else -1
     return (claim.start, claim.end) if at < 0 else (claim.start + at, claim.start + at + len(wrong))
 
@@ -164,7 +164,7 @@ def without_rejected(text: str, rejected: Sequence[RejectedClaim]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """A sentence as it is compared with another."""
+    """The words and figures of a sentence, for comparison with another."""
 
     text: str
     stems: frozenset[str]
@@ -177,16 +177,16 @@ class _Words:
         return cls(text, frozenset(content_stems(text)), figures)
 
     def repeat(self, rejected: _Words, wrong: str) -> bool:
-        """Whether they say what a rejected claim says: its figures, and most of its words.
+        """Whether they repeat a rejected claim: its figures, and most of its words.
 
-        A denial of it is no repeat.
+        A denial of the claim does not repeat it.
         """
         if not self.stems or rejected.figures - self.figures:
             return False
         if wrong and _folded(wrong) not in _folded(self.text):
             return False
         both = len(self.stems & rejected.stems)
-        if both < SAID * len(rejected.stems) or both < OF_ITSELF * len(self.stems):
+        if both < MIN_CLAIM_SHARE * len(rejected.stems) or both < MIN_OWN_SHARE * len(self.stems):
             return False
         return not polarity_differs(self.text, rejected.text)
 
@@ -196,5 +196,5 @@ def _folded(text: str) -> str:
 
 
 def unique_claims(*lists: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:
-    """Rejected claims of several places, each text once."""
+    """The rejected claims of several lists, each text once."""
     return tuple({claim.text: claim for some in lists for claim in some}.values())

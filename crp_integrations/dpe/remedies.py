@@ -1,6 +1,6 @@
-"""Remedies: the words that are added, and the parameters that change, when a model is asked again.
+"""Remedies: text that is added, and parameters that change, when a model is asked again.
 
-Pure functions from what stages 6 to 9 found; nothing here asks a model. The quoted texts are of
+Pure functions of the findings of stages 6 to 9; nothing here asks a model. Quoted texts come from
 the session's own answers.
 
 Spec: CRP-SPEC-005 §9.3, §10.3, §11.5, §18.1, §19.2
@@ -19,23 +19,23 @@ from crp_integrations.vocabulary import Strategy
 MOST_REDISPATCHES: Final = 2
 REDISPATCH_TEMPERATURE: Final = 0.2
 STITCH_TEMPERATURE: Final = 0.2
-# Sentences that are quoted to go on from, and to build a bridge between.
+# Number of sentences quoted to continue from, and to connect with a bridge.
 LAST_SENTENCES: Final = 3
 BRIDGED_SENTENCES: Final = 2
 REPEATED: Final = "[REPEATED] "
-# Any other seed does; this one is far from the ones that people choose.
+# Any other seed works; this step leads far away from seeds that people choose.
 SEED_STEP: Final = 7_919
 LARGEST_SEED: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Redispatch:
-    """How the same question is asked again.
+    """Instructions and parameters with which the same question is asked again.
 
     Spec: CRP-SPEC-005 §19.2
 
     Attributes:
-        seed: another one than the first call's.
+        seed: a seed that differs from the first call's.
     """
 
     instructions: tuple[str, ...]
@@ -77,7 +77,7 @@ def against_repetition(summary: str) -> str:
 
 
 def marked(answer: str, repetition: Repetition) -> str:
-    """The answer that repeats, each repeated sentence on a line of its own and marked.
+    """The answer with each sentence on its own line and a mark before each repeated one.
 
     Spec: CRP-SPEC-005 §9.3
     """
@@ -107,7 +107,7 @@ def against_contradiction(contradictions: Sequence[CrossContradiction]) -> str:
 
 
 def against_unsupported(claims: Sequence[str]) -> str:
-    """The text added to a prompt when an answer claims what the context does not support.
+    """The text added to a prompt when an answer has claims that the context does not support.
 
     Spec: CRP-SPEC-005 §19.2
     """
@@ -121,7 +121,7 @@ def against_unsupported(claims: Sequence[str]) -> str:
 
 
 def towards_completeness(covered: Sequence[str], uncovered: Sequence[str]) -> str:
-    """What a continuation is told to answer.
+    """The instruction to a continuation that names the open parts of the question.
 
     Spec: CRP-SPEC-005 §10.3
     """
@@ -130,7 +130,7 @@ def towards_completeness(covered: Sequence[str], uncovered: Sequence[str]) -> st
 
 
 def towards_flow(prior: str) -> str:
-    """The text added to a prompt so that an answer reads on from the one before.
+    """The text added to a prompt so that an answer continues the one before.
 
     Spec: CRP-SPEC-005 §11.5
     """

@@ -1,4 +1,4 @@
-"""A report in words and as HTML: each claim beside the evidence that its status rests on."""
+"""Renders a report as text and HTML: each claim next to the evidence for its status."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.records import Fact
 
 
-# Name and text of each passage by the id that a report gives it.
+# Name and text of each passage by its id in the report.
 Passages = Mapping[str, tuple[str, str]]
 
-# Characters of a sentence that is quoted whole.
+# Maximum characters of a sentence that is quoted as a whole.
 SENTENCE = 240
-# Where a claim's evidence decides, and is not only the nearest that there is.
+# Statuses whose evidence decided; for others, the nearest evidence is shown as such.
 DECIDED = (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimQuote:
-    """Words of a passage, those marked that a claim's status rests on."""
+    """Words of a passage, with marks on those that decide a claim's status."""
 
     name: str
     parts: Pieces
 
     @property
     def text(self) -> str:
-        """All of it, on one line."""
+        """The whole quote on one line."""
         return " ".join("".join(part for part, _ in self.parts).split())
 
 
 def quotes(claim: Claim, passages: Passages, *, judged: bool) -> list[ClaimQuote]:
-    """The evidence of a claim: its quotations in their sentences, or what comes nearest.
+    """The evidence of a claim: its quotations in their sentences, or the nearest passage.
 
     Args:
-        passages: without the text of a passage, the quotation stands alone.
-        judged: a judge read the claims, so what the stages before it found decides nothing.
+        passages: a quotation from a passage that is missing here is shown without its sentence.
+        judged: whether a judge or verifier read the claims; the nearest passage is then left out.
     """
     if claim.status is ClaimStatus.NOT_CHECKABLE:
         return []
@@ -76,7 +76,7 @@ def quotes(claim: Claim, passages: Passages, *, judged: bool) -> list[ClaimQuote
 
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
-    """The sentence around some words, or the words where it is long or they are of several."""
+    """The sentence around a stretch; the stretch itself if it is long or spans sentences."""
     for span in split_sentences(text):
         if span.start <= start and end <= span.end and span.end - span.start <= SENTENCE:
             return span.start, span.end
@@ -84,10 +84,10 @@ def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def findings_of(claim: Claim, *, judged: bool) -> tuple[str, str]:
-    """What is wrong with a claim, and what the context has instead; empty for nothing."""
+    """The error in a claim, and the context's value instead; empty for none."""
     if claim.error is None:
         return "", ""
-    # Beside a judge's word no other finding counts, and hidden text is a remark.
+    # After a judge's verdict no other finding counts; hidden text is shown as a remark.
     findings = () if judged else [finding for finding in claim.findings if not finding.hides]
     expected = next((finding.expected for finding in findings if finding.expected), "")
     return ", ".join(
@@ -96,7 +96,7 @@ def findings_of(claim: Claim, *, judged: bool) -> tuple[str, str]:
 
 
 def remarks_of(claim: Claim) -> list[str]:
-    """What else a reader should know of a claim: text that it hides, a dispute, and hints.
+    """Further remarks on a claim: hidden text, a dispute, and hints.
 
     Hidden words were escaped to printable ASCII when they were found.
     """
@@ -111,7 +111,7 @@ def remarks_of(claim: Claim) -> list[str]:
 
 
 def judge_of(report: Report) -> str:
-    """Whether a judge was asked, what that took, and what it was not shown."""
+    """Whether a judge was asked, its calls and cost, and the passages that it was not shown."""
     run = report.judge
     if run is None:
         return "No judge was asked: none is configured"
@@ -122,13 +122,13 @@ def judge_of(report: Report) -> str:
     summary = f"Judge {run.model}: {took}{price}"
     failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
     if failed:
-        summary += f"; {failed[0]}, so the word of the stages without it stands"
+        summary += f"; {failed[0]}, so the result without the judge applies"
     if run.left_out:
         summary += f"; it was not shown {counted(len(run.left_out), 'passage')}"
     return summary
 
 
-# So many claims are shown at once; of longer reports, parts that flag none are folded.
+# Claims in one part of a long report, and maximum number of parts with flags that are unfolded.
 PART, MOST_OPEN = 25, 4
 COLOURS = {
     ClaimStatus.SUPPORTED: "crp-ok",
@@ -157,7 +157,7 @@ UNCHECKED = {
 
 
 def passages_of(context: Envelope | Sequence[Fact | str]) -> dict[str, tuple[str, str]]:
-    """Name and text of each passage by its id; texts are named by their place."""
+    """Name and text of each passage by its id; plain texts have ids by their position."""
     items = getattr(context, "facts", context)
     return {
         f"context-{n}" if isinstance(item, str) else item.fact_id: (
@@ -169,7 +169,7 @@ def passages_of(context: Envelope | Sequence[Fact | str]) -> dict[str, tuple[str
 
 
 def answer_html(text: str, report: Report, passages: Passages) -> str:
-    """An answer with what is wrong in it marked, and the report."""
+    """An answer with its errors marked, and the report."""
     wrong = [claim.wrong or (claim.start, claim.end) for claim in report.claims if claim.flagged]
     shown = marked(pieces(text, wrong), "crp-no")
     answer = f'<p class="crp-text crp-answer" dir="auto">{shown}</p>'
@@ -213,7 +213,7 @@ def _status(status: ClaimStatus, before: str = "") -> str:
 
 
 def _claims(report: Report, passages: Passages) -> str:
-    """Every claim in order; a long list is cut into parts, and the first flagged parts are open."""
+    """Every claim in order; a long list is folded in parts, the first flagged ones unfolded."""
     claims, judged = report.claims, report.was_read
     made, opened = [], 0
     for at in range(0, len(claims), PART):
@@ -254,7 +254,7 @@ def _claim(claim: Claim, passages: Passages, *, judged: bool) -> str:
 
 
 def _further(report: Report) -> list[str]:
-    """What concerns the answer as a whole, or other windows."""
+    """Remarks on the answer as a whole, or on other windows."""
     lines = [
         f"“{conflict.claim}” contradicts an earlier answer: “{conflict.prior_claim}”"
         for conflict in report.cross_window_contradictions
@@ -270,7 +270,7 @@ def _further(report: Report) -> list[str]:
 
 
 def _unchecked(report: Report) -> list[str]:
-    """What no stage checked."""
+    """Remarks on everything that no stage checked."""
     count = sum(claim.status is ClaimStatus.NOT_CHECKED for claim in report.claims)
     lines = [f"{counted(count, 'claim')}, marked above"] if count else []
     for flag in report.flags:

@@ -1,4 +1,4 @@
-"""Parts of a report: what stages 6 to 9 say, and what a judge was asked and replied.
+"""Parts of a report: the results of stages 6 to 9, and a judge's calls and replies.
 
 Spec: CRP-SPEC-005 §8 to §11
 """
@@ -23,7 +23,7 @@ class CrossContradiction(Part):
     Spec: CRP-SPEC-005 §8.4
 
     Attributes:
-        window_id: of the current window, empty before it has one.
+        window_id: id of the current window; empty before it has one.
         kind: `numeric`, `logical`, `temporal`, `stance` or `minor` (§8.2).
     """
 
@@ -43,12 +43,12 @@ class CrossContradiction(Part):
 
 
 class Coherence(Part):
-    """Stage 6: claims beside those of earlier windows.
+    """Stage 6: comparison of claims with those of earlier windows.
 
     Attributes:
-        compared: claims that had a counterpart in an earlier window.
-        contradicted: those among them that it contradicts.
-        unread: claims that were not compared, as they are too long or too many.
+        compared: number of claims with a counterpart in an earlier window.
+        contradicted: number of these claims that their counterpart contradicts.
+        unread: number of claims not compared because they are too long or too many.
     """
 
     contradictions: tuple[CrossContradiction, ...] = ()
@@ -63,7 +63,7 @@ class Coherence(Part):
 
 
 class Repetition(Part):
-    """Stage 7: how much of the answer earlier windows have said.
+    """Stage 7: how much of the answer repeats earlier windows.
 
     Attributes:
         overlap: shared 4-grams over the answer's 4-grams, [0, 1].
@@ -78,12 +78,12 @@ class Repetition(Part):
 
 
 class Completeness(Part):
-    """Stage 8: which needs of the question all answers of the session address.
+    """Stage 8: the needs of the question that the answers of the session address.
 
     Attributes:
-        level, score: covered over all needs, 1.0 when there are none; None where nobody read
-            which needs the answers cover.
-        new: those of the covered that no earlier window had covered.
+        level, score: covered over all needs, 1.0 when there are none; None if coverage was not
+            checked.
+        new: covered needs that no earlier window had covered.
         recommendation: `continue`, `broaden` (the query), `warn` (the client), or empty (§10.2).
     """
 
@@ -96,16 +96,16 @@ class Completeness(Part):
 
 
 class Flow(Part):
-    """Stage 9: whether the answer reads on from the window before; 1 for a first window.
+    """Stage 9: whether the answer continues the window before; all 1 for a first window.
 
     Attributes:
         score: the weighted sum of §11.4, [0, 1].
-        opening: the cosine of the two ends on the scale where .40 is low, [0, 1].
+        opening: the opening coherence, on the scale where .40 is low, [0, 1].
         topic, register_, transition: the other three signals, [0, 1].
-        cosine: the cosine itself, or the share of words where there is no embedder, [-1, 1].
-        abrupt: the opening is low: the answer starts as if there were no window before.
-        shifted: a complete change of topic, which a new sub-query may ask for.
-        expected: the change is one that a newly covered sub-query asks for.
+        cosine: the unscaled cosine, or the share of common words without an embedder, [-1, 1].
+        abrupt: True if the opening is low: the answer starts as if there were no window before.
+        shifted: True if the topic changed completely, which a new sub-query may require.
+        expected: True if a newly covered sub-query requires that change.
         remediation: `augment`, `stitch`, `redispatch`, or None (§11.5, D17).
     """
 
@@ -122,18 +122,18 @@ class Flow(Part):
 
 
 NO_DOUBT: Final = "no doubt"
-"""Why no judge was asked: every claim stands in the evidence."""
+"""Why no judge was asked: the evidence has every claim."""
 
 
-# In front of the name of a fallback that replied in the judge's place.
+# Prefix of the name of a fallback that replied instead of the judge.
 FALLBACK: Final = "fallback "
-# Names of the texts that are no passages.
+# Names of the quotable texts that are not passages.
 QUESTION_ID: Final = "question"
 SYSTEM_ID: Final = "system"
 
 
 class Quotation(Part):
-    """Words of the evidence that a verdict rests on.
+    """Words of the evidence that support a verdict.
 
     Attributes:
         fact_id: id of the fact; `question` and `system` for those texts.
@@ -148,7 +148,7 @@ class Quotation(Part):
 
     @property
     def source(self) -> str:
-        """What a reader calls the text: `passage 2`, or `question` and `system`."""
+        """The text's name for readers: `passage 2`, or `question` and `system`."""
         return f"passage {self.passage}" if self.passage else self.fact_id
 
 
@@ -160,10 +160,10 @@ class UnreadPassage(Part):
 
 
 class JudgedNeed(Part):
-    """A part of the question, and whether the answer tells it.
+    """A part of the question, and whether the answer covers it.
 
     Attributes:
-        number: of the part, from 1; a question that was not taken apart is one.
+        number: number of the part, from 1; a question that was not split has one part.
         by: ids of the claims that answer it, right or wrong.
     """
 
@@ -173,7 +173,7 @@ class JudgedNeed(Part):
 
 
 class JudgedConflict(Part):
-    """Claims, by their ids, or words of passages that cannot both be true."""
+    """Claims, by their ids, or quotations of passages that cannot all be true."""
 
     claims: tuple[str, ...] = ()
     quotations: tuple[Quotation, ...] = ()
@@ -184,13 +184,13 @@ class JudgeExchange(Part):
     """One call of a judge and its reply.
 
     Attributes:
-        id: hash of what was asked, which the reply has to repeat.
-        first, last: numbers of the claims that were asked about, both included, from 1.
-        pieces: number, start and end of each of them that was shown in part, in order.
-        reply: its text as it came; empty where no reply came.
-        error: name of the error in the place of a reply; empty for none.
-        cached: the reply was taken from the judge's cache.
-        cost_usd: None where no price is known.
+        id: hash of the request, which the reply must repeat.
+        first, last: numbers of the first and last claim of the request, from 1.
+        pieces: number, start and end of each of the `passages` shown only in part, in order.
+        reply: text of the reply as received; empty if none came.
+        error: name of the error that occurred instead of a reply; empty for none.
+        cached: True if the reply was taken from the judge's cache.
+        cost_usd: cost in US dollars; None if no price is known.
     """
 
     id: str
@@ -210,16 +210,16 @@ class JudgeExchange(Part):
 
 
 class JudgeRun(Part):
-    """What a judge was asked about one answer.
+    """The calls of a judge about one answer.
 
     Attributes:
-        model: the judge as it was named; empty where no judge was asked.
-        prompt: the prompt's name and hash; with a rubric of the user's own, that one's hash too.
-        skipped: why no judge was asked: `no doubt`, `sample`, `budget`, `background`; empty where
-            one was.
-        passages: how many there are; 0 for none.
-        unplaced: assertions of the reply whose words do not stand in the answer.
-        needs: the parts of the question that a reply speaks of, in order.
+        model: the judge's name; empty if no judge was asked.
+        prompt: name and hash of the instructions, including a custom rubric.
+        skipped: why no judge was asked: `no doubt`, `sample`, `budget`, `background`; empty if
+            one was asked.
+        passages: number of all passages.
+        unplaced: number of assertions in replies whose words are not in the answer.
+        needs: the parts of the question that a reply mentions, in order.
     """
 
     model: str = ""
@@ -252,7 +252,7 @@ class JudgeRun(Part):
 
     @property
     def cost_usd(self) -> float | None:
-        """What the calls cost, without cached ones; None where no price is known."""
+        """Total cost of the calls without cached ones; None if a price is not known."""
         costs = [call.cost_usd for call in self.calls if not call.cached]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None

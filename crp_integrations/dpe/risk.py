@@ -1,6 +1,6 @@
-"""Risk: the composite of four signals, what amplifies it, and its level; an answer's quality score.
+"""Risk: the composite of four signals, its amplifiers and its level; an answer's quality score.
 
-Each amplifier counts once, however many places of the document name it: a contradiction across
+Each amplifier counts once, even if the specification names it twice: a contradiction across
 windows and severe repetition are amplifiers in §17 and penalties in §16.1 (decision D4).
 
 Spec: CRP-SPEC-005 §7, §16.1, §17
@@ -32,7 +32,7 @@ from crp_integrations.vocabulary import (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the signals are computed from."""
+    """The input of the signals."""
 
     factual: int
     grounded: int
@@ -97,7 +97,7 @@ def composite(values: Mapping[str, float], settings: DpeSettings) -> float:
     Spec: CRP-SPEC-005 §7.2
     """
     total = sum(weight * values[name] for name, weight in settings.weights.items())
-    # Nine decimals: float dust must not carry a score over a cut.
+    # Nine decimals: float error must not move a score across a level's bound.
     return round(min(1.0, max(0.0, total)), 9)
 
 
@@ -120,13 +120,13 @@ def assess(
     return values, composite(values, settings)
 
 
-# A class that the law forbids is no milder than one that it calls high-risk.
+# A forbidden use counts at least as much as a high-risk one.
 _HIGH_RISK: Final = frozenset({AiActClass.HIGH, AiActClass.UNACCEPTABLE})
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What the amplifiers look at."""
+    """The input of the amplifiers."""
 
     personal: bool = False
     ai_act_class: AiActClass = AiActClass.UNKNOWN
@@ -163,7 +163,7 @@ def amplified(base: float, names: Sequence[Amplifier], settings: AmplifierSettin
     score = base
     for name in names:
         score *= settings.factors[name]
-    # Nine decimals as in the base score: float dust must not carry it over a cut.
+    # Nine decimals as in the base score: float error must not move it across a bound.
     return round(min(1.0, max(0.0, score)), 9)
 
 
@@ -174,10 +174,10 @@ def quality_score(
     coherence: Coherence,
     settings: QualitySettings,
 ) -> float:
-    """The weighted sum of what stages 6 to 9 found, [0, 1], higher is better.
+    """The weighted sum of the results of stages 6 to 9, [0, 1], higher is better.
 
-    The repetition ratio is that of sentences (decision D21). Completeness that nobody read is left
-    out, and the others weigh as much more.
+    The repetition ratio is that of sentences (decision D21). If completeness was not checked, it
+    is left out and the other weights are scaled up.
 
     Spec: CRP-SPEC-005 §18.2
     """
@@ -190,7 +190,7 @@ def quality_score(
         total /= 1.0 - settings.completeness_weight
     else:
         total += completeness.score * settings.completeness_weight
-    # Nine decimals: float dust must not carry a score over a bound.
+    # Nine decimals: float error must not move a score across a bound.
     return round(min(1.0, max(0.0, total)), 9)
 
 
@@ -200,7 +200,7 @@ def ceiling(score: float, settings: QualitySettings) -> tuple[QualityTier, float
     Spec: CRP-SPEC-005 §18.4
 
     Returns:
-        The tier, and the lower bound of the next better one; 0 for S, which has none.
+        The tier, and the lower bound of the next better tier; 0 for S, the best tier.
     """
     bound = 0.0
     for tier, least in (

@@ -1,4 +1,4 @@
-"""Every number of the provenance engine, as one frozen part of the settings tree."""
+"""Settings of the provenance engine: one frozen part of the settings tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crp_integrations.vocabulary import Domain, RiskLevel, Sector, Severity
 
 
 class Amplifier(StrEnum):
-    """What may raise a composite, strongest first.
+    """The circumstances that raise a composite, strongest first.
 
     Spec: CRP-SPEC-005 §17
     """
@@ -30,7 +30,7 @@ class Amplifier(StrEnum):
     REPETITION = "severe-repetition"
 
 
-# Between neighbours of the list: whether the first must be larger, or at least as large.
+# Required order of each pair of neighbouring factors.
 _ORDER: Final[tuple[str, ...]] = (">", ">", ">=", ">=", ">")
 
 
@@ -40,12 +40,12 @@ class AmplifierSettings(Part):
     Spec: CRP-SPEC-005 §17 (decisions D4, D5)
 
     Attributes:
-        personal: personal data in prompt or answer; substantial.
-        high_risk: a high-risk domain of the EU AI Act; significant.
-        sector: a financial or medical system; moderate, as the next two.
-        loop_depth: agents within agents deeper than `deep_above`.
-        cross_window: a contradiction with an earlier window, whatever their number.
-        repetition: SEVERE repetition; light.
+        personal: factor for personal data in prompt or answer; substantial.
+        high_risk: factor for a high-risk domain of the EU AI Act; significant.
+        sector: factor for a financial or medical system; moderate, like the next two.
+        loop_depth: factor for agents nested deeper than `deep_above`.
+        cross_window: factor for contradictions with earlier windows, whatever their number.
+        repetition: factor for SEVERE repetition; light.
         deep_above: loop depth above which the amplifier applies, in agents (decision D5).
         stop_above: loop depth above which a call is refused, in agents (decision D5).
     """
@@ -80,7 +80,7 @@ class AmplifierSettings(Part):
 
     @property
     def factors(self) -> dict[Amplifier, float]:
-        """The factor of each amplifier, in the order of their severity."""
+        """The factor of each amplifier, strongest first."""
         return {
             Amplifier.PERSONAL: self.personal,
             Amplifier.HIGH_RISK: self.high_risk,
@@ -91,23 +91,23 @@ class AmplifierSettings(Part):
         }
 
 
-# The document's threshold, for an embedder whose card names none (decision D14).
+# The specification's threshold, for an embedder that names none (decision D14).
 COVERED_FACT: Final = 0.60
 CARD: Final = "omission"
 
 
 class OmissionSettings(Part):
-    """Numbers that decide what stage 10 says, all in [0, 1].
+    """Thresholds of stage 10, all in [0, 1].
 
     Spec: CRP-SPEC-005 §12.2
 
     Attributes:
-        medium, high, critical: importance from which an omission has this severity; facts below
-            the first are not looked for.
-        covered: cosine of a sentence from which a fact is covered; None for the embedder's own
-            value (decision D14).
-        covered_words: share of a fact's content words in one sentence, for the same without an
-            embedder.
+        medium, high, critical: minimum importance of a fact at which its omission has this
+            severity; facts below `medium` are not looked for.
+        covered: minimum cosine with a sentence at which a fact is covered; None for the embedder's
+            own value (decision D14).
+        covered_words: minimum share of a fact's content words in one sentence at which it is
+            covered, without an embedder.
     """
 
     medium: float = Field(default=0.70, ge=0.0, le=1.0)
@@ -126,7 +126,7 @@ class OmissionSettings(Part):
         return self
 
     def severity(self, importance: float) -> Severity | None:
-        """The severity of leaving out a fact, None for one that is not looked for.
+        """The severity of omitting a fact; None for a fact that is not looked for.
 
         Spec: CRP-SPEC-005 §12.2
         """
@@ -140,21 +140,21 @@ class OmissionSettings(Part):
         return None
 
     def threshold(self, card: Mapping[str, float]) -> float:
-        """The cosine in force."""
+        """The cosine that applies: the setting, else the embedder's own."""
         return card.get(CARD, COVERED_FACT) if self.covered is None else self.covered
 
 
 class PersonalSettings(Part):
-    """What stage 11 looks for.
+    """Settings of stage 11, the search for personal data.
 
     Spec: CRP-SPEC-005 §13.2
 
     Attributes:
-        least_score: how sure a recogniser must be of a place that counts, [0, 1].
+        least_score: minimum score of a place at which it counts, [0, 1].
         aside: kinds that are not looked for; the report says so. See `crp_integrations.dpe.pii`.
-        regions: countries whose numbers are read without a prefix, as two letters, in the order
-            in which they are tried.
-        most_found: places that are told of one text; the report says when there were more.
+        regions: two-letter codes of countries whose telephone numbers are recognised without a
+            prefix, in the order in which they are tried.
+        most_found: maximum number of places listed per text; the report says if there were more.
     """
 
     least_score: float = Field(default=0.50, ge=0.0, le=1.0)
@@ -165,49 +165,49 @@ class PersonalSettings(Part):
 
 SUM_TOLERANCE: Final = 1e-9
 
-# The documents' thresholds, for an embedder whose card names none (decision D14).
+# The specification's thresholds, for an embedder that names none (decision D14).
 REPEATED: Final = 0.92
 COVERED_NEED: Final = 0.70
 LOW_OPENING: Final = 0.40
 
 
 class QualitySettings(Part):
-    """Numbers that decide what stages 6 to 9 say. All but counts are in [0, 1].
+    """Thresholds and weights of stages 6 to 9. All but counts are in [0, 1].
 
     Spec: CRP-SPEC-005 §8.2, §9.2, §10.2, §11.3, §11.4, §18.2, §18.4
 
     Attributes:
-        contradiction_probability: above it a pair is a contradiction across windows (§8.2).
-        opposed, opposed_slightly: probability that a typed difference stands for; the second
-            for a minor one (§8.2).
-        minor_difference: largest relative difference that is minor beside a hedge (D21).
-        alike: share of their words that two claims have in common to be about one thing (§8.2).
-        related: the same from which the verifier reads the pair (§8.2).
-        read_pairs: earlier claims that the verifier reads for each claim (§8.2).
-        near_claims: earlier claims that a claim is compared with (§8.2); `pairs` = `all` of the
-            engine's settings compares with every one that shares a word or value.
+        contradiction_probability: probability above which a pair of claims is a contradiction
+            across windows (§8.2).
+        opposed, opposed_slightly: probability assigned to a contradiction found by comparison;
+            the second one to a minor difference (§8.2).
+        minor_difference: maximum relative difference that is minor next to a hedge (D21).
+        alike: minimum share of common words at which two claims are about one thing (§8.2).
+        related: minimum share of common words at which the verifier reads a pair (§8.2).
+        read_pairs: maximum number of earlier claims that the verifier reads per claim (§8.2).
+        near_claims: maximum number of earlier claims that a claim is compared with (§8.2); no
+            limit if the engine's setting `pairs` is `all`.
         repeated: cosine above which a sentence is repeated; None for the embedder's own (D14).
-        repeated_words: share of common words for the same where there is no embedder.
-        near_words: share of common words from which two sentences are compared by cosine; 0
-            compares every pair (§9.2).
-        changed_repeats: a sentence with another figure, date, name or negation than the earlier
-            one counts as repeated all the same (§9.2).
-        minor_overlap, significant_overlap, severe_overlap: §9.2, share of 4-grams.
-        minor_repeats, significant_repeats, severe_repeats: §9.2, share of sentences.
+        repeated_words: minimum share of common words at which it is, without an embedder.
+        near_words: minimum share of common words at which two sentences are compared by cosine;
+            0 compares every pair (§9.2).
+        changed_repeats: whether a sentence counts as repeated even with another figure, date, name
+            or negation than the earlier one (§9.2).
+        minor_overlap, significant_overlap, severe_overlap: minimum share of 4-grams (§9.2).
+        minor_repeats, significant_repeats, severe_repeats: minimum share of sentences (§9.2).
         covered: cosine above which a need is covered; None for the embedder's own (D14).
-        complete, mostly_complete, partial: §10.2, lower bounds of the score.
+        complete, mostly_complete, partial: minimum score of each level (§10.2).
         low_opening: opening coherence below which a window starts as if there were none before;
             None for the embedder's own (§11.3, D14).
-        topics: topic clusters of a window (§11.3).
-        length_band, complexity_band, passive_band: §11.3, largest differences in register.
-        complexity_words: words that the type–token ratio is counted over (§11.3, D21).
-        opening_weight, topic_weight, register_weight, transition_weight: §11.4.
-        low_flow, least_flow: below the first a remedy applies, below the second the answer is
-            asked for again (§11.5, D17).
-        flow_remedy: the remedy that is configured (§11.5).
-        repetition_weight, completeness_weight, flow_weight, coherence_weight: §18.2.
-        tier_s, tier_a, tier_b, tier_c: quality scores from which the tier is not capped below
-            this one (§18.4).
+        topics: maximum number of topics of a window (§11.3).
+        length_band, complexity_band, passive_band: maximum differences in register (§11.3).
+        complexity_words: number of words for the type–token ratio (§11.3, D21).
+        opening_weight, topic_weight, register_weight, transition_weight: weights of §11.4.
+        low_flow, least_flow: flow scores below which a remedy applies, and below which the answer
+            is requested again (§11.5, D17).
+        flow_remedy: the remedy below `low_flow` (§11.5).
+        repetition_weight, completeness_weight, flow_weight, coherence_weight: weights of §18.2.
+        tier_s, tier_a, tier_b, tier_c: minimum quality score that allows each tier (§18.4).
     """
 
     contradiction_probability: float = Field(default=0.75, ge=0.0, lt=1.0)
@@ -287,7 +287,7 @@ class QualitySettings(Part):
 
     @classmethod
     def literal(cls) -> QualitySettings:
-        """The numbers and rules as printed (decision D14)."""
+        """The numbers and rules as the specification prints them (decision D14)."""
         return cls(
             repeated=REPEATED,
             near_words=0.0,
@@ -297,7 +297,7 @@ class QualitySettings(Part):
         )
 
     def in_force(self, card: Mapping[str, float]) -> QualitySettings:
-        """The settings with the embedder's thresholds where none is set."""
+        """The settings, with the embedder's thresholds for those that are None."""
         thresholds = {
             "repeated": card.get("repeated_sentence", REPEATED),
             "covered": card.get("covered_need", COVERED_NEED),
@@ -313,7 +313,7 @@ LEVEL_CUTS: Final[tuple[tuple[float, RiskLevel], ...]] = (
     (0.45, RiskLevel.HIGH),
     (0.20, RiskLevel.MEDIUM),
 )
-"""Normative cuts of the composite, lower bound included; no setting moves them.
+"""Normative minimum composite of each level; no setting changes them.
 
 Spec: CRP-SPEC-005 §7.4 (decision D13)
 """
@@ -329,43 +329,43 @@ COMMON_KNOWLEDGE: Final[tuple[str, ...]] = (
     "U.S", "U.S.", "U.S.A", "UK", "U.K", "U.K.", "EU", "UN", "United States", "United Kingdom",
     "European Union", "North America", "South America",
 )  # fmt: skip
-"""Names that need no source by default: calendar, continents, languages, common short forms."""
+"""Names that need no source by default: calendar, continents, languages, common abbreviations."""
 
 
 class DpeSettings(Part):
-    """Numbers and choices that decide a report. All but counts and lengths are in [0, 1].
+    """Settings of the provenance engine. All numbers but counts and lengths are in [0, 1].
 
     Spec: CRP-SPEC-005 §4.3, §5.2, §5.5, §6.2, §7.2
 
     Attributes:
-        verifier: which verifier reads each claim beside the passages: `none`, or one that was
+        verifier: the verifier that reads each claim with the passages: `none`, or one that was
             fetched with `model_catalogue.fetch`; `alignment` is the arithmetic of `composite`
             (decisions D2, D12, D13).
-        decides: what a report comes from: the claims' statuses, as a judge, a verifier or an exact
-            comparison gives them (`claims`), or the document's own arithmetic (`composite`,
+        decides: the source of a report: the claims' statuses, which a judge, a verifier or the
+            exact comparison sets (`claims`), or the specification's arithmetic (`composite`,
             decision D13).
-        grounded: score from which a claim is CONTEXT_GROUNDED (§4.3).
-        mixed: score from which it is MIXED (§4.3).
-        specific: specificity from which an unmatched claim is UNVERIFIABLE (§4.3).
-        fabrication_penalty, distortion_penalty, contradiction_penalty: §5.5.
+        grounded: minimum score at which a claim is CONTEXT_GROUNDED (§4.3).
+        mixed: minimum score at which it is MIXED (§4.3).
+        specific: minimum specificity at which an unmatched claim is UNVERIFIABLE (§4.3).
+        fabrication_penalty, distortion_penalty, contradiction_penalty: penalties of §5.5.
         common_knowledge: names that need no source (§5.2, decision D10).
-        pairs: contradiction is looked for in `all` pairs of claims that are about one thing, or
-            for each claim in those that `share` most with it (§5.4, decision D15).
-        alike_claims: earlier claims about one thing that a claim is compared with where `pairs`
-            is `share`; the report's flags count claims that had more (§5.4, D15).
-        most_pair_values: figures, dates and names of a claim above which it is not compared with
-            other claims; the report's flags count such claims (§5.4, D15).
-        windows: windows of the context that the verifier reads for each claim (§6.2, D6).
-        longest_claim: characters; a longer claim is NOT_CHECKED (§6.2, D6).
-        most_claims: claims that are checked; further ones are NOT_CHECKED (D6).
-        conflict_entailment: most that entailment can be beside a typed conflict (§6.2).
-        untraced_entailment: most that it can be beside a value without a source (§6.2).
-        attribution_weight, fidelity_weight, entailment_weight, specificity_weight: §7.2, §16.3
-            (decision D4).
-        quality: numbers of stages 6 to 9 (§8 to §11, §18).
-        amplifiers: what raises the composite in regulated circumstances (§7.3, §17).
-        omission: what stage 10 looks for (§12).
-        personal: what stage 11 looks for (§13).
+        pairs: contradictions are searched for in `all` pairs of claims about one thing, or for
+            each claim only among those that `share` most with it (§5.4, decision D15).
+        alike_claims: maximum number of earlier claims that a claim is compared with if `pairs` is
+            `share`; the report's flags count claims that had more (§5.4, D15).
+        most_pair_values: maximum figures, dates and names of a claim that is compared with other
+            claims; the report's flags count claims with more (§5.4, D15).
+        windows: number of context windows that the verifier reads per claim (§6.2, D6).
+        longest_claim: maximum characters of a claim; a longer one is NOT_CHECKED (§6.2, D6).
+        most_claims: maximum number of claims checked; further ones are NOT_CHECKED (D6).
+        conflict_entailment: maximum entailment of a claim with a changed value (§6.2).
+        untraced_entailment: maximum entailment of a claim with an untraced value (§6.2).
+        attribution_weight, fidelity_weight, entailment_weight, specificity_weight: weights of
+            §7.2, §16.3 (decision D4).
+        quality: settings of stages 6 to 9 (§8 to §11, §18).
+        amplifiers: factors that raise the composite in regulated circumstances (§7.3, §17).
+        omission: settings of stage 10, omitted facts (§12).
+        personal: settings of stage 11, personal data (§13).
     """
 
     verifier: Literal["none", "alignment", "lettucedetect", "nli", "minicheck"] = "none"
@@ -426,7 +426,7 @@ class DpeSettings(Part):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The four risk weights by signal, in the order of their importance."""
+        """The four risk weights by signal, most important first."""
         return {
             "attribution": self.attribution_weight,
             "fidelity": self.fidelity_weight,
@@ -436,7 +436,7 @@ class DpeSettings(Part):
 
     @classmethod
     def preset(cls, name: str) -> DpeSettings:
-        """The settings of one of the two presets that are kept and tested."""
+        """The settings of a preset: `default` or `literal`."""
         if name == "default":
             return cls()
         if name == "literal":
@@ -451,16 +451,16 @@ class DpeSettings(Part):
 
 
 class Registration(Part):
-    """The registered system, as it stands under `[system]` in crp.toml.
+    """The registered system, from `[system]` in crp.toml.
 
     Spec: CRP-SPEC-005 §14.1, §14.2
 
     Attributes:
-        domain: what the system is for; None for a system that is not registered, which is then
+        domain: purpose of the system; None for a system that is not registered, which is then
             classified UNKNOWN (decision D20).
         sector: `financial` or `medical`, None for neither (§17).
-        decides: its answers take part in decisions about people (§14.2).
-        evidence: names of what the operator attests, as the control catalogue has them.
+        decides: whether its answers are used in decisions about people (§14.2).
+        evidence: names from the control catalogue of the evidence that the operator attests.
     """
 
     domain: Domain | None = None
@@ -474,13 +474,13 @@ class Registration(Part):
         wrong = [name for name in value if name not in evidence_of("operator")]
         if wrong:
             raise ConfigError(
-                f"system.evidence holds {wrong[0]!r:.60}, which an operator cannot attest; "
+                f"system.evidence contains {wrong[0]!r:.60}, which an operator cannot attest; "
                 "docs/evidence/compliance.md lists what can be"
             )
         return tuple(sorted(set(value)))
 
     def system(self, relay_evidence: Iterable[str] = ()) -> System:
-        """The system as stages read it."""
+        """The system as the stages receive it, with the relay's evidence added."""
         own = evidence_of("relay").intersection(relay_evidence)
         return System(
             domain=self.domain,

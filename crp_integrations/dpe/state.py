@@ -1,4 +1,4 @@
-"""What the stages hand on: the dossier, findings so far, and the session's sentences."""
+"""The state passed between stages: the dossier, findings so far, and the session's sentences."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Checked, ClaimType
 
-# Rows that are multiplied at once.
+# Number of rows multiplied at once, to limit memory.
 BLOCK = 512
 NONE = -1
 
 
 class SessionText:
-    """One text of the session, read when asked."""
+    """One text of the session, read on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -49,7 +49,7 @@ class SessionText:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Its sentences that have a word."""
+        """Its sentences that contain a word."""
         return [span for span in self.every if words(span.of(self.text))]
 
     @cached_property
@@ -70,7 +70,7 @@ class SessionText:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """For each sentence the nearest other one."""
+    """For each sentence, the cosine and position of the nearest other one."""
 
     cosine: list[float]
     place: list[int]
@@ -92,9 +92,9 @@ class SessionSentences:
 
     @cached_property
     def before(self) -> SessionText | None:
-        """The window right before the answer; None where there is none or nothing of it is known.
+        """The window directly before the answer; None if there is none or its text is unknown.
 
-        A window without text was not handed over, and what was not read is not clean.
+        A window whose text is missing must not count as checked.
         """
         return self.prior[-1] if self.prior and self.prior[-1].sentences else None
 
@@ -105,13 +105,13 @@ class SessionSentences:
 
     @cached_property
     def earlier_stems(self) -> list[frozenset[str]]:
-        """Content stems of each of them."""
+        """Content stems of each sentence of `earlier`."""
         return [stems for session_text in self.prior for stems in session_text.stems]
 
     def rows(self, texts: Sequence[str]) -> FloatRows:
-        """Unit rows of texts, shape (n, d); each text is embedded once a call.
+        """Unit row vectors of texts, shape (n, d); each text is embedded once per examination.
 
-        The caller has made sure that there is an embedder.
+        The caller must ensure that there is an embedder.
         """
         assert self._embedder is not None
         new = [text for text in dict.fromkeys(texts) if text not in self._rows]
@@ -147,11 +147,11 @@ class SessionSentences:
                 best += (facts @ rows.T).max(axis=1).tolist()
             return best
 
-        # Six digits: how a product is summed must not decide at the threshold.
+        # Six digits: the order of summation must not decide at the threshold.
         return numbers(self._signals, at, asked)
 
     def nearest(self, at: str, texts: Sequence[str], others: Sequence[str]) -> Nearest:
-        """For each text the nearest of the others, block by block."""
+        """For each text, the nearest of the others."""
         if not texts or not others:
             return Nearest([-1.0] * len(texts), [NONE] * len(texts))
         return Nearest(*near(self._signals, at, lambda: self._nearest(texts, others)))
@@ -161,7 +161,7 @@ class SessionSentences:
         best = np.full(len(texts), -1.0)
         place = np.full(len(texts), NONE)
         for start in range(0, len(others), BLOCK):
-            # Six digits: how a product is summed must not decide a tie.
+            # Six digits: the order of summation must not decide a tie.
             values = np.round(own @ there[start : start + BLOCK].T, 6)
             top = values.argmax(axis=1)
             highest = values[np.arange(len(texts)), top]
@@ -173,7 +173,7 @@ class SessionSentences:
 
 @dataclass(frozen=True, slots=True)
 class StageTools:
-    """What a pipeline runs with."""
+    """The engines and settings of a pipeline."""
 
     embedder: Embedder | None
     verifier: Verifier | None
@@ -190,14 +190,14 @@ class StageTools:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known after a stage; each stage answers with a new one.
+    """The results so far; each stage returns a new state.
 
     Attributes:
-        sentences: for each claim the answer's sentence around it and the next one.
-        alignments: for each claim, None for one that is not checked.
-        language: of the answer, where it surely is another one than the passages'; else empty.
-        pairs_cut: claims that were not compared with every earlier one about the same thing.
-        session_sentences: those of the answer and of earlier windows; stages 6 to 9 need it.
+        sentences: for each claim, the answer's sentence around it and the next one.
+        alignments: alignment of each claim; None for a claim that is not checked.
+        language: the answer's language if it clearly differs from the passages'; else empty.
+        pairs_cut: number of claims not compared with every earlier one about the same thing.
+        session_sentences: sentences of the answer and of earlier windows, for stages 6 to 9.
     """
 
     dossier: Dossier
@@ -221,7 +221,7 @@ class State:
 
     @property
     def session(self) -> SessionSentences:
-        """What the session has said; the pipeline hands it in, so that it is read once."""
+        """The session's sentences, which the pipeline creates once for all stages."""
         assert self.session_sentences is not None
         return self.session_sentences
 
@@ -232,7 +232,7 @@ class State:
 
     @property
     def factual(self) -> list[Claim]:
-        """The claims that scores are counted over."""
+        """The FACTUAL claims, over which the scores are computed."""
         return [claim for claim in self.claims if claim.claim_type is ClaimType.FACTUAL]
 
     @property
@@ -245,7 +245,7 @@ Stage = Callable[[State], State]
 
 
 def is_open(claim: Claim) -> bool:
-    """Whether a claim is one that is checked: factual or procedural, and within the limits."""
+    """Whether a claim is checked: factual or procedural, and within the limits."""
     return claim.checked is Checked.CHECKED
 
 
@@ -262,7 +262,7 @@ def checked_share(state: State) -> float:
 
 
 def with_findings(claims: tuple[Claim, ...], findings: list[Finding]) -> tuple[Claim, ...]:
-    """The claims with findings added, in order of place; one defect is one finding."""
+    """The claims with findings added, sorted by place; only one finding for each place."""
     taken = {(f.start, f.end) for claim in claims for f in claim.findings}
     added: dict[str, list[Finding]] = {}
     for finding in findings:

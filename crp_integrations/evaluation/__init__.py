@@ -1,7 +1,7 @@
-"""What users measure on their own data.
+"""Evaluations that users run on their own data.
 
-`answers` scores verdicts on labelled answers, in both directions, and `figures` counts them;
-`selection` and `context_rot` measure contexts. `crp eval answers|selection|rot|drift` are their
-commands. `data_sets` reads the files. `answer_score` scores rows without labels by a judge, as the
-evaluators of the adapters do.
+`answers` compares verdicts with labelled answers, and `figures` computes both error rates from
+them; `selection` and `context_rot` measure contexts. Their commands are `crp eval
+answers|selection|rot|drift`. `data_sets` reads the files. `answer_score` scores unlabelled rows
+with a judge, as the evaluators of the adapters do.
 """

@@ -1,4 +1,4 @@
-"""An answer's score by a judge: one number and a sentence, or a row of a RAGAS data set."""
+"""Scores answers, or rows of a RAGAS data set, with a judge: one number and a sentence each."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.storeless_functions import aexamine, examine
 from crp_integrations.vocabulary import GroundingMode
 
-# Flags of a report that no judge's word stands behind.
+# Prefixes of the flags of a report without a judge's verdict.
 UNJUDGED: Final = ("judge-failed=", "judge-not-asked=")
-# The evidence has every claim word for word, which needs no judge.
+# The evidence has every claim word for word, so that no judge is needed.
 SETTLED: Final = "judge-not-asked=no doubt"
 HOLDS: Final = "nothing speaks against the answer"
 
 
 class AnswerScore(Part):
-    """What became of one answer.
+    """The score of one answer.
 
     Attributes:
-        score: 1.0 for an answer that holds, 0.0 for a flagged one; None where no judge looked at
-            it, which is no failure of the answer.
-        passed: the answer is not flagged; None where no judge looked at it.
-        comment: the reasons in plain sentences, or why no judge looked at it.
-        report: the whole of it.
+        score: 0.0 for a flagged answer, else 1.0; None if no judge read it, which does not count
+            against the answer.
+        passed: True if the answer is not flagged; None if no judge read it.
+        comment: the reasons in plain sentences, or why no judge read it.
+        report: the full report.
     """
 
     score: float | None
@@ -39,17 +39,17 @@ class AnswerScore(Part):
 
 
 class Scorer:
-    """Scores answers by one judge, which it keeps with its cache. Safe under threads.
+    """Scores answers with one judge and its cache. Thread-safe.
 
     Args:
         judge: a LiteLLM name, a mapping with `model` and LiteLLM's parameters, a model object of
-            LangChain or LlamaIndex, or a `Judge`; None for that of the settings.
+            LangChain or LlamaIndex, or a `Judge`; None for the judge in the settings.
         grounding: how far answers may go beyond their context.
-        settings: None reads `CRP_*` and the defaults.
+        settings: the settings; None reads `CRP_*` and the defaults.
         options: see `JudgeOptions`.
 
     Raises:
-        RequestError: there is no judge, or it is True and there is no model that answers.
+        RequestError: there is no judge, or `judge` is True.
         ConfigError: an argument has no usable value.
     """
 
@@ -72,7 +72,7 @@ class Scorer:
         self._grounding = grounding
 
     def score(self, question: str, contexts: Sequence[str], answer: str) -> AnswerScore:
-        """The score of an answer."""
+        """Score an answer."""
         return scored(
             examine(
                 answer,
@@ -85,7 +85,7 @@ class Scorer:
         )
 
     async def ascore(self, question: str, contexts: Sequence[str], answer: str) -> AnswerScore:
-        """The asynchronous twin of `score`."""
+        """Score an answer asynchronously."""
         return scored(
             await aexamine(
                 answer,
@@ -99,7 +99,7 @@ class Scorer:
 
 
 def scored(report: Report) -> AnswerScore:
-    """The score that a report comes to."""
+    """The score that follows from a report."""
     flags = [flag for flag in report.flags if flag.startswith(UNJUDGED)]
     if flags and flags[0] != SETTLED:
         return AnswerScore(score=None, passed=None, comment=flags[0], report=report)
@@ -125,13 +125,13 @@ def evaluate_rows(
 ) -> list[AnswerScore]:
     """Score the answer of each row, in the order of the rows."""
     scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
-    turns = _given(rows, concurrency)
+    turns = _checked_rows(rows, concurrency)
     with ThreadPoolExecutor(concurrency, "crp-rows") as pool:
         return list(pool.map(lambda row: scorer.score(*row), turns))
 
 
-def _given(rows: Iterable[Any], concurrency: int) -> list[tuple[str, list[str], str]]:
-    """Question, contexts and answer of every row, read before anything is paid for."""
+def _checked_rows(rows: Iterable[Any], concurrency: int) -> list[tuple[str, list[str], str]]:
+    """Question, contexts and answer of every row, checked before the first paid call."""
     if concurrency < 1:
         raise RequestError(f"concurrency is {concurrency!r:.20}, wanted 1 or more")
     if isinstance(rows, str | Mapping):
@@ -142,13 +142,13 @@ def _given(rows: Iterable[Any], concurrency: int) -> list[tuple[str, list[str], 
 def _row(number: int, row: Any) -> tuple[str, list[str], str]:
     question, contexts, answer = (_field(row, names) for names in (QUESTION, CONTEXTS, ANSWER))
     if not isinstance(question, str):
-        # A list of messages is an answer of several turns, which is another thing to score.
-        raise RequestError(f"row {number} has no text as {QUESTION[0]}; rows have one turn")
+        # A list of messages is a conversation of several turns, which this function cannot score.
+        raise RequestError(f"row {number}: {QUESTION[0]} is not a string; rows have one turn")
     if not isinstance(answer, str):
-        raise RequestError(f"row {number} has no text as {ANSWER[0]}")
+        raise RequestError(f"row {number}: {ANSWER[0]} is not a string")
     texts = list(contexts) if isinstance(contexts, Iterable) else []
     if isinstance(contexts, str) or not texts or not all(isinstance(text, str) for text in texts):
-        raise RequestError(f"row {number} has no list of texts as {CONTEXTS[0]}")
+        raise RequestError(f"row {number}: {CONTEXTS[0]} is not a list of strings, or is empty")
     return question, texts, answer
 
 

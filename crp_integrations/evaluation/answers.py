@@ -1,6 +1,6 @@
-"""Labelled answers, and how often the verdict on them is right, in both directions.
+"""Measures how often the verdict on labelled answers is right.
 
-Two numbers count, and neither alone: right answers that are flagged, and wrong answers that pass.
+Two error rates matter together: right answers that are flagged, and wrong answers that pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FORM: Final = (
     "end and type of each); or id, evidence, claim and label"
 )
 SUPPORTED: Final = "supported"
-# Sentences that the judge made from the marks quotes for a claim.
+# Number of sentences that the oracle judge quotes for a claim.
 ORACLE_QUOTES: Final = 3
 
 
@@ -52,9 +52,9 @@ class AnswerCase:
     """An answer with its evidence, and whether it is right.
 
     Attributes:
-        domain: what the answers are grouped by; the file's name where a row names none.
-        marked: the wrong stretches; empty for a right answer, and where they are not known.
-        needs: parts of the question; empty to take it apart by rules.
+        domain: group of the answer; the file's name if the row has none.
+        marked: the wrong stretches; empty for a right answer, or if they are not known.
+        needs: parts of the question; empty to split it by rules.
     """
 
     name: str
@@ -70,7 +70,7 @@ class AnswerCase:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """A case with the report of the stages that call no model."""
+    """A case with the report of the stages that call no judge."""
 
     case: AnswerCase
     report: Report
@@ -78,22 +78,22 @@ class Screened:
     settings: DpeSettings
 
     def inquiry(self, terms: JudgeTerms | str) -> Inquiry:
-        """The calls that a judge would be asked."""
+        """The inquiry with the calls to a judge on this case."""
         chosen = JudgeTerms(model=terms) if isinstance(terms, str) else terms
         return Inquiry(self.dossier, self.report.claims, chosen)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
-    """What came of one case.
+    """The verdict on one case.
 
     Attributes:
-        calls: of the judge; 0 where none was asked.
-        flagged: the answer's level is MEDIUM or above.
-        met: a flagged claim meets a marked stretch.
-        overlap: characters that are flagged and marked, over those that are either; None where
-            nothing is marked or flagged.
-        settled: every claim stands in the evidence word for word, and needs no judge.
+        calls: number of calls of the judge; 0 if none was asked.
+        flagged: True if the answer's level is MEDIUM or above.
+        met: True if a flagged claim overlaps a marked stretch.
+        overlap: characters both flagged and marked, over those flagged or marked; None if
+            nothing is flagged, or nothing is marked.
+        settled: True if every claim was settled without a judge.
         failed: name of the error that left the answer without the judge's verdict; empty for none.
     """
 
@@ -110,7 +110,7 @@ class ScoredAnswer:
 def read_cases(
     paths: Iterable[Path], *, most: int | None = None, seed: int = 0
 ) -> list[AnswerCase]:
-    """The cases of files."""
+    """The cases of files; a random sample of each if it has more than `most`."""
     collected: list[AnswerCase] = []
     for path in paths:
         name = path.name.split(".")[0]
@@ -152,14 +152,14 @@ def _case(row: dict[str, Any], domain: str) -> AnswerCase:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError("no text")
+        raise TypeError("not a string")
     return value
 
 
 def screened(
     case: AnswerCase, settings: Settings | None = None, verifier: Verifier | None = None
 ) -> Screened:
-    """A case after the stages that call no model."""
+    """Run the stages that call no judge on a case."""
     chosen = settings or load()
     report, dossier = screened_answer(
         case.answer,
@@ -180,7 +180,7 @@ def verdict(
     """The verdict on a case.
 
     Args:
-        ask: answers the judge's calls; None leaves the report of the screen.
+        ask: returns the judge's reply to a call; None for the report without a judge.
     """
     report, calls, failed = of.report, 0, ""
     if ask is not None:
@@ -232,7 +232,7 @@ def prompts(
 
 
 def oracle(of: Screened, errs: float = 0.0, seed: int = 0) -> Callable[[ModelCall], JudgeReply]:
-    """A judge made from the marks: right on every claim but for a share that it turns around."""
+    """A judge made from the marks, right on every claim but for a random share `errs`."""
     chance = Random(f"{seed} {of.case.name}")  # noqa: S311 - errors of a script, no secret
     statements = [
         (str(number), text, matter_of(text))
@@ -261,7 +261,7 @@ def oracle(of: Screened, errs: float = 0.0, seed: int = 0) -> Callable[[ModelCal
 
 
 def _quotable(passage: str) -> Iterator[str]:
-    """The sentences of a passage that a quotation is found by."""
+    """The sentences of a passage that can be found again as quotations."""
     folded = Folded(passage)
     for span in split_sentences(passage):
         if locate(text := passage[span.start : span.end], folded):
@@ -269,7 +269,7 @@ def _quotable(passage: str) -> Iterator[str]:
 
 
 def _nearest(claim: Matter, statements: Sequence[tuple[str, str, Matter]]) -> list[dict[str, str]]:
-    """The sentences of the evidence that share most with a claim, as quotations."""
+    """The sentences of the evidence that share most words and values with a claim."""
     ranked = sorted(
         statements,
         key=lambda row: -2 * len(row[2].values & claim.values) - len(row[2].words & claim.words),
@@ -292,6 +292,6 @@ class OracleVerifier:
         }
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """Contradicted where the claim meets a mark, else entailed."""
+        """Contradicted if the claim overlaps a mark, else entailed."""
         wrong = claim in self._wrong
         return Judgement(0.0, 1.0, 0.0, 0) if wrong else Judgement(1.0, 0.0, 0.0, 0)

@@ -1,6 +1,6 @@
-"""What is counted of one packed context: evidence found, text wasted, properties of CFS-021.
+"""Metrics of one packed context: evidence found, text wasted, properties of CFS-021.
 
-All shares are of characters that are no white space, so that joining and stripping cost nothing.
+Shares count only characters that are not white space, so that joining and stripping do not matter.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from crp_integrations.evaluation.data_sets import EvidenceSpan, SetDocument, SetQuestion
 
-# Equal content elsewhere counts as a run of at least so many characters that are no white space
-# (about 100 with it), or as a whole piece of evidence that is shorter but not a mere word or two.
-# Below it, phrases that many texts share would count as evidence.
+# Minimum characters without white space (about 100 with it) at which equal text elsewhere counts as
+# the evidence, and minimum length of a shorter piece that counts as a whole. With lower minimums,
+# phrases that many texts share would count as evidence.
 LEAST_RUN = 80
 LEAST_PIECE = 16
 _SEED = LEAST_RUN // 2
-# Occurrences of a piece that are looked at, so that rows of dashes stay cheap.
+# Maximum number of occurrences looked up for a piece, so that rows of dashes stay cheap.
 _MOST = 2_000
 _BETWEEN = "\x00"
 
@@ -30,7 +30,7 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class AxisSpan:
-    """A half-open stretch of the axis."""
+    """A half-open stretch of a `TextAxis`."""
 
     start: int
     end: int
@@ -41,8 +41,8 @@ class ContextUnit:
     """A stretch of text that is packed as a whole.
 
     Attributes:
-        tokens: of its text with marker and separator, as rendered.
-        stretches: where it stands on the collection's axis; empty when no document holds it.
+        tokens: tokens of its text with marker and separator, as rendered.
+        stretches: its places on the collection's axis; empty if no document contains it.
     """
 
     unit_id: str
@@ -54,11 +54,11 @@ class ContextUnit:
 
 @dataclass(frozen=True, slots=True)
 class EvidencePlaces:
-    """A piece of evidence and every place where all or much of it stands.
+    """A piece of evidence and every place where all or much of it occurs.
 
     Attributes:
-        stretch: where it is marked.
-        starts, ends: places on the axis that hold some of it, the marked one first.
+        stretch: the marked place.
+        starts, ends: places on the axis that contain some of it, the marked one first.
         shifts: offset of each place's first character within the piece.
     """
 
@@ -69,11 +69,11 @@ class EvidencePlaces:
 
     @property
     def length(self) -> int:
-        """Characters that are no white space."""
+        """Number of characters that are not white space."""
         return self.stretch.end - self.stretch.start
 
     def covered(self, starts: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:
-        """Which of its characters stand in any of the stretches given, shape (length,)."""
+        """Which of its characters occur in any of the given stretches, shape (length,)."""
         low = np.maximum(self.starts[:, None], starts[None, :])
         high = np.minimum(self.ends[:, None], ends[None, :])
         mask = np.zeros(self.length, dtype=np.bool_)
@@ -89,13 +89,13 @@ def squeezed(text: str) -> str:
 
 
 class TextAxis:
-    """The characters of a collection that are no white space, in order of its documents."""
+    """The characters of a collection's documents in order, without white space."""
 
     def __init__(self, texts: Sequence[SetDocument]) -> None:
         parts, self._sums, self._begins, base = [], {}, {}, 0
         for document in texts:
             parts.append(squeezed(document.text))
-            # str.split() and isspace() agree on what white space is.
+            # The lengths agree, as str.split() and isspace() define white space alike.
             solid = np.fromiter(
                 (not c.isspace() for c in document.text), np.int64, len(document.text)
             )
@@ -105,7 +105,7 @@ class TextAxis:
         self.text = _BETWEEN.join(parts)
 
     def at(self, doc_id: str, start: int, end: int) -> AxisSpan:
-        """The stretch of a document's characters [start, end)."""
+        """The stretch on the axis of a document's characters [start, end)."""
         sums, base = self._sums[doc_id], self._begins[doc_id]
         last = len(sums) - 1
         return AxisSpan(
@@ -117,22 +117,22 @@ class TextAxis:
         return self.text[stretch.start : stretch.end]
 
     def place(self, content: str, doc_id: str | None, start: int, end: int) -> AxisSpan | None:
-        """Where a text is: at its stated place, else in its document, else anywhere."""
+        """Find a text: at its stated place, else in its document, else anywhere."""
         wanted = squeezed(content)
         if not wanted:
             return None
         if doc_id in self._begins:
             stated = self.at(doc_id, start, end)
             whole = self.at(doc_id, 0, len(self._sums[doc_id]) - 1)
-            for room in (stated, whole):
-                position = self.text.find(wanted, room.start, room.end)
+            for stretch in (stated, whole):
+                position = self.text.find(wanted, stretch.start, stretch.end)
                 if position >= 0:
                     return AxisSpan(position, position + len(wanted))
         position = self.text.find(wanted)
         return AxisSpan(position, position + len(wanted)) if position >= 0 else None
 
     def piece(self, evidence: EvidenceSpan) -> EvidencePlaces | None:
-        """A piece of evidence with every place that holds it; None when it is white space."""
+        """A piece of evidence with every place that contains it; None if it is white space."""
         marked = self.at(evidence.doc_id, evidence.start, evidence.end)
         if marked.start == marked.end:
             return None
@@ -141,13 +141,13 @@ class TextAxis:
         return EvidencePlaces(marked, starts, ends, shifts)
 
     def _elsewhere(self, marked: AxisSpan) -> list[tuple[int, int, int]]:
-        """Other places as start, end and offset within the piece."""
+        """Other places with the piece's text, as start, end and offset within the piece."""
         wanted = self.of(marked)
         if len(wanted) < LEAST_PIECE:
             return []
         least = min(LEAST_RUN, len(wanted))
         seed = min(_SEED, len(wanted))
-        # A run of `least` characters holds at least one whole seed of those that lie end to end.
+        # Of seeds laid end to end, a run of `least` characters contains at least one whole seed.
         firsts = range(0, len(wanted) - seed + 1, seed) if least > seed else (0,)
         by_diagonal: dict[int, list[tuple[int, int]]] = {}
         looked = 0
@@ -156,10 +156,10 @@ class TextAxis:
             while place >= 0 and looked < _MOST:
                 looked += 1
                 diagonal = place - first
-                held = by_diagonal.setdefault(diagonal, [])
-                known = any(low <= place < high for low, high in held)
+                runs_there = by_diagonal.setdefault(diagonal, [])
+                known = any(low <= place < high for low, high in runs_there)
                 if diagonal != marked.start and not known:
-                    held.append(self._run(wanted, place, first, seed))
+                    runs_there.append(self._run(wanted, place, first, seed))
                 place = self.text.find(wanted[first : first + seed], place + 1)
         return [
             (low, high, low - diagonal)
@@ -178,7 +178,7 @@ class TextAxis:
 
 
 def _alike(text: str, other: str) -> int:
-    """How many characters two texts share at their beginning."""
+    """The length of two texts' common prefix."""
     low, high = 0, min(len(text), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -189,12 +189,12 @@ def _alike(text: str, other: str) -> int:
     return low
 
 
-# A question counts as wholly answered when this share of each of its pieces is packed.
+# Minimum share of each piece that must be packed for full recall.
 FULL = 0.90
-# A unit is a hit when it holds so much of a piece, or when so much of it is evidence.
+# A unit is a hit if it contains this share of a piece, or if this share of it is evidence.
 HIT = 0.50
 RANKS = 10
-# Words in a row that make two stretches of text the same.
+# Number of equal consecutive words at which text counts as repeated.
 SHINGLE = 8
 TOP, FIRST = 3, 5
 
@@ -214,12 +214,12 @@ MRR = f"mrr@{RANKS}"
 
 @dataclass(frozen=True, slots=True)
 class MeasuredContext:
-    """A context as one system packs it for one question and budget.
+    """The context that one system packs for one question and budget.
 
     Attributes:
-        units: in the order of the text.
+        units: its units in text order.
         ranked: ids of the units in rank order.
-        tokens: of the whole rendered text.
+        tokens: tokens of the whole rendered text.
     """
 
     units: tuple[ContextUnit, ...]
@@ -228,10 +228,10 @@ class MeasuredContext:
 
 
 class WantedEvidence:
-    """The evidence of one question, ready to be looked for.
+    """The evidence of one question, prepared for the search in contexts.
 
     Attributes:
-        length: characters of all pieces; one that is marked twice counts once.
+        length: characters of all pieces; a character marked twice counts once.
     """
 
     def __init__(self, question: SetQuestion, axis: TextAxis) -> None:
@@ -241,7 +241,7 @@ class WantedEvidence:
         self.length = len(np.unique(np.concatenate(own))) if own else 0
 
     def found(self, units: Sequence[ContextUnit]) -> tuple[int, bool]:
-        """How many characters of the evidence stand in the units, and whether nearly all do."""
+        """How many characters of the evidence are in the units, and whether nearly all are."""
         if not self.length or not units:
             return 0, False
         starts, ends = _spans(units)
@@ -257,7 +257,7 @@ class WantedEvidence:
         return len(np.unique(np.concatenate(places))), full
 
     def is_hit(self, unit: ContextUnit) -> bool:
-        """Whether a unit is worth finding: much of it is evidence, or it holds much of a piece."""
+        """Whether much of a unit is evidence, or the unit contains much of a piece."""
         characters, _ = self.found([unit])
         if not characters:
             return False
@@ -268,7 +268,7 @@ class WantedEvidence:
 
 
 def reciprocal_rank(wanted: WantedEvidence, ranked: Sequence[ContextUnit]) -> float:
-    """One over the rank of the first hit among the best `RANKS`, 0 without one."""
+    """One over the rank of the first hit among the best `RANKS` units; 0 without a hit."""
     for rank, unit in enumerate(ranked[:RANKS], 1):
         if wanted.is_hit(unit):
             return 1.0 / rank
@@ -276,16 +276,16 @@ def reciprocal_rank(wanted: WantedEvidence, ranked: Sequence[ContextUnit]) -> fl
 
 
 def measure(wanted: WantedEvidence, packed: MeasuredContext, budget: int) -> dict[str, float]:
-    """The values of one context by the names of `PER_BUDGET`."""
+    """The metrics of one context, by the names in `PER_BUDGET`."""
     characters, full = wanted.found(packed.units)
-    held = sum(len(squeezed(unit.text)) for unit in packed.units)
+    packed_characters = sum(len(squeezed(unit.text)) for unit in packed.units)
     twice = repeated([unit.text for unit in packed.units])
     order = [unit.unit_id for unit in packed.units]
     top = packed.ranked[:TOP]
     return {
         "evidence_recall": characters / wanted.length if wanted.length else 0.0,
         "full_recall": float(full),
-        "precision": characters / held if held else 0.0,
+        "precision": characters / packed_characters if packed_characters else 0.0,
         "duplicates": twice,
         "compliance": float(packed.tokens <= budget),
         "adjacency": adjacency([unit.doc_id for unit in packed.units]),
@@ -296,7 +296,7 @@ def measure(wanted: WantedEvidence, packed: MeasuredContext, budget: int) -> dic
 
 
 def repeated(texts: Sequence[str]) -> float:
-    """Share of the runs of `SHINGLE` words that stood in the texts before, 0 without texts.
+    """Share of the runs of `SHINGLE` words that occurred before in the texts; 0 without texts.
 
     >>> round(repeated(["One and the same.", "Another.", "One and the same."]), 3)
     0.333
@@ -309,12 +309,12 @@ def repeated(texts: Sequence[str]) -> float:
 def _runs(text: str) -> tuple[int, ...]:
     words = text.split()
     last = max(1, len(words) - SHINGLE + 1)
-    # Only whether two are equal is looked at, so the seed of the hash decides nothing.
+    # Hashes are only compared for equality, so the hash seed does not matter.
     return tuple(hash(tuple(words[n : n + SHINGLE])) for n in range(last))
 
 
 def adjacency(documents: Sequence[str]) -> float:
-    """Share of the units that could stand behind one of their own document and do.
+    """Share of the units that follow a unit of their own document, of those that could.
 
     Spec: CFS-021 §Desired Properties (4)
 

@@ -1,7 +1,7 @@
-"""How well contexts hold up as they grow: the answer in them, and a model's answers over them.
+"""Measures how contexts degrade as they grow: the answers in them, and a model's replies.
 
-A file is gzip JSON lines of `query, answers: [text], title, passage`, UTF-8. The other passages
-are the distractors of a question. Other systems than ours may be handed in.
+A file is gzip JSON lines of `query, answers: [text], title, passage`, UTF-8. The passages of other
+questions are the distractors of a question. Other systems can be passed in for comparison.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BUDGET: Final = 2_048
 BUDGETS: Final = (256, 1_024, 4_096, 16_384)
 DEPTHS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 LENGTHS: Final = (10, 30, 100)
-# Passages of a store where something else changes.
+# Number of passages of a store where another parameter varies.
 PASSAGES: Final = 100
 MAX_TOKENS: Final = 100
 TIMEOUT_S: Final = 60.0
@@ -52,11 +52,11 @@ FORM: Final = "query, answers (a list of texts), title and passage"
 
 @dataclass(frozen=True, slots=True)
 class RotQuestion:
-    """A question with what answers it.
+    """A question with its answers and the passage that contains one.
 
     Attributes:
-        answers: any of them is right.
-        passage: where at least one of them stands.
+        answers: alternative right answers.
+        passage: the text in which at least one of them occurs.
     """
 
     query: str
@@ -65,7 +65,7 @@ class RotQuestion:
     passage: str
 
     def right(self, reply: str) -> bool:
-        """Whether a reply says one of the answers, whatever its case and white space."""
+        """Whether a reply contains one of the answers, ignoring case and white space."""
         text = _plain(reply)
         return any(_plain(answer) in text for answer in self.answers)
 
@@ -83,13 +83,13 @@ def find_questions(data: Path) -> list[Path]:
 
 
 def read_questions(path: Path) -> list[RotQuestion]:
-    """The questions of a file whose answer stands in their passage, each passage once."""
+    """The questions of a file whose passage contains an answer, one for each passage."""
     questions: dict[str, RotQuestion] = {}
     for question in each(path, FORM, question_in):
         if question.right(question.passage):
             questions.setdefault(question.passage, question)
     if not questions:
-        raise RequestError(f"{path} holds no question whose passage says an answer")
+        raise RequestError(f"{path} has no question whose passage contains an answer")
     return list(questions.values())
 
 
@@ -106,7 +106,7 @@ def question_in(row: dict[str, Any]) -> RotQuestion:
 def collections(asked: Sequence[RotQuestion], size: int, questions: int) -> Iterator[Collection]:
     """Collections of `size` passages, each a distractor for the questions of the others.
 
-    A question is left out of a collection where another passage says its answer too.
+    A question is left out of a collection in which another passage also contains its answer.
     """
     groups = [asked[first : first + size] for first in range(0, len(asked) - size + 1, size)]
     left = questions
@@ -140,13 +140,13 @@ def _alone(text: RotQuestion, group: Sequence[RotQuestion]) -> bool:
 
 def _list(value: object) -> list[object]:
     if not isinstance(value, list):
-        raise ValueError("no list")
+        raise ValueError("not a list")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("no text")
+        raise ValueError("not a string, or blank")
     return value
 
 
@@ -158,15 +158,15 @@ class RotSystem(Protocol):
     """Makes the context for a question from one collection."""
 
     def pack(self, question: str, budget: int, k: int | None = None) -> MeasuredContext:
-        """The context of at most `budget` tokens, from `k` passages where a system has such."""
+        """The context of at most `budget` tokens; `k` is the number of passages to retrieve."""
         ...
 
     def conversation(self, questions: Sequence[str], budget: int) -> list[str]:
-        """The rendered contexts of questions that follow each other."""
+        """The rendered contexts of consecutive questions."""
         ...
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release all resources."""
         ...
 
 
@@ -175,15 +175,15 @@ RotOpener = Callable[[Collection, TextAxis, Embedder, TokenCounter], RotSystem]
 
 @dataclass(frozen=True)
 class RotPlan:
-    """What curves are measured with.
+    """The parameters of a measurement.
 
     Attributes:
-        questions: at most so many for each point.
+        questions: maximum number of questions for each point.
         sizes: numbers of passages of the stores.
-        budgets: tokens of the contexts over them.
-        budget: tokens of a context where something else changes.
+        budgets: tokens of the contexts for each store.
+        budget: tokens of a context where another parameter varies.
         systems: `crp` and names of `openers`.
-        missing: filled with the systems that are not installed, and why.
+        missing: filled with each system that is not installed, and the reason.
     """
 
     asked: Sequence[RotQuestion]
@@ -205,10 +205,10 @@ class RotPlan:
     def found(
         self, question: SetQuestion, axis: TextAxis, packed: MeasuredContext
     ) -> dict[str, float]:
-        """Whether and where a context holds what answers a question.
+        """Whether and where a context contains the answer to a question.
 
-        `answer` says whether a known answer stands in it, `gold` whether the whole passage does,
-        `place` where (0 the head, 1 the end).
+        `answer` is 1 if it contains a known answer, `gold` if it contains the whole passage;
+        `place` is the position of the passage (0 the start, 1 the end).
         """
         wanted = WantedEvidence(question, axis)
         _, whole = wanted.found(packed.units)
@@ -222,7 +222,7 @@ class RotPlan:
         }
 
     def collections(self, size: int = PASSAGES) -> Iterator[tuple[Collection, TextAxis]]:
-        """Collections of a size, fewer where there are not so many passages."""
+        """Collections of `size` passages, or of all passages if there are fewer."""
         for collection in collections(self.asked, min(size, len(self.asked)), self.questions):
             yield collection, TextAxis(collection.texts)
 
@@ -233,7 +233,7 @@ class RotPlan:
         axis: TextAxis,
         settings: Mapping[str, Any] | None = None,
     ) -> RotSystem | None:
-        """A system over a collection, None where its library is not installed."""
+        """A system over a collection; None if its library is not installed."""
         opener = self.openers.get(name)
         if opener is None:
             return RelayContexts(collection, axis, self.embedder, settings or {})
@@ -246,43 +246,43 @@ class RotPlan:
 
 @dataclass
 class PointMeans:
-    """Values by point, in the order of their coming."""
+    """Values by point, in order of first occurrence."""
 
     values: dict[tuple[tuple[str, Any], ...], dict[str, list[float]]] = field(default_factory=dict)
 
     def add(self, at: Mapping[str, Any], values: Mapping[str, float]) -> None:
-        """Keep what one question gave; NaN counts for nothing."""
-        held = self.values.setdefault(tuple(at.items()), {})
+        """Add the values of one question; NaN is ignored."""
+        by_name = self.values.setdefault(tuple(at.items()), {})
         for name, value in values.items():
-            held.setdefault(name, [])
+            by_name.setdefault(name, [])
             if not math.isnan(value):
-                held[name].append(value)
+                by_name[name].append(value)
 
     def points(self) -> list[Point]:
-        """A point for each place, with the number of questions of its first metric."""
+        """The mean values of each point, with the largest number of questions of a metric."""
         return [
             {
                 **dict(at),
                 "questions": max(map(len, values.values()), default=0),
-                **{name: round(fmean(held), 4) for name, held in values.items() if held},
+                **{name: round(fmean(numbers), 4) for name, numbers in values.items() if numbers},
             }
             for at, values in self.values.items()
         ]
 
 
 def _place(wanted: WantedEvidence, packed: MeasuredContext) -> float:
-    """Where the first hit stands, by the tokens before its middle; NaN without one."""
-    held = sum(unit.tokens for unit in packed.units)
+    """The position of the middle of the first hit, as a share of tokens; NaN without a hit."""
+    total = sum(unit.tokens for unit in packed.units)
     before = 0.0
     for unit in packed.units:
         if wanted.is_hit(unit):
-            return (before + unit.tokens / 2) / held
+            return (before + unit.tokens / 2) / total
         before += unit.tokens
     return math.nan
 
 
 def distractors(plan: RotPlan) -> list[Point]:
-    """Gold among more and more passages, at each budget; a peer asks for its default number."""
+    """The evidence found among more and more passages, at each budget."""
     means = PointMeans()
     for size in plan.sizes:
         for collection, axis in plan.collections(size):
@@ -300,10 +300,10 @@ def distractors(plan: RotPlan) -> list[Point]:
 
 
 def answered(plan: RotPlan, model: Model, name: str) -> list[Point]:
-    """The share of a model's right answers by where the gold passage stands, and by length.
+    """The share of a model's right answers, by number of passages and place of the gold passage.
 
-    The context is passages in a fixed order with the gold one at a depth (`placed`), or our
-    envelope over the same passages (`crp`).
+    The context is passages in a fixed order with the gold passage at a depth (`placed`), or our
+    envelope of the same passages (`crp`).
     """
     means = PointMeans()
     for length in (length for length in LENGTHS if length <= len(plan.asked)):

@@ -1,4 +1,4 @@
-"""Data sets of documents, questions and where in the documents the evidence stands.
+"""Data sets of documents, questions, and offsets of the evidence in the documents.
 
 A set is a folder with `documents.jsonl.gz` (`doc_id, title, collection, text`) and
 `queries.jsonl.gz` (`query_id, query, collection, evidence: [{doc_id, start, end}]`), UTF-8.
@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 
 def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where each row stands, for errors, and the row; blank lines are none."""
+    """The place of each row, for errors, and the row; blank lines are skipped."""
     try:
         opened = gzip.open if _is_gzip(path) else open
         with opened(path, "rt", encoding="utf-8") as file:
@@ -34,10 +34,10 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 except (ValueError, RecursionError):
                     row = None
                 if not isinstance(row, dict):
-                    raise RequestError(f"{place} is no JSON object")
+                    raise RequestError(f"{place} is not a JSON object")
                 yield place, row
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        # The system's own sentence names the path once more.
+        # `strerror` alone, as the error's full message repeats the path.
         why = getattr(error, "strerror", None) or error
         raise RequestError(f"{path} cannot be read as JSON lines: {why}") from error
 
@@ -56,7 +56,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def each(path: Path, form: str, make: Callable[[dict[str, Any]], Made]) -> Iterator[Made]:
-    """What is made of each row."""
+    """The result of `make` for each row; an error names the row's place and the wanted form."""
     for place, row in rows(path):
         try:
             made = make(row)
@@ -66,7 +66,7 @@ def each(path: Path, form: str, make: Callable[[dict[str, Any]], Made]) -> Itera
 
 
 def text_in(row: dict[str, Any], key: str, place: str) -> str:
-    """The text of a row under a key, which is not blank."""
+    """The value of a key of a row, which must be a string that is not blank."""
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         raise RequestError(f"{place}: {key} is {type(value).__name__}, wanted a text")
@@ -79,7 +79,7 @@ QUERIES = "queries.jsonl.gz"
 
 @dataclass(frozen=True, slots=True)
 class SetDocument:
-    """A document as it is stored."""
+    """A document of a set, with its text as stored."""
 
     doc_id: str
     title: str
@@ -88,7 +88,7 @@ class SetDocument:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSpan:
-    """A stretch of a document that a question needs, half-open."""
+    """A half-open stretch of a document that answers a question."""
 
     doc_id: str
     start: int
@@ -115,19 +115,19 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A named set of collections; `questions` counts those of all."""
+    """A named set of collections."""
 
     name: str
     collections: tuple[Collection, ...]
 
     @property
     def questions(self) -> int:
-        """How many questions there are in all collections."""
+        """The number of questions in all collections."""
         return sum(len(collection.questions) for collection in self.collections)
 
 
 def find(data: Path, names: Sequence[str] = ()) -> list[Path]:
-    """Folders of the sets to measure, by name."""
+    """The folders of the sets to measure: all in `data`, or those with the given names."""
     if (data / DOCUMENTS).is_file():
         folders = {data.resolve().name: data}
     elif data.is_dir():
@@ -152,10 +152,10 @@ def read(folder: Path, *, queries: int | None = None) -> DataSet:
     """Read a set.
 
     Args:
-        queries: at most so many questions, spread evenly over the file; None for all.
+        queries: maximum number of questions, spread evenly over the file; None for all.
 
     Raises:
-        RequestError: a file is missing or a line is not of the format; names file and line.
+        RequestError: a file is missing, or a line has another format; names file and line.
     """
     texts: dict[str, list[SetDocument]] = {}
     lengths: dict[tuple[str, str], int] = {}
@@ -163,7 +163,7 @@ def read(folder: Path, *, queries: int | None = None) -> DataSet:
         collection, text = text_in(row, "collection", place), text_in(row, "text", place)
         doc_id = text_in(row, "doc_id", place)
         if (collection, doc_id) in lengths:
-            raise RequestError(f"{place}: doc_id {doc_id!r:.40} is there twice in its collection")
+            raise RequestError(f"{place}: doc_id {doc_id!r:.40} occurs twice in its collection")
         lengths[collection, doc_id] = len(text)
         title = row.get("title")
         document = SetDocument(doc_id, title if isinstance(title, str) else "", text)
@@ -179,7 +179,7 @@ def read(folder: Path, *, queries: int | None = None) -> DataSet:
         one_id = text_in(row, "query_id", place)
         asked.setdefault(collection, []).append(SetQuestion(one_id, question, pieces))
     if not asked:
-        raise RequestError(f"{folder / QUERIES} holds no question, wanted at least one")
+        raise RequestError(f"{folder / QUERIES} has no question, wanted at least one")
     return DataSet(
         folder.resolve().name,
         tuple(
@@ -194,7 +194,7 @@ def _evidence(
 ) -> Iterator[EvidenceSpan]:
     pieces = row.get("evidence")
     if not isinstance(pieces, list) or not pieces:
-        raise RequestError(f"{place}: evidence is no list of pieces, wanted at least one")
+        raise RequestError(f"{place}: evidence is not a list of at least one piece")
     for piece in pieces:
         try:
             doc_id, start, end = piece["doc_id"], piece["start"], piece["end"]

@@ -1,4 +1,4 @@
-"""The figures of scored answers: both directions, by domain, style and kind of error."""
+"""Computes both error rates of scored answers, overall and by domain, style and kind of error."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any, Final
 from crp_integrations.evaluation.answers import ScoredAnswer
 from crp_integrations.vocabulary import RiskLevel
 
-# Styles with fewer answers are counted together.
+# Minimum number of answers of a style with a row of its own; others are counted together.
 FEWEST: Final = 5
 OTHERS: Final = "others"
-# The stage whose findings name what is wrong.
+# The stage whose findings have a kind and offsets of the error.
 TYPED: Final = 3
-# Of a 95 % interval.
+# Quantile of the normal distribution for a 95 % interval.
 Z: Final = 1.96
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of a group of cases.
+    """Counts over a group of cases.
 
     Attributes:
-        flagged: right answers that are flagged; `passed`: wrong ones that are not.
-        high: wrong answers at HIGH or above; `high_right`: right ones.
-        unknown, wrong_unknown: right and wrong answers of which nobody knows.
-        met: wrong answers of which a flagged claim meets a marked stretch.
+        flagged, passed: right answers that are flagged, and wrong ones that are not.
+        high, high_right: wrong and right answers at HIGH or above.
+        unknown, wrong_unknown: right and wrong answers with the level UNKNOWN.
+        met: wrong answers with a flagged claim that overlaps a marked stretch.
         one_call: answers that took at most one call.
-        findings: typed findings; `findings_met`: those on a marked stretch.
+        findings, findings_met: typed findings, and those of them on a marked stretch.
     """
 
     right: int = 0
@@ -80,8 +80,8 @@ class Tally:
             self.unknown += unknown
             self.high_right += high
 
-    def told(self) -> dict[str, Any]:
-        """The figures; shares are None where there is nothing to share."""
+    def as_json(self) -> dict[str, Any]:
+        """The figures as JSON values; a share is None if its denominator is 0."""
         total = self.right + self.wrong
         return {
             "right": self.right,
@@ -102,7 +102,7 @@ class Tally:
 
 
 def precision(right: int, of: int) -> dict[str, Any]:
-    """How many there are, the share that is right, and the lower end of its 95 % interval.
+    """The count, the share that is right, and the lower bound of its 95 % interval.
 
     >>> precision(9, 10)
     {'count': 10, 'right': 0.9, 'at_least': 0.5958}
@@ -133,9 +133,9 @@ def figures(verdicts: Sequence[ScoredAnswer]) -> dict[str, Any]:
         for kind in {mark.kind for mark in verdict.case.marked}:
             tables["kind"].setdefault(kind, Tally()).add(verdict)
     return {
-        "all": {**whole.told(), "auroc": auroc(verdicts)},
+        "all": {**whole.as_json(), "auroc": auroc(verdicts)},
         **{
-            name: {group: tally.told() for group, tally in sorted(groups.items())}
+            name: {group: tally.as_json() for group, tally in sorted(groups.items())}
             for name, groups in tables.items()
         },
     }
@@ -144,7 +144,7 @@ def figures(verdicts: Sequence[ScoredAnswer]) -> dict[str, Any]:
 def doubt_curve(
     screens: Sequence[ScoredAnswer], judges: Sequence[ScoredAnswer]
 ) -> list[dict[str, Any]]:
-    """What `judge_when` saves and misses: judge calls saved against wrong answers that pass."""
+    """For values of `judge_when`: the share of calls saved, and of wrong answers that pass."""
     curve = []
     for when in ("always", "doubt", "sample:0.5", "sample:0.1"):
         tally, asked = Tally(), 0
@@ -159,10 +159,10 @@ def doubt_curve(
             if ask:
                 tally.add(full)
             elif when == "doubt":
-                tally.add(_quiet(plain))
+                tally.add(_unflagged(plain))
             else:
                 tally.add(plain)
-        shares = tally.told()
+        shares = tally.as_json()
         curve.append(
             {
                 "when": when,
@@ -174,13 +174,13 @@ def doubt_curve(
     return curve
 
 
-def _quiet(answer: ScoredAnswer) -> ScoredAnswer:
+def _unflagged(answer: ScoredAnswer) -> ScoredAnswer:
     return ScoredAnswer(answer.case, answer.report, 0, flagged=False, met=False, overlap=None,
                    settled=True)  # fmt: skip
 
 
 def auroc(verdicts: Sequence[ScoredAnswer]) -> float | None:
-    """Chance that a wrong answer has a higher risk score than a right one; ties count half."""
+    """Probability that a wrong answer ranks as riskier than a right one; ties count half."""
     wrong = [_rank(verdict) for verdict in verdicts if verdict.case.wrong]
     right = [_rank(verdict) for verdict in verdicts if not verdict.case.wrong]
     if not wrong or not right:
@@ -190,6 +190,6 @@ def auroc(verdicts: Sequence[ScoredAnswer]) -> float | None:
 
 
 def _rank(answer: ScoredAnswer) -> tuple[int, float]:
-    """How risky an answer is beside others: its level, then the score within it."""
+    """Sort key for the risk of an answer: its level, then its score within the level."""
     level = tuple(RiskLevel).index(answer.report.risk_level)
     return level, answer.report.risk_score or 0.0

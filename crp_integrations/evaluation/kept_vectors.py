@@ -1,4 +1,4 @@
-"""An embedder with its vectors kept on disk, so that a text is embedded once."""
+"""An embedder with its vectors cached on disk, so that each text is embedded once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SAVE_EVERY = 2_000
 
 
 class KeptVectors:
-    """An embedder that looks texts up before it embeds them. Safe under threads.
+    """An embedder that caches vectors. Thread-safe.
 
     Attributes:
-        identity, dimensions, thresholds: those of the embedder that makes the vectors.
+        identity, dimensions, thresholds: values of the embedder that makes the vectors.
     """
 
     def __init__(self, base: Embedder, folder: Path | None) -> None:
-        """Read what the folder holds of this embedder's vectors."""
+        """Load this embedder's cached vectors from a folder; None for a cache in memory."""
         self._base = base
         self._lock = threading.Lock()
         name = f"selection-{seals.digest(base.identity)[7:23]}.npz"
@@ -52,7 +52,7 @@ class KeptVectors:
         return self._base.thresholds
 
     def embed_passages(self, texts: Sequence[str]) -> FloatRows:
-        """Unit rows, shape (n, dimensions)."""
+        """Unit row vectors of texts, shape (n, dimensions)."""
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
         return self._looked_up(texts, self._base.embed_passages, "passage")
@@ -81,11 +81,11 @@ class KeptVectors:
             self._unsaved += len(new)
             if self._unsaved >= SAVE_EVERY:
                 self._save()
-            # A caller may change what it is given.
+            # Return a copy, as the caller may change it.
             return np.stack([self._rows[key] for key in keys])
 
     def save(self) -> None:
-        """Write what is new to the folder."""
+        """Write new vectors to the folder."""
         with self._lock:
             if self._unsaved:
                 self._save()

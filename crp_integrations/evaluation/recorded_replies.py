@@ -1,12 +1,12 @@
-"""Recorded replies of a judge: read from a file, given back to a case, and stored without texts.
+"""Reads recorded replies of a judge from a file and replays them for a case.
 
-A reply is the text that a model gave, the JSON object of that text, or the short form: the same
-object, in which words of the answer and of the evidence stand as offsets, so that replies can be
-kept where the texts cannot. Each part may have either form.
+A reply is the text that a model returned, the JSON object of that text, or its short form: the same
+object with offsets instead of words of the answer and the evidence, so that replies can be stored
+where the texts must not be. Each part may have either form.
 
-- `quotes`: `["2", 14, 31]`, the passage and offsets in it; 0 and 0 for words that do not stand.
-- `wrong`: `[4, 9]`, offsets in the claim; `fix`: `[4, 9, "35"]`, with the words in their place.
-- `text` of what is unnumbered: offsets in the answer.
+- `quotes`: `["2", 14, 31]`, the passage and offsets in it; 0 and 0 for words that do not occur.
+- `wrong`: `[4, 9]`, offsets in the claim; `fix`: `[4, 9, "35"]`, with the replacement.
+- `text` of an unnumbered assertion: offsets in the answer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from crp_integrations.messages import ModelCall
 RecordedReply = str | dict[str, Any]
 
 FORM: Final = "name and reply: a text, or an object with a list of claims"
-# What stands for words that stand in no passage: a quotation of it is refused as the words were.
+# Replaces words that are in no passage, so that the quotation is rejected like the original.
 NOWHERE: Final = "not in the passage"
-# Words that some models put around a passage's number.
+# A word that some models put before a passage's number.
 PLACE_WORD: Final = "passage"
 
 
@@ -36,7 +36,7 @@ def replies(path: Path) -> dict[str, RecordedReply]:
     """The replies of a file, by the name of their case.
 
     Raises:
-        RequestError: a line is no object with a name and a reply; it names file and line.
+        RequestError: a line is not an object with a name and a reply; names file and line.
     """
     return dict(each(path, FORM, _named_reply))
 
@@ -48,12 +48,12 @@ def _named_reply(row: dict[str, Any]) -> tuple[str, RecordedReply]:
         and isinstance(reply.get("claims"), list)
         and all(isinstance(claim, dict) for claim in reply["claims"])
     ):
-        raise TypeError("no reply")
+        raise TypeError("not a reply")
     return str(row["name"]), reply
 
 
 def recorded(of: Screened, reply: str | Mapping[str, Any]) -> Callable[[ModelCall], JudgeReply]:
-    """Answers the first call of a case with a recorded reply, and no other."""
+    """A judge that answers the first call of a case with a recorded reply, and fails after it."""
     asked: list[ModelCall] = []
 
     def ask(call: ModelCall) -> JudgeReply:
@@ -73,7 +73,7 @@ def _id_of(call: ModelCall) -> str:
 
 
 class _Texts:
-    """The texts of one case that the parts of a reply point into."""
+    """The texts of one case, in which the offsets of a reply are resolved."""
 
     def __init__(self, of: Screened) -> None:
         self._answer = of.case.answer
@@ -83,13 +83,13 @@ class _Texts:
         self._folded = {name: Folded(text) for name, text in self._texts.items()}
 
     def claim(self, number: object) -> str:
-        """The text of a claim by its number; empty for one that there is not."""
+        """The text of a claim by its number; empty if there is no such claim."""
         if isinstance(number, int) and 1 <= number <= len(self._claims):
             return self._claims[number - 1].text
         return ""
 
     def restored(self, reply: Mapping[str, Any]) -> dict[str, Any]:
-        """A reply with its texts; what is a text already stays as it is."""
+        """A reply with texts instead of offsets; parts that are texts already stay the same."""
         whole = dict(reply)
         whole["claims"] = [
             self._restored_verdict(verdict, self.claim(verdict.get("n")))
@@ -139,7 +139,7 @@ class _Texts:
 
 
 def _offsets(value: object) -> tuple[int, int] | None:
-    """Start and end; None for what is no pair of offsets."""
+    """Start and end; None if the value is not a pair of offsets."""
     if not isinstance(value, list) or len(value) != 2:
         return None
     start, end = value

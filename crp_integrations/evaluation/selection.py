@@ -1,9 +1,9 @@
-"""How much of the evidence for a question stands in a context of so many tokens.
+"""Measures how much of the evidence for a question is in a context of a given token budget.
 
-In: a folder of data sets (`selection_data` describes the format). Out: a report of what a relay
-packs for every question, under the default preset and the specification's letter. `context_metrics`
-says what is counted, `text_axis` how packed text is found again in the documents. Other systems
-may be handed in. Nothing here is fitted.
+Input: a folder of data sets (`data_sets` describes the format). Output: a report on what a relay
+packs for every question, with the presets `default` and `literal`. `context_metrics` defines the
+metrics, and its `TextAxis` finds packed text again in the documents. Other systems can be passed in
+for comparison. No parameter is fitted to the data.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from crp_integrations.relay.storeless_functions import CallerSelection
 from crp_integrations.seals import sha256
 from crp_integrations.vectors import cosine
 
-# Counts with o200k, as all the systems are counted.
+# Its tokenizer, o200k, counts the tokens of all systems.
 MODEL: Final = "gpt-4o"
-# All facts are of one moment, so that no run depends on the day.
+# All facts have one date, so that no result depends on the day of a run.
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 BUDGETS: Final = (256, 512, 1_024, 2_048, 4_096)
-# The budget of a headline number, where a set has none of its own.
+# The budget of the headline number for sets without one of their own.
 USUAL_BUDGET: Final = 1_024
 HEADLINE: Final = "evidence_recall"
 MACRO: Final = "macro"
-# Systems of ours and the settings that they are opened with.
+# The package's own systems and their settings.
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {"crp": {"preset": "default"}, "literal": {"preset": "literal"}}
 )
-# A dense retriever's passages through `pack`, and how many more questions the retriever is asked.
+# Systems that pack a dense retriever's passages, and the number of follow-up queries to it.
 WRAPPED: Final[Mapping[str, int]] = MappingProxyType({"crp_wrap": 0, "crp_wrap_again": 8})
 SYSTEMS: Final = (*PRESETS, *WRAPPED)
-# Passages that the retriever gives for a question.
+# Number of passages that the retriever returns for a question.
 PASSAGES: Final = 50
 _OFFSETS: Final = re.compile(r"(\d+)-(\d+)\Z")
 _NONE: Final = "–"
@@ -78,9 +78,9 @@ class ContextSystem(Protocol):
     """Makes the contexts of a collection's questions.
 
     Attributes:
-        size: how many units of text it packs from.
-        digest: of its settings, or the library's name and version.
-        unplaced: ids of packed units that no document holds.
+        size: number of units of text that it selects from.
+        digest: digest of its settings, or the library's name and version.
+        unplaced: ids of packed units that no document contains.
     """
 
     size: int
@@ -90,10 +90,10 @@ class ContextSystem(Protocol):
     def contexts(
         self, question: str, budgets: Sequence[int]
     ) -> tuple[PacksByBudget, Sequence[ContextUnit]]:
-        """The context for each budget, ours also for `auto`, and the units as ranked."""
+        """The context for each budget (ours also for `auto`), and the units in rank order."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release all resources."""
         ...
 
 
@@ -102,13 +102,13 @@ SystemOpener = Callable[[Collection, TextAxis, Embedder, TokenCounter], ContextS
 
 @dataclass(frozen=True, slots=True)
 class SelectionPlan:
-    """What is measured.
+    """The systems and budgets to measure.
 
     Attributes:
         systems: names, in the order of the report.
-        budgets: tokens, ascending, at least one.
-        queries: at most so many questions of a set, None for all.
-        usual: budgets of the headline numbers of sets that have one of their own.
+        budgets: one or more token budgets, ascending.
+        queries: maximum number of questions of a set; None for all.
+        usual: budget of the headline number by set, for sets with one of their own.
     """
 
     systems: Sequence[str] = SYSTEMS
@@ -117,7 +117,7 @@ class SelectionPlan:
     usual: Mapping[str, int] = field(default_factory=dict)
 
     def headline_budget(self, name: str) -> int:
-        """The budget of a set's headline number, or the nearest below it that is measured."""
+        """The budget of a set's headline number, or the next lower one that is measured."""
         wanted = self.usual.get(name, USUAL_BUDGET)
         below = [budget for budget in self.budgets if budget <= wanted]
         return max(below) if below else min(self.budgets)
@@ -131,7 +131,7 @@ def plan_of(
     known: Sequence[str] = SYSTEMS,
     usual: Mapping[str, int] = MappingProxyType({}),
 ) -> SelectionPlan:
-    """The plan of a command's options."""
+    """Build a plan from a command's options."""
     if unknown := [name for name in systems if name not in known]:
         raise RequestError(f"system {unknown[0]!r:.40} is not one of {', '.join(known)}")
     sizes = tuple(sorted(set(budgets))) or BUDGETS
@@ -142,7 +142,7 @@ def plan_of(
 
 @dataclass
 class SelectionValues:
-    """Every value of every question, by system and set, and what there is to report beside it."""
+    """All values of all questions, by system and set, with further data for the report."""
 
     values: dict[str, dict[str, SetValues]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -153,13 +153,13 @@ class SelectionValues:
     engines: dict[str, str] = field(default_factory=dict)
 
     def add(self, system: str, name: str, values: Mapping[str, float]) -> None:
-        """Keep what one question gave."""
-        held = self.values.setdefault(system, {}).setdefault(name, {})
+        """Add the values of one question."""
+        by_metric = self.values.setdefault(system, {}).setdefault(name, {})
         for metric, value in values.items():
-            held.setdefault(metric, []).append(value)
+            by_metric.setdefault(metric, []).append(value)
 
     def report(self, plan: SelectionPlan) -> dict[str, Any]:
-        """Means by system, set and metric, macro means, and what they were measured with."""
+        """Means by system, set and metric, macro means, and the settings of the measurement."""
         results = {
             system: {name: _means(values) for name, values in sets.items()}
             for system, sets in self.values.items()
@@ -270,7 +270,7 @@ def _values(
 
 
 def _means(values: SetValues) -> dict[str, float | None]:
-    """The mean of each metric over the questions that it applies to; None where there are none."""
+    """The mean of each metric over the questions that it applies to; None if there are none."""
     means = {}
     for metric, scores in values.items():
         known = np.array(scores)[~np.isnan(scores)]
@@ -291,15 +291,15 @@ def _macro(
 
 
 def headings(report: Mapping[str, Any]) -> tuple[str, ...]:
-    """System, the sets with the budget of their numbers, and the macro mean."""
+    """Column headings: system, each set with its budget, and the macro mean."""
     usual = report["settings"]["usual_budgets"]
     return ("system", *(f"{name} @{budget:,}" for name, budget in usual.items()), MACRO)
 
 
 def table(report: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Evidence recall in per cent at each set's usual budget, one row a system, in order.
+    """Rows of evidence recall in per cent at each set's usual budget, one row per system.
 
-    The macro mean is over the sets; it is left out for a system that did not run on all.
+    The macro mean is over the sets; a system that did not run on all has none.
     """
     usual = report["settings"]["usual_budgets"]
     for system, sets in report["results"].items():
@@ -316,18 +316,18 @@ def percent(value: float | None) -> str:
 
 
 class EnvelopeContexts:
-    """Contexts that are envelopes, whose facts are found again in the documents.
+    """Contexts made of envelopes, whose facts are located in the documents.
 
     Attributes:
-        digest: of the settings in force.
-        size: how many facts the collection became.
-        unplaced: ids of facts that were packed although no document holds their text.
+        digest: digest of the settings.
+        size: number of facts made from the collection.
+        unplaced: ids of packed facts whose text no document contains.
     """
 
     size: int
 
     def __init__(self, collection: Collection, axis: TextAxis, settings: Settings) -> None:
-        """Take the collection as documents, as text files would be."""
+        """Prepare the collection's documents like text files."""
         self._axis = axis
         self._sources: dict[str, str] = {}
         self._units: dict[tuple[str, tuple[tuple[int, int], ...]], ContextUnit] = {}
@@ -353,7 +353,7 @@ class EnvelopeContexts:
     def contexts(
         self, question: str, budgets: Sequence[int]
     ) -> tuple[PacksByBudget, Sequence[ContextUnit]]:
-        """The context for each budget, and the ranking of the largest, which holds no more."""
+        """The context for each budget, and the units of the largest in rank order."""
         packs = self.packs(question, (*budgets, AUTO))
         largest = packs[budgets[-1]]
         by_id = {unit.unit_id: unit for unit in largest.units}
@@ -374,7 +374,7 @@ class EnvelopeContexts:
             doc_id = self._sources.get(fact.source_id)
             match = _OFFSETS.search(fact.source_location)
             start, end = (int(match[1]), int(match[2])) if match else (0, 0)
-            # A fact that is shown in part is placed part by part.
+            # Each part of a fact that is shown in parts is located by itself.
             pieces = fact.content.split(ELLIPSIS) if fact.spans else [fact.content]
             places = [self._axis.place(piece, doc_id, start, end) for piece in pieces]
             stretches = tuple(place for place in places if place is not None)
@@ -384,7 +384,7 @@ class EnvelopeContexts:
                 fact.fact_id, doc_id or "", fact.content, fact.token_count, stretches
             )
             self._units[key] = unit
-        # What counts is what the model reads.
+        # A fact counts only if the rendered text contains it, as the model reads that.
         if unit.stretches and fact.content in text:
             return unit
         self.unplaced.add(fact.fact_id)
@@ -392,7 +392,7 @@ class EnvelopeContexts:
 
 
 class RelayContexts(EnvelopeContexts):
-    """Our own path: documents are ingested into a relay in memory, and a turn packs for each."""
+    """The package's own path: a relay in memory ingests the documents and packs each question."""
 
     def __init__(
         self,
@@ -401,20 +401,20 @@ class RelayContexts(EnvelopeContexts):
         embedder: Embedder,
         settings: Mapping[str, Any],
     ) -> None:
-        """Ingest the documents as text files would be."""
+        """Ingest the documents like text files."""
         chosen = load(**settings)
         super().__init__(collection, axis, chosen)
-        self._relay = open_relay(None, embedder=embedder, settings=chosen, clock=_Still())
+        self._relay = open_relay(None, embedder=embedder, settings=chosen, clock=_FixedClock())
         self._relay.ingest(self._documents)
         if chosen.fabric.maintain_on_open:
-            # What opening a stored fabric does.
+            # Opening a stored fabric does this too.
             self._relay.fabric.maintain(graph=False)
         self.size = self._relay.fabric.size()
 
     def packs(self, question: str, budgets: Sequence[int | Literal["auto"]]) -> PacksByBudget:
         """The context for each budget: the envelope that a model call would carry.
 
-        Selection does not know the budget, so a turn selects once and packs again for each.
+        Selection does not depend on the budget, so a turn selects once and packs for each budget.
         """
         turn = self._relay.turn(question, model=MODEL)
         made: PacksByBudget = {}
@@ -424,11 +424,11 @@ class RelayContexts(EnvelopeContexts):
         return made
 
     def pack(self, question: str, budget: int, k: int | None = None) -> MeasuredContext:
-        """The context for one budget; `k` is the number of passages that other systems ask for."""
+        """The context for one budget; `k`, used by other systems, is ignored."""
         return self.packs(question, (budget,))[budget]
 
     def conversation(self, questions: Sequence[str], budget: int) -> list[str]:
-        """The contexts of questions that follow each other, each made with the one before."""
+        """The contexts of consecutive questions, each built on the previous one."""
         made: list[Envelope] = []
         for question in questions:
             before = made[-1] if made else None
@@ -442,9 +442,9 @@ class RelayContexts(EnvelopeContexts):
 
 
 class WrappedContexts(EnvelopeContexts):
-    """What `CRPRetriever.wrap` gives: the passages nearest to the question, ranked and packed.
+    """Contexts as `CRPRetriever.wrap` makes them: the nearest passages, ranked and packed.
 
-    The retriever is a dense one over the passages that a fabric would hold, and may be asked again.
+    The retriever is a dense one over the same passages as in a fabric; it may be queried again.
     """
 
     def __init__(
@@ -475,7 +475,7 @@ class WrappedContexts(EnvelopeContexts):
         self.size = len(self._facts)
 
     def packs(self, question: str, budgets: Sequence[int | Literal["auto"]]) -> PacksByBudget:
-        """The context for each budget, out of the same passages."""
+        """The context for each budget, from the same passages."""
         selection = CallerSelection(
             question, model=MODEL, embedder=self._embedder, settings=self._settings, now=NOW
         )
@@ -486,15 +486,15 @@ class WrappedContexts(EnvelopeContexts):
         return {budget: self._packed(selection.pack(facts, budget)) for budget in budgets}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
     def _nearest(self, question: str) -> list[int]:
         near = cosine(self._rows, self._embedder.embed_query(question))
         return [int(at) for at in np.argsort(-near, kind="stable")[:PASSAGES]]
 
 
-class _Still:
-    """A clock that stands still."""
+class _FixedClock:
+    """A clock that always returns the same time."""
 
     def now(self) -> datetime:
         return NOW

@@ -200,10 +200,10 @@ def test_the_distractors_of_a_question_do_not_answer_it() -> None:
     ("row", "said"),
     [
         ({}, "line 1 is not an object with query, answers"),
-        ([], "line 1 is no JSON object"),
+        ([], "line 1 is not a JSON object"),
         ({**asked(1), "answers": "one"}, "line 1 is not"),
         ({**asked(1), "answers": [3]}, "line 1"),
-        ({**asked(1), "answers": ["nobody"]}, "holds no question whose passage says an answer"),
+        ({**asked(1), "answers": ["nobody"]}, "has no question whose passage contains an answer"),
     ],
     ids=["empty", "list", "text", "number", "elsewhere"],
 )

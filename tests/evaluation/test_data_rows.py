@@ -33,7 +33,7 @@ def test_rows_come_with_their_lines_and_blank_lines_are_none(tmp_path: Path) -> 
 @pytest.mark.parametrize("line", ["[1]", "nothing", "{", "1" * 5000, "[" * 100_000])
 def test_a_line_that_is_no_object_is_named(tmp_path: Path, line: str) -> None:
     file = packed(tmp_path / "a.jsonl.gz", '{"a": 1}\n' + line)
-    with pytest.raises(RequestError, match=r"a\.jsonl\.gz line 2 is no JSON object"):
+    with pytest.raises(RequestError, match=r"a\.jsonl\.gz line 2 is not a JSON object"):
         rows_of(file)
 
 
@@ -41,7 +41,7 @@ def test_a_line_that_is_no_object_is_named(tmp_path: Path, line: str) -> None:
     ("content", "why"),
     [
         (None, "No such file or directory$"),
-        (b"text", "no JSON object"),
+        (b"text", "not a JSON object"),
         (gzip.compress(b'{"a": 1}\n' * 9)[:-9], "ended before"),
         (gzip.compress(b'{"a": "\xff"}'), "utf-8"),
         (gzip.compress(b"{}")[:12] + b"\x99" * 9, "."),

@@ -95,12 +95,18 @@ def test_a_judge_and_its_settings_are_taken() -> None:
     [
         ("rows", "rows is one str; give a list of rows"),
         (RIGHT, "rows is one dict; give a list of rows"),
-        ([RIGHT, {}], "row 2 has no text as user_input"),
-        ([{**RIGHT, "user_input": ["a", "b"]}], "row 1 has no text as user_input; rows have one"),
-        ([{**RIGHT, "response": None}], "row 1 has no text as response"),
-        ([{**RIGHT, "retrieved_contexts": PASSAGE}], "row 1 has no list of texts as retrieved_con"),
-        ([{**RIGHT, "retrieved_contexts": []}], "row 1 has no list of texts as retrieved_contexts"),
-        ([{**RIGHT, "retrieved_contexts": [1]}], "row 1 has no list of texts"),
+        ([RIGHT, {}], "row 2: user_input is not a string"),
+        ([{**RIGHT, "user_input": ["a", "b"]}], "row 1: user_input is not a string; rows have one"),
+        ([{**RIGHT, "response": None}], "row 1: response is not a string"),
+        (
+            [{**RIGHT, "retrieved_contexts": PASSAGE}],
+            "row 1: retrieved_contexts is not a list of strings",
+        ),
+        (
+            [{**RIGHT, "retrieved_contexts": []}],
+            "row 1: retrieved_contexts is not a list of strings",
+        ),
+        ([{**RIGHT, "retrieved_contexts": [1]}], "row 1: retrieved_contexts is not a list"),
     ],
 )
 def test_rows_of_another_shape_are_refused_before_anything_is_paid(rows: Any, said: str) -> None:

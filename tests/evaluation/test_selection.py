@@ -350,15 +350,15 @@ def test_vectors_are_made_once_and_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("documents", "queries", "said"),
     [
-        ([DOCUMENT, DOCUMENT], [QUERY], "documents.jsonl.gz line 2: doc_id 'a' is there twice"),
+        ([DOCUMENT, DOCUMENT], [QUERY], "documents.jsonl.gz line 2: doc_id 'a' occurs twice"),
         ([{**DOCUMENT, "text": 5}], [QUERY], "documents.jsonl.gz line 1: text is int, wanted a text"),
-        ([DOCUMENT], [{**QUERY, "evidence": []}], "queries.jsonl.gz line 1: evidence is no list"),
+        ([DOCUMENT], [{**QUERY, "evidence": []}], "queries.jsonl.gz line 1: evidence is not a list"),
         ([DOCUMENT], [{**QUERY, "collection": "b"}], "line 1: a piece of evidence is not a doc_id of"),
         ([DOCUMENT], [{**QUERY, "evidence": [{"doc_id": "a", "start": 3, "end": 3}]}], "0 <= start < end"),
         ([DOCUMENT], [{**QUERY, "evidence": [{"doc_id": "a", "start": 0, "end": 8}]}], "0 <= start < end"),
         ([DOCUMENT], [{**QUERY, "evidence": [{"doc_id": "a"}]}], "0 <= start < end"),
-        ([DOCUMENT], [[1]], "queries.jsonl.gz line 1 is no JSON object"),
-        ([DOCUMENT], [], "holds no question"),
+        ([DOCUMENT], [[1]], "queries.jsonl.gz line 1 is not a JSON object"),
+        ([DOCUMENT], [], "has no question"),
     ],
 )  # fmt: skip
 def test_what_is_not_of_the_format_is_refused_with_its_line(
@@ -372,7 +372,7 @@ def test_what_is_not_of_the_format_is_refused_with_its_line(
 def test_a_file_that_is_no_data_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "set", [DOCUMENT], [QUERY])
     (folder / "queries.jsonl.gz").write_bytes(b"nothing")
-    with pytest.raises(RequestError, match=r"queries.jsonl.gz line 1 is no JSON object"):
+    with pytest.raises(RequestError, match=r"queries.jsonl.gz line 1 is not a JSON object"):
         read(folder)
 
 

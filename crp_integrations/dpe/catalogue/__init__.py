@@ -1,8 +1,8 @@
 """The control catalogue: which evidence fulfils which control, and which domain has which class.
 
-`controls.json` holds the data, `classification.rego` the rules; this file reads both. A name of
-evidence says who can give it: the engine from its own run, the relay from what it keeps, the
-operator by attesting it in the settings. Nobody can give another's.
+`controls.json` contains the data, `classification.rego` the rules; this file reads both. For each
+kind of evidence the catalogue names its only provider: the engine from its own run, the relay
+from what it stores, or the operator by attesting it in the settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DATA: Final = "controls.json"
 RULES: Final = "classification.rego"
 ENTRYPOINT: Final = "crp/classification/verdict"
 
-Giver = Literal["engine", "relay", "operator"]
+EvidenceProvider = Literal["engine", "relay", "operator"]
 
 
 @cache
@@ -40,10 +40,10 @@ def catalogue() -> Bundle:
 
 
 @cache
-def evidence_of(giver: Giver) -> frozenset[str]:
-    """The names of evidence that only this giver can give."""
+def evidence_of(provider: EvidenceProvider) -> frozenset[str]:
+    """The names of the evidence that only this provider can supply."""
     known = catalogue().data["evidence"]
-    return frozenset(name for name, about in known.items() if about["by"] == giver)
+    return frozenset(name for name, about in known.items() if about["by"] == provider)
 
 
 @cache

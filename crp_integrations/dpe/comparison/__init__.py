@@ -1,4 +1,4 @@
-"""Claims compared word for word with the passages: what is exact is said, the rest is unread."""
+"""Compares claims word for word with the passages; claims without an exact result stay unread."""
 
 from crp_integrations.dpe.comparison.claim_comparison import compare_claims
 

@@ -1,8 +1,8 @@
-"""What an exact comparison says of each claim: supported, contradicted, or nothing.
+"""Compares each claim exactly with the evidence: supported, contradicted, or no result.
 
 A claim is supported when it uses every word of one clause of one passage, and contradicted when
-exactly one value, unit or negation of the predicate differs there and nothing explains it. In
-doubt it stays unread.
+exactly one value, unit or negation of the predicate differs there and nothing explains the
+difference. A doubtful claim stays unread.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ STAGE: Final = 3
 QUOTE_NOT_FOUND: Final = "QUOTE_NOT_FOUND"
 CITATION_WRONG: Final = "CITATION_WRONG"
 NEGATION_FLIP: Final = "NEGATION_FLIP"
-# A clause of fewer content words is said of too many things.
-FEWEST_CONTENT: Final = 1
+# A claim with fewer content words would match clauses about many different things.
+MIN_CONTENT_WORDS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A clause of the evidence beside a claim.
+    """A clause of the evidence that a claim is compared with.
 
     Attributes:
-        own, other: the words that differ; None where the claim says what the clause says.
-        denied: the one says with a negation what the other says without.
+        own, other: the differing word of claim and clause; None if no word differs.
+        denied: True if the two differ only in that one of them is negated.
     """
 
     passage: int
@@ -72,7 +72,7 @@ class Match:
 
     @property
     def same(self) -> bool:
-        """Whether the claim says what the clause says."""
+        """Whether claim and clause are equal."""
         return self.own is None and not self.denied
 
 
@@ -87,14 +87,14 @@ def compare_claims(
     """Compare the claims of an answer with the passages, word for word.
 
     Args:
-        claims: of the answer, in order, not read yet.
-        passages: id and text of each, in the order in which the model saw them.
-        numbered: the model saw them by number, so that a citation of a higher one is wrong.
+        claims: the answer's claims, in order, not read yet.
+        passages: id and text of each passage, in the order in which the model saw them.
+        numbered: whether the model saw numbered passages; a citation above the last is then wrong.
 
     Returns:
         The claims with status, error, findings, quotations and hints.
     """
-    # A model's thoughts must not qualify the sentence behind them; offsets stay the same.
+    # A model's reasoning must not qualify the sentence after it; offsets stay the same.
     answer = without_reasoning(answer, reasoning_spans(answer))
     evidence = EvidenceIndex(passages, question)
     structured = compare_structures(answer, evidence)
@@ -116,7 +116,7 @@ def compare_claims(
 
 
 class _Comparison:
-    """One answer beside the evidence."""
+    """Compares the claims of one answer with the evidence."""
 
     def __init__(self, answer: str, evidence: EvidenceIndex) -> None:
         self.answer, self.evidence = answer, evidence
@@ -124,19 +124,19 @@ class _Comparison:
         self._leads = leads_of(answer)
 
     def compared(self, claim: Claim) -> Claim:
-        """The claim with what the comparison says of it."""
+        """The claim with the result of the comparison."""
         heading = claim.claim_type is ClaimType.META and self._opens_heading(claim)
         if asserts_nothing(claim.reads_as, heading=heading):
             return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
         tokens = claim_tokens(claim.reads_as)
         content = content_keys(tokens)
-        if len(content) < FEWEST_CONTENT or claim.text.rstrip().endswith(("?", ":")):
+        if len(content) < MIN_CONTENT_WORDS or claim.text.rstrip().endswith(("?", ":")):
             return claim
         matches = self._matches(tokens)
         if not matches:
             return claim
         alike = [match for match in matches if match.same]
-        # Without those in which what differs only says that another thing is meant.
+        # Exclude matches whose differing value only shows that another thing is meant.
         apart = [
             match
             for match in matches
@@ -144,14 +144,14 @@ class _Comparison:
             and not (match.own is not None and identifies(match.own, tokens, claim.reads_as))
         ]
         if alike:
-            sure = None if apart else next((m for m in alike if self._holds(claim, m)), None)
+            sure = None if apart else next((m for m in alike if self._unqualified(claim, m)), None)
             if sure is None:
                 return claim
             return claim.model_copy(
                 update={"status": ClaimStatus.SUPPORTED, "quotations": self._quoted(sure)}
             )
         if len(apart) < len(matches):
-            # What differs says which thing is meant, in one of them at least.
+            # In at least one match the differing value says which thing is meant.
             return claim
         return self._contradicted(claim, tokens, content, apart)
 
@@ -170,37 +170,37 @@ class _Comparison:
             if not sentence.is_prose:
                 continue
             for clause in sentence.clauses:
-                match = _beside(tokens, Match(passage, sentence, clause))
+                match = _matched(tokens, Match(passage, sentence, clause))
                 if match is not None:
                     matches.append(match)
         return matches
 
-    def _holds(self, claim: Claim, match: Match) -> bool:
-        """Whether the claim stands for itself, or where it stands in the passage."""
+    def _unqualified(self, claim: Claim, match: Match) -> bool:
+        """Whether the surrounding text changes the meaning of neither the claim nor the clause."""
         sentence = self._sentences[min(claim.sentence_index, len(self._sentences) - 1)]
-        behind = self._behind_the_same(claim, match)
-        # A sentence that stands there as a whole brings along whatever else it says.
-        entire = match.same and match.sentence.clauses[0].free and self._entire(sentence, match)
+        same_before = self._follows_same_sentence(claim, match)
+        # A sentence that was copied as a whole includes its own qualifications.
+        entire = match.same and match.sentence.clauses[0].free and self._is_copy(sentence, match)
         if not (match.clause.free or entire):
             return False
         if points_back(claim.reads_as) or (is_vague(claim.reads_as) and not match.sentence.first):
             whole = claim.start <= sentence.start + 4 and claim.end >= sentence.end - 1
-            if not (whole and match.clause.whole and behind):
+            if not (whole and match.clause.whole and same_before):
                 return False
-        # What else its own sentence, its list's lead or its heading says may bear on it.
+        # The rest of its sentence, its list's lead or its heading may qualify the claim.
         rest = (
             self.answer[sentence.start : claim.start] + " " + self.answer[claim.end : sentence.end]
         )
-        return (entire or not qualified(rest)) and not self._led(claim)
+        return (entire or not qualified(rest)) and not self._has_qualified_lead(claim)
 
-    def _entire(self, sentence: Span, match: Match) -> bool:
+    def _is_copy(self, sentence: Span, match: Match) -> bool:
         return _equal(claim_tokens(sentence.of(self.answer)), match.sentence.tokens)
 
-    def _led(self, claim: Claim) -> bool:
+    def _has_qualified_lead(self, claim: Claim) -> bool:
         lead = lead_at(self._leads, claim.start)
         return bool(lead) and qualified(lead)
 
-    def _behind_the_same(self, claim: Claim, match: Match) -> bool:
+    def _follows_same_sentence(self, claim: Claim, match: Match) -> bool:
         before = match.sentence.before
         if before is None or claim.sentence_index < 1:
             return False
@@ -208,7 +208,7 @@ class _Comparison:
         return _equal(own, before.tokens)
 
     def _quoted(self, match: Match, place: int | None = None) -> tuple[Quotation, ...]:
-        """The parts of the clause; first the one with a place, since reasons quote the first."""
+        """The parts of the clause; the one that contains `place` first, as reasons quote it."""
         id_, text = self.evidence.passages[match.passage]
         parts = match.clause.parts
         if place is not None:
@@ -227,8 +227,8 @@ class _Comparison:
                 return claim
             if match.other is not None and not same_token(match.other, first.other or match.other):
                 return claim
-        # What stands before it in the answer must not change a finding.
-        if points_back(claim.reads_as) or not self._holds(claim, first):
+        # Text before the claim in the answer must not change a finding.
+        if points_back(claim.reads_as) or not self._unqualified(claim, first):
             return claim
         shift = claim.end - len(claim.reads_as)
         expected: str | None
@@ -253,14 +253,14 @@ class _Comparison:
             at = tokens.index(own) + 1
             after = tokens[at].key if at < len(tokens) else ""
             if is_vague(claim.reads_as) and self.evidence.gives(own, after):
-                # "The deposit" may be another passage's.
+                # "The deposit" may be that of another passage.
                 return claim
             kind, error = changed
             start, end = own.start + shift, own.end + shift
             expected = other.value.text
             place = (other.start, other.end)
         if start < claim.start:
-            # It stands in the subject that the claim borrows.
+            # The difference is in the subject that the claim borrows from an earlier clause.
             return claim
         id_, _ = self.evidence.passages[first.passage]
         there = Place(fact_id=id_, start=place[0], end=place[1], score=1.0, engine=ENGINE)
@@ -272,8 +272,8 @@ def _equal(own: Sequence[Token], other: Sequence[Token]) -> bool:
     return len(own) == len(other) and all(map(same_token, own, other))
 
 
-def _beside(tokens: Sequence[Token], same: Match) -> Match | None:
-    """How a claim stands to a clause: the same, one value apart, or one denied; None for others."""
+def _matched(tokens: Sequence[Token], same: Match) -> Match | None:
+    """The match of a claim and a clause that are equal or differ in one value or one negation."""
     other = same.clause.tokens
     if len(tokens) == len(other):
         apart = [
@@ -296,7 +296,7 @@ def _beside(tokens: Sequence[Token], same: Match) -> Match | None:
     return replace(same, denied=True) if all(map(same_token, ours, others)) else None
 
 
-# "Not more than" bounds a figure, and "not only" denies nothing.
+# These words after "not" make no denial: "not more than" limits a figure.
 _BOUNDING: Final = frozenset(
     "only more less fewer later earlier longer than just necessarily".split()
 )
@@ -312,7 +312,7 @@ def _bounds(tokens: Sequence[Token]) -> bool:
 def _by_structure(
     claim: Claim, structured: Sequence[FieldVerdict], evidence: EvidenceIndex
 ) -> Claim | None:
-    """A claim that is a row or object, by its fields; None for other claims."""
+    """The result for a claim that is a table row or an object; None for other claims."""
     own = [row for row in structured if claim.start < row.end and row.start < claim.end]
     if not own:
         return None
@@ -345,7 +345,7 @@ def _wrong(
     there: Place,
     quotations: tuple[Quotation, ...],
 ) -> Claim:
-    """A claim that the evidence contradicts, with the finding that says so."""
+    """A claim that the evidence contradicts, with the finding on it."""
     finding = Finding(
         stage=STAGE, kind=change.kind, claim_id=claim.claim_id, start=span[0], end=span[1],
         evidence=there, expected=change.expected,
@@ -367,7 +367,7 @@ def _place_of(row: FieldVerdict, evidence: EvidenceIndex) -> Quotation:
 
 
 def _with_references(claim: Claim, wrong: Sequence[tuple[tuple[int, int], str]]) -> Claim:
-    """The claim with the quotations and citations in it that stand nowhere."""
+    """The claim with a finding for each quotation and citation in it that has no source."""
     own = [row for row in wrong if claim.start <= row[0][0] < claim.end]
     if not own:
         return claim

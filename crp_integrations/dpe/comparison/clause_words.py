@@ -1,7 +1,8 @@
-"""The words of a claim and of a clause, as they are compared one by one.
+"""Splits claims and clauses into the words that are compared one by one.
 
-A word is compared as it is folded; a figure or date is one word with its unit, and equal as
-people write it. Articles, Markdown, citation markers and "According to the context," are no words.
+Words are compared in folded form. A figure or date with its unit is one word, compared by value
+whatever its notation. Articles, Markdown, citation markers and "According to the context," are
+left out.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from crp_integrations.language.words import (
     words,
 )
 
-# Signs are words too: "C++" is not "C". Punctuation and brackets are none.
+# Signs are words too: "C++" is not "C". Punctuation and brackets are not.
 _TOKEN: Final = re.compile(
     rf"\w+(?:['.,\-&/:@+{HYPHENATION}]+\w+)*|[^\w\s.,;:!?()\[\]{{}}\"'\u2026\u2013\u2014_-]|(?<=\w)\+\+?"
 )
 _CAMEL: Final = re.compile(r"[a-z][A-Z]")
 _ARTICLES: Final = frozenset({"a", "an", "the"})
-# "a few" is another amount than "few".
+# Before these words the article is compared: "a few" differs from "few".
 _AFTER_ARTICLE: Final = frozenset({"few", "little", "lot"})
-# Contractions as folding leaves them, without their apostrophe.
+# Verbs of contractions, which folding leaves without an apostrophe.
 _FULL: Final = {"cant": "can", "cannot": "can", "wont": "will", "shant": "shall", "aint": "is"}
 _SHORT_NOT: Final = frozenset(
     word.replace("'", "") for word in AUXILIARIES if word.endswith("n't")
@@ -47,7 +48,7 @@ _DO: Final = frozenset({"do", "does", "did"})
 _LEAD: Final = re.compile(
     rf"[\s*_]*(?:based\s+on|according\s+to|given|from|as\s+stated\s+in)\s+{SOURCE}\s*,\s*", re.I
 )
-# What a clause may stand under in another part of its sentence, beside conditions and negations.
+# Words by which another part of a sentence qualifies a clause, besides conditions and negations.
 _QUALIFIED: Final = re.compile(
     r"(?i)\?|\brespectively\b|\b(?:would|should|must|shall|ought|can|will|but|yet|although|though"
     r"|however|otherwise|except|while|whereas|since|as)\b"
@@ -59,7 +60,7 @@ _QUALIFIED: Final = re.compile(
 _REPORTS: Final = re.compile(
     r"(?i)(?<!\bthe )(?<!\ba )(?<!\bwas )(?<!\bis )(?<!\bare )(?<!\bwere )(?<!\bbeen )\breported\s"
 )
-# What points back to something said before.
+# Words that refer to something mentioned before.
 _POINTING: Final = PRONOUNS | frozenset(
     "its their his her our my your one both such former latter here then him them us me".split()
 )
@@ -67,10 +68,10 @@ _POINTING: Final = PRONOUNS | frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word where it stands.
+    """A word with its offsets.
 
     Attributes:
-        value: the figure or date that it is; None for other words.
+        value: the figure or date; None for other words.
     """
 
     key: str
@@ -80,13 +81,13 @@ class Token:
 
 
 def folded_keys(original: str, folded: Folded) -> list[tuple[str, int, int]]:
-    """The words of a text with their offsets; a name of code keeps its capitals."""
+    """The words of a text with their offsets; a code identifier keeps its capitals."""
     starts, ends = folded.starts, folded.ends
     keys = []
     for match in _TOKEN.finditer(folded.text):
         start, end = starts[match.start()], ends[match.end() - 1]
         key, written = match.group(), original[start:end]
-        # A capital letter behind the first may be that of a name of code.
+        # A capital letter after the first may belong to a code identifier.
         if written[1:] != key[1:] and written[1:] != written[1:].lower() and _CAMEL.search(written):
             key = written
         keys.append((key, start, end))
@@ -94,7 +95,7 @@ def folded_keys(original: str, folded: Folded) -> list[tuple[str, int, int]]:
 
 
 def figures(text: str) -> list[Value]:
-    """The figures and dates of a text; codes and names are words as others are."""
+    """The figures and dates of a text; codes and names count as ordinary words."""
     return [value for value in read(text).values if value.family != "name"]
 
 
@@ -102,7 +103,7 @@ def tokens_of(text: str, keys: Sequence[tuple[str, int, int]], shift: int = 0) -
     """The words of a text as they are compared.
 
     Args:
-        keys: its words; offsets are larger by `shift` than those in the text.
+        keys: its words; their offsets are larger by `shift` than those in the text.
     """
     left_out = [(m.start() + shift, m.end() + shift) for m in MARKER.finditer(text)]
     lead = _LEAD.match(text)
@@ -130,12 +131,12 @@ def tokens_of(text: str, keys: Sequence[tuple[str, int, int]], shift: int = 0) -
 
 
 def claim_tokens(text: str) -> list[Token]:
-    """The words of a text that stands alone."""
+    """The words of a text that is not part of a longer one."""
     return tokens_of(text, folded_keys(text, Folded(text)))
 
 
 def same_token(claim: Token, source: Token) -> bool:
-    """Whether two words are one, or two values equal; a unit must not come from nowhere."""
+    """Whether two words or values are equal; a claim must not add a unit that the source lacks."""
     if claim.value is None or source.value is None:
         same = claim.key == source.key or not readings_of(claim.key).isdisjoint(
             readings_of(source.key)
@@ -148,19 +149,19 @@ def same_token(claim: Token, source: Token) -> bool:
 
 
 def readings_of(key: str) -> frozenset[str]:
-    """A word as it may be read: the hyphen that a line's end cuts it by may be its own."""
+    """The forms of a word: a hyphen at a line's end may belong to it or come from the break."""
     if HYPHENATION not in key:
         return frozenset({key})
     return frozenset({key.replace(HYPHENATION, ""), key.replace(HYPHENATION, "-")})
 
 
 def content_keys(tokens: Sequence[Token]) -> list[str]:
-    """The words that say what a claim is about, without its values."""
+    """The content words of a claim, without its values."""
     return [t.key for t in tokens if t.value is None and t.key not in STOP_WORDS]
 
 
 def without_denial(tokens: Sequence[Token]) -> tuple[list[str], list[Token]]:
-    """Stems without "not" and the "do" that it needs, and the denials."""
+    """The stems without denials ("not", "never") and their "do", and the denials."""
     stems: list[str] = []
     denials: list[Token] = []
     for token in tokens:
@@ -178,13 +179,13 @@ def qualified(text: str) -> bool:
     if _QUALIFIED.search(text) is not None:
         return True
     spans = [span.of(text).lower() for span in find_conditions(text)]
-    # "Acme reported revenue" is no reservation, as "the reported revenue" is.
+    # "Acme reported revenue" is not a reservation, but "the reported revenue" is.
     reported = spans.count("reported") and _REPORTS.search(text) is not None
     return any(not reported or span != "reported" for span in spans) or bool(negations(text))
 
 
 def points_back(text: str) -> bool:
-    """Whether a claim has no subject of its own: a pronoun, a demonstrative, or none."""
+    """Whether a claim's subject is missing, a pronoun or a demonstrative."""
     text_words = words(_LEAD.sub("", text, count=1))
     verb = finite_verb(text_words)
     if not verb:
@@ -196,7 +197,7 @@ def points_back(text: str) -> bool:
 
 
 def is_vague(text: str) -> bool:
-    """Whether a claim's subject is one common noun with an article, as "the company"."""
+    """Whether a claim's subject is one common noun with an article, like "the company"."""
     text_words = words(_LEAD.sub("", text, count=1))
     verb = finite_verb(text_words)
     if not verb:
@@ -209,17 +210,17 @@ def is_vague(text: str) -> bool:
 
 
 def predicate_start(text: str) -> int:
-    """Where the finite verb of a claim begins; its length where there is none."""
+    """The offset of a claim's finite verb; the text's length if there is none."""
     text_words = words(text)
     verb = finite_verb(text_words)
     return text_words[verb].start if verb else len(text)
 
 
 def identifies(token: Token, tokens: Sequence[Token], text: str) -> bool:
-    """Whether a value says which thing is meant, and not what is said of it.
+    """Whether a value identifies the thing that a claim is about, rather than describing it.
 
-    What stands before the verb does; a date beside another value, or before a noun; an order;
-    a bare number that neither counts things nor stands behind a verb or preposition.
+    A value identifies if it is before the verb, a date next to another value or before a noun, an
+    ordinal, or a bare number that neither counts things nor follows a verb or preposition.
     """
     assert token.value is not None
     if token.start < predicate_start(text):

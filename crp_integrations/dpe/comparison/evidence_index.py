@@ -1,7 +1,4 @@
-"""The sentences of the passages, found by their words, and the values that they explain.
-
-Each sentence is read when a claim comes near.
-"""
+"""Index of the passages' sentences by words and values; cuts a sentence into clauses on demand."""
 
 from __future__ import annotations
 
@@ -35,23 +32,23 @@ from crp_integrations.language.quantities import Quantity, quantities
 from crp_integrations.language.text import plain, split_sentences
 from crp_integrations.language.words import PREPOSITIONS, stem
 
-# What parts two clauses of which each holds without the other.
+# Text between two clauses that hold independently of each other.
 _AND: Final = re.compile(r"(?i)[\s,]*(?:;\s*)?(?:and\s+)?")
 _RELATIVE: Final = re.compile(r"(?i)(?:which|who|whose|where|because|since|so|as|while|whereas)\b")
 _DATA: Final = re.compile(r"\s*[\[{|]|\"\s*:\s|^[^|]*\|[^|]*\|", re.M)
-# Longer sentences are data without stops, which no clause is cut from.
+# Longer sentences, in characters, are data without full stops, and are not cut into clauses.
 LONGEST: Final = 1_000
 WORD: Final = re.compile(r"\w+")
 _NUMBER: Final = re.compile(r"\d+(?:[.,'\u2009\u00a0\u202f]\d+)*")
 
 
-# Days, weeks and months of common periods, by which prices and durations are multiplied.
+# Common numbers of hours, days, weeks and months, by which prices per period are multiplied.
 _PERIODS: Final = tuple(map(Decimal, (2, 4, 7, 12, 24, 30, 52, 60, 365)))
-# A result may be rounded by so much.
+# Maximum relative rounding of a computed value.
 _ROUNDED: Final = Decimal("0.005")
-# With more figures about a matter, almost any number follows from two of them.
-_MOST: Final = 60
-# "24 years" is no multiple of "24 months".
+# Maximum number of figures: with more, almost any number follows from two of them by chance.
+_MAX_NUMBERS: Final = 60
+# Times are not multiplied by periods: "24 years" does not follow from "24 months".
 _TIME: Final = to_base(Decimal(1), "h")[1]
 
 
@@ -60,8 +57,8 @@ class EvidenceClause:
     """A clause of a passage with the subject that it borrows, or a whole sentence.
 
     Attributes:
-        parts: first and last offset in the passage of subject and clause, or of the sentence.
-        free: nothing else in its sentence bears on it.
+        parts: start and end in the passage of subject and clause, or of the sentence.
+        free: True if nothing else in its sentence qualifies it.
     """
 
     tokens: tuple[Token, ...]
@@ -75,10 +72,10 @@ class Sentence:
     """A sentence, row or line of a passage.
 
     Attributes:
-        text: as it stands in its passage, from `start` to `end`.
+        text: the passage's characters from `start` to `end`.
         keys: its words with their offsets in the passage.
-        lead: the line above its list, or its heading.
-        first: no sentence of its passage stands before it.
+        lead: the line that introduces its list, or its heading.
+        first: True for the first sentence of its passage.
     """
 
     start: int
@@ -94,7 +91,7 @@ class Sentence:
 
     @property
     def is_prose(self) -> bool:
-        """Whether it asserts something in words: no row, no data, no question."""
+        """Whether it is a statement in words, not a row, data, code or question."""
         if (
             self.is_code
             or self.end - self.start > LONGEST
@@ -110,7 +107,7 @@ class Sentence:
 
     @property
     def clauses(self) -> list[EvidenceClause]:
-        """The sentence itself, and each of its clauses where it has several."""
+        """The sentence itself, then each of its clauses if it has several."""
         if self._clauses is None:
             self._clauses = list(self._cut())
         return self._clauses
@@ -153,20 +150,20 @@ class Sentence:
     def _subjects(
         self, parts: list[tuple[int, int]], every: Sequence[Token]
     ) -> Iterator[list[tuple[int, int]]]:
-        """The parts, and again without the "In 2023" that opens another clause's subject."""
+        """The parts; then, for some, the same without a leading "In 2023" of another clause."""
         yield parts
         if len(parts) < 2:
             return
         opening = [t for t in every if parts[0][0] <= t.start and t.end <= parts[0][1]]
         if len(opening) > 2 and opening[0].key in PREPOSITIONS and opening[1].value is not None:
             here = [t for t in every if parts[1][0] <= t.start]
-            # Another tense: "In 2023 it reported … and employs …" says when it reported.
+            # Another tense: in "In 2023 it reported … and employs …" the year is the first verb's.
             if here and here[0].key.endswith("s"):
                 yield [(opening[2].start, parts[0][1]), parts[1]]
 
 
 class PassageReading:
-    """A passage, or the question, read once for all claims and remembered for the next answer."""
+    """A passage or the question, read once for all claims and cached for later answers."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -199,12 +196,12 @@ class PassageReading:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Its words, those within codes and paths apart."""
+        """Its words; the words within codes and paths count separately."""
         return frozenset(WORD.findall(plain(self.text)))
 
     @cached_property
     def digits(self) -> frozenset[str]:
-        """The digits of its numbers, see `digits_of`."""
+        """The digits of its numbers; see `digits_of`."""
         digits = {
             re.sub(r"\D", "", number).strip("0") or "0" for number in _NUMBER.findall(self.text)
         }
@@ -219,17 +216,17 @@ class PassageReading:
         return tuple(date for text in texts for date in dates(text))
 
 
-# What was read of a passage takes some hundred times its characters.
+# The limit is low: a reading takes about a hundred times the size of its passage.
 _read_passage = remembered_within(1 << 15, longest=LONGEST_KEPT)(PassageReading)
 
 
 def digits_of(number: Decimal) -> str:
-    """The digits of a number, whatever its scale: "4.2 million" and "4,200,000" share them."""
+    """The digits of a number without its scale: the same for "4.2 million" and "4,200,000"."""
     return "".join(map(str, abs(number).as_tuple().digits)).strip("0") or "0"
 
 
 class EvidenceIndex:
-    """The passages and the question as claims are compared with them."""
+    """The passages and the question, indexed for the comparison with claims."""
 
     def __init__(self, passages: Sequence[tuple[str, str]], question: str) -> None:
         self.passages, self.question = passages, question
@@ -260,7 +257,7 @@ class EvidenceIndex:
 
     @cached_property
     def vocabulary(self) -> dict[str, list[int]]:
-        """Each word of the passages with the places of the sentences that have it."""
+        """Each word of the passages with the positions of the sentences that contain it."""
         places: dict[str, list[int]] = {}
         for number, (_, sentence) in enumerate(self.sentences):
             for word in sentence.words:
@@ -268,23 +265,23 @@ class EvidenceIndex:
         return places
 
     def near(self, wanted: frozenset[str]) -> list[tuple[int, Sentence]]:
-        """The sentences that lack at most one of some words, with their passages' numbers."""
+        """The sentences that lack at most one of the wanted words, with their passages' numbers."""
         places = self.vocabulary
-        # What lacks one of them has one of the two rarest.
+        # A sentence that lacks at most one word contains one of the two rarest.
         rarest = sorted(wanted, key=lambda word: (len(places.get(word, ())), word))[:2]
         numbers = sorted({n for word in rarest for n in places.get(word, ())})
         return [self.sentences[n] for n in numbers if len(wanted - self.sentences[n][1].words) <= 1]
 
     def about(self, wanted: Sequence[str]) -> list[Sentence]:
-        """The sentences, rows and lines that share a word with some, in any form of it."""
+        """The sentences, rows and lines that contain a wanted word in any form."""
         stems = {stem(word) for word in wanted}
         places = self.vocabulary
         words = [word for word in places if word in wanted or stem(word) in stems]
         return [self.sentences[n][1] for n in sorted({n for word in words for n in places[word]})]
 
     def explains(self, value: Value, content: Sequence[str]) -> bool:
-        """Whether the question, a sentence with a content word of a claim, or arithmetic over them
-        gives the claim's value.
+        """Whether a claim's value occurs in the question or in a sentence with one of the claim's
+        content words, or follows from their values by arithmetic.
         """
         asked = figures(self.question)
         near = [v for sentence in self.about(content) for v in figures(sentence.text)]
@@ -298,10 +295,10 @@ class EvidenceIndex:
         return follows(value.of, [v.of for v in (*asked, *near) if isinstance(v.of, Quantity)])
 
     def gives(self, token: Token, following: str) -> bool:
-        """Whether any sentence has the same value, with its unit or of the same things.
+        """Whether any sentence has the same value, with its unit or before the same word.
 
         Args:
-            following: the word behind a number without a unit.
+            following: the word after a number without a unit.
         """
         value = token.value
         assert value is not None
@@ -319,13 +316,15 @@ class EvidenceIndex:
 
 
 def follows(own: Quantity, others: Iterable[Quantity]) -> bool:
-    """Whether a quantity is the sum, difference, product or share of two others, or a multiple."""
+    """Whether a quantity is computable from others; a clock time, never computed, always is."""
     size, dimension = to_base(own.value, own.unit)
     known = {to_base(q.value, q.unit) for q in others if q.unit != "clock"}
     if own.unit == "clock" or not size:
         return own.unit == "clock"
-    alike = sorted({number for number, kind in known if kind == dimension and number})[:_MOST]
-    bare = sorted({number for number, kind in known if not kind and number})[:_MOST]
+    alike = sorted({number for number, kind in known if kind == dimension and number})[
+        :_MAX_NUMBERS
+    ]
+    bare = sorted({number for number, kind in known if not kind and number})[:_MAX_NUMBERS]
     made: set[Decimal] = set()
     for a, b in itertools.combinations(alike, 2):
         made |= {a + b, abs(a - b)}
@@ -340,7 +339,7 @@ def follows(own: Quantity, others: Iterable[Quantity]) -> bool:
 
 
 def leads_of(text: str, parts: Sequence[TextBlock] | None = None) -> list[tuple[int, str]]:
-    """Where each block begins, and the line that introduces its list or the heading above it."""
+    """The start of each block, with the line that introduces its list or the heading above it."""
     leads: list[tuple[int, str]] = []
     heading = lead = ""
     for block in blocks(text) if parts is None else parts:
@@ -354,6 +353,6 @@ def leads_of(text: str, parts: Sequence[TextBlock] | None = None) -> list[tuple[
 
 
 def lead_at(leads: Sequence[tuple[int, str]], place: int) -> str:
-    """The lead of the block in which a place lies."""
+    """The lead of the block that contains an offset."""
     at = bisect_right(leads, place, key=lambda row: row[0])
     return leads[at - 1][1] if at else ""

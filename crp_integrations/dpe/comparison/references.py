@@ -1,4 +1,4 @@
-"""Quotations and citations that stand nowhere, and values that are in no passage."""
+"""Finds quotations and citations without a source, and values that are in no passage."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from crp_integrations.language.folded_text import locate
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import plain
 
-FEWEST_WORDS: Final = 4
-# Of a quotation's words, the share that the passages must know: else it is in another language.
-KNOWN: Final = 0.5
-# Short ones too, so that the end of one is not taken for the beginning of the next.
+# Fewer quoted words may be a term or a title.
+MIN_QUOTED_WORDS: Final = 4
+# Minimum share of a quotation's words in the passages; below it the language may be another one.
+MIN_KNOWN_SHARE: Final = 0.5
+# Short quotations match too, so that a closing mark is not taken for an opening one.
 _QUOTED: Final = re.compile(
     r"\"(?P<plain>[^\"\n]{0,400})\""
     r"|[\u201c\u201e](?P<high>[^\u201c\u201d\u201e\n]{0,400})[\u201d\u201c]"
@@ -39,33 +40,33 @@ _INDEXED: Final = re.compile(r"[\w)`](?:\[[^\[\]\n]{0,20}\])*\Z")
 def missing_quotations(answer: str, evidence: EvidenceIndex) -> Iterator[tuple[int, int]]:
     """Quotations of several words that neither a passage nor the question has, as offsets."""
     if not evidence.passages or answer.lstrip()[:1] in ("{", "["):
-        # The strings of structured output are nobody's words.
+        # The strings of structured output are not quotations.
         return
     code = [match.span() for match in _CODE.finditer(answer)]
     for match in _QUOTED.finditer(answer):
         kind = str(match.lastgroup)
         words = match[kind].split()
-        if len(words) < FEWEST_WORDS or _is_inch(answer, match, kind):
+        if len(words) < MIN_QUOTED_WORDS or _is_inch(answer, match, kind):
             continue
         if any(low < match.end() and match.start() < high for low, high in code):
             continue
-        if _stands(match[kind], evidence) or not _known(match[kind], evidence):
+        if _occurs(match[kind], evidence) or not _known(match[kind], evidence):
             continue
         yield match.span(kind)
 
 
 def _is_inch(answer: str, match: re.Match[str], kind: str) -> bool:
-    """Whether the mark is no quotation's: a blank within it, a figure or another mark by it."""
+    """Whether the marks do not quote: blanks just inside, or a figure or mark just outside."""
     inner = match[kind]
     before = answer[max(0, match.start() - 1) : match.start()]
     after = answer[match.end() : match.end() + 1]
     return inner[0].isspace() or inner[-1].isspace() or before.isalnum() or '"' in (before, after)
 
 
-def _stands(quotation: str, evidence: EvidenceIndex) -> bool:
+def _occurs(quotation: str, evidence: EvidenceIndex) -> bool:
     if any(locate(quotation, reading.folded) is not None for reading in evidence.readings):
         return True
-    # Word for word without punctuation, tags, links and escapes.
+    # Else compare the words alone, without punctuation, tags, links and escapes.
     pieces = [_row(piece) for piece in _LEFT_OUT.split(quotation)]
     whole = " ".join(
         f" {_row(form)} "
@@ -77,7 +78,7 @@ def _stands(quotation: str, evidence: EvidenceIndex) -> bool:
 
 def _known(quotation: str, evidence: EvidenceIndex) -> bool:
     keys = [token.key for token in claim_tokens(quotation)]
-    return sum(key in evidence.vocabulary for key in keys) >= KNOWN * len(keys)
+    return sum(key in evidence.vocabulary for key in keys) >= MIN_KNOWN_SHARE * len(keys)
 
 
 def _row(text: str) -> str:
@@ -85,15 +86,15 @@ def _row(text: str) -> str:
 
 
 def missing_citations(answer: str, evidence: EvidenceIndex) -> Iterator[tuple[int, int]]:
-    """Citations of a passage that does not exist, as offsets.
+    """Offsets of the citations of passages that do not exist.
 
-    A number in brackets that also occurs so in a passage or the question is no citation.
+    A bracketed number that also occurs in a passage or in the question is not a citation.
     """
     count = len(evidence.passages)
     citations = list(_CITATION.finditer(answer)) if count else []
     numbers = {id(match): _numbers(match) for match in citations}
     if any(0 in cited for cited in numbers.values()):
-        # Counted from 0, or no citations at all.
+        # They count from 0, or are not citations.
         return
     code = [match.span() for match in _CODE.finditer(answer)]
     for match in citations:
@@ -101,12 +102,12 @@ def missing_citations(answer: str, evidence: EvidenceIndex) -> Iterator[tuple[in
         if not beyond or any(low < match.end() and match.start() < high for low, high in code):
             continue
         before = answer[: match.start()]
-        # "items[3]" and "a[0][3]" are places in a list.
+        # "items[3]" and "a[0][3]" are list indexes.
         glued = match["square"] is not None and match.group()[0] == "["
         if before.rstrip().endswith((":", "=", "[")) or (glued and _INDEXED.search(before)):
             continue
         own = [f"[{number}]" for number in beyond]
-        # The answer's own list of references, or a mark that a passage uses itself.
+        # The answer has its own list of references, or a passage uses the mark itself.
         if any(re.search(rf"(?m)^\W{{0,4}}{re.escape(mark)}", answer) for mark in own):
             continue
         if any(

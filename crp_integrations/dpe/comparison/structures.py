@@ -1,7 +1,7 @@
-"""Objects and table rows of an answer beside those of the evidence, field by field.
+"""Compares objects and table rows of an answer with those of the evidence, field by field.
 
-An object is compared with the one whose identifying field has the same value: all of its other
-fields are equal, or exactly one is not. Everything else is unread.
+An object is compared with the evidence's object of the same identifying value. There is a result
+only if all other fields are equal or exactly one differs; everything else stays unread.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _TOKEN: Final = re.compile(
 )
 _JSON_START: Final = re.compile(r"[{\[]")
 _RULE: Final = re.compile(r"[\s|:+-]+")
-# Keys that say which thing an object is about, wherever they stand in it.
+# Keys that identify the thing that an object is about, at any position in it.
 _IDENTITY: Final = frozenset("id key code name number sku title uuid slug iban email".split())
 _WORD: Final = re.compile(r"[\w-]+")
-# Rows that sum up whatever rows stand beside them.
+# Names of rows that summarise the other rows of their own table.
 _SUMS: Final = frozenset("total sum subtotal average mean overall all other others".split())
 _KEY: Final = re.compile(r"[a-z0-9]+")
-# Objects and rows of evidence that are looked at.
-_MOST: Final = 4_000
+# Maximum number of objects and rows of evidence that are compared, to bound the work.
+_MAX_STRUCTURES: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an object: a scalar, or a table's cell."""
+    """A scalar field of an object, or a cell of a table."""
 
     key: str
     text: str
@@ -46,7 +46,7 @@ class Field:
 
 @dataclass(slots=True)
 class Structure:
-    """An object or a table's row."""
+    """An object, or a row of a table."""
 
     start: int
     end: int = 0
@@ -54,7 +54,7 @@ class Structure:
     fields: list[Field] = field(default_factory=list)
 
     def identity(self) -> Field | None:
-        """The field that says which thing it is about: the first with such a key, or the first."""
+        """The identifying field: the first with an identifying key, else the first in words."""
         for entry in self.fields:
             if not self.table and (_KEY.findall(entry.key) or [""])[-1] in _IDENTITY:
                 return entry
@@ -64,7 +64,7 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """How a field or claim differs from the evidence's."""
+    """How a field or claim differs from the evidence."""
 
     kind: str
     error: ErrorKind
@@ -73,12 +73,12 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class FieldVerdict:
-    """What the evidence says of a field of the answer.
+    """The result for one field of the answer.
 
     Attributes:
-        supported: its object agrees with one of the evidence in every field.
-        place: offsets there, of the object or of the other value.
-        other: how the evidence differs; None where it does not, or nothing is known.
+        supported: True if an object of the evidence has the same value for this field.
+        place: offsets in the passage of that object or of the differing value.
+        other: how the evidence differs; None if it does not, or if nothing is known.
     """
 
     start: int
@@ -90,7 +90,7 @@ class FieldVerdict:
 
 
 def compare_structures(answer: str, evidence: EvidenceIndex) -> list[FieldVerdict]:
-    """What the evidence says of each field of the answer's objects and rows."""
+    """Compare each field of the answer's objects and rows with the evidence."""
     own = structures_of(answer)
     if not own:
         return []
@@ -98,13 +98,13 @@ def compare_structures(answer: str, evidence: EvidenceIndex) -> list[FieldVerdic
         (number, structure)
         for number, (_, text) in enumerate(evidence.passages)
         for structure in structures_of(text)
-    ][:_MOST]
+    ][:_MAX_STRUCTURES]
     result: list[FieldVerdict] = []
     for structure in own:
         verdicts = list(_compared(structure, known))
         wrong = next((verdict for verdict in verdicts if verdict.other is not None), None)
         if wrong is not None and _explained(structure, wrong, evidence):
-            # It may be another view of the thing, so its other fields are unread too.
+            # It may be another view of the same thing, so its other fields stay unread too.
             verdicts = [FieldVerdict(entry.start, entry.end, False) for entry in structure.fields]
         result += verdicts
     return result
@@ -113,17 +113,17 @@ def compare_structures(answer: str, evidence: EvidenceIndex) -> list[FieldVerdic
 def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterator[FieldVerdict]:
     unread = [FieldVerdict(entry.start, entry.end, False) for entry in own.fields]
     name = own.identity()
-    beside = [
+    peers = [
         (number, other)
         for number, other in known
         if name is not None and _same_identity(name, other)
     ]
     sums = name is not None and not _SUMS.isdisjoint(_KEY.findall(plain(name.text)))
-    if name is None or sums or len(own.fields) < 2 or not beside:
+    if name is None or sums or len(own.fields) < 2 or not peers:
         yield from unread
         return
     results = []
-    for number, other in beside:
+    for number, other in peers:
         theirs = {entry.key: entry for entry in other.fields}
         if len(theirs) < len(other.fields) or any(entry.key not in theirs for entry in own.fields):
             continue
@@ -154,7 +154,7 @@ def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterato
 
 
 def _explained(own: Structure, verdict: FieldVerdict, evidence: EvidenceIndex) -> bool:
-    """Whether a field's value is said of the same thing elsewhere, or follows by arithmetic."""
+    """Whether other evidence on the same thing has the field's value, or arithmetic gives it."""
     name = own.identity()
     wrong = next(entry for entry in own.fields if entry.start == verdict.start)
     values = figures(wrong.text)
@@ -186,7 +186,7 @@ def _bare(text: str) -> str:
 
 
 def _change(own: str, other: str) -> FieldChange | None:
-    """A figure, date or truth value that is another one; names and texts may be put otherwise."""
+    """The change of a figure, date or truth value; names and texts may be worded differently."""
     truths = {"true", "false"}
     if _bare(own) in truths and _bare(other) in truths:
         return FieldChange(DistortionType.NEGATION_FLIP, ErrorKind.NEGATION, other)
@@ -200,7 +200,7 @@ def _change(own: str, other: str) -> FieldChange | None:
 
 
 def structures_of(text: str) -> list[Structure]:
-    """The objects with at least one scalar field, and the rows of tables, of a text."""
+    """The objects with at least one scalar field and the table rows of a text."""
     structures = _rows(text) if "|" in text else []
     done = 0
     for match in _JSON_START.finditer(text):
@@ -214,7 +214,7 @@ def structures_of(text: str) -> list[Structure]:
 
 
 def _json_end(text: str, start: int) -> int:
-    """Where the JSON that begins at a place ends; 0 where there is none."""
+    """The end of the JSON that begins at `start`; 0 if there is none."""
     before = text[:start].rstrip(" \t")
     if before and before[-1] not in "\n`" and before[-1:].isalnum():
         return 0
@@ -233,7 +233,7 @@ def _has_objects(value: object) -> bool:
 
 
 def _objects(text: str, start: int, end: int) -> list[Structure]:
-    """The objects of JSON that is known to be well-formed, each with its own scalars."""
+    """The objects in JSON that is known to be well-formed, each with its own scalars."""
     structures: list[Structure] = []
     open_: list[Structure | None] = []
     key: str | None = None
@@ -268,7 +268,7 @@ def _objects(text: str, start: int, end: int) -> list[Structure]:
 
 
 def _rows(text: str) -> list[Structure]:
-    """The rows of the tables with a header; a cell without words is left out."""
+    """The rows of tables that have a header."""
     structures: list[Structure] = []
     header: list[str] = []
     before: list[str] = []

@@ -1,8 +1,8 @@
-"""Which quotations count, and which claims assert something, by the words alone.
+"""Decides by words alone which quotations count and which claims assert something.
 
-A judge can be talked into a verdict by a text that it reads. So its quotation has to be about what
-the claim is about, and a claim with a value of its own is nothing that cannot be checked. The rules
-read letters and figures alone, in any language, and stand in JavaScript too (`page/judge.js`).
+A text that a judge reads can manipulate its verdict. Therefore a quotation must be about the same
+matter as its claim, and a claim with a value of its own is always checkable. The rules use only
+letters and figures, in any language; `page/judge.js` has the same rules in JavaScript.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LISTS: Final = read_word_lists(__package__)
 
 LEAST_WORDS: Final = 3
 LEAST_LETTERS: Final = 3
-# Letters by which words of one family are the same.
+# Number of first letters that words of one family share.
 FAMILY: Final = 4
-# Of an answer's words, the share that stands in the evidence where both are of one language.
+# Minimum share of an answer's words in the evidence if both are in the same language.
 SAME_LANGUAGE: Final = 0.2
-# Distinct words of `GERMAN` from which on a capital letter makes no name.
+# Minimum number of distinct words of `GERMAN` at which a capital letter no longer marks a name.
 MOST_GERMAN: Final = 3
 ENDS: Final = frozenset("|.!?\n…。！？؟।")
 _RULE: Final = re.compile(r"[ \t|]*\n[ \t]*\|?[ \t]*:?--")
@@ -32,13 +32,13 @@ ASKING: Final = frozenset("?？؟")
 CLAUSE_ENDS: Final = frozenset(",;:.!\n。！、，।") | ASKING
 STOPS: Final = ("\n", ". ", "! ", "? ", "。", "！", "？", "؟", "।")
 
-# Words that say nothing of a matter: pronouns, articles, prepositions, conjunctions, auxiliaries of
-# the languages that the package speaks, as far as they have three letters or more.
+# Words without content of their own: pronouns, articles, prepositions, conjunctions, auxiliaries of
+# the supported languages. Shorter words than three letters are skipped anyway.
 FUNCTION_WORDS: Final = frozenset(LISTS["function_words"])
-# What a verdict says, and what or whom it is about. A sentence with a word of both is no evidence.
+# Words of a verdict, and words for what is judged. A sentence with a word of both is not evidence.
 VERDICTS: Final = frozenset(LISTS["verdicts"])
 JUDGED: Final = frozenset(LISTS["judged"])
-# A language that writes each noun with a capital letter.
+# Common words of German, which writes each noun with a capital letter.
 GERMAN: Final = frozenset(LISTS["german"])
 
 
@@ -47,10 +47,10 @@ class Matter:
     """What a text is about.
 
     Attributes:
-        values: words with a figure in them, without separators.
-        names: words with a capital letter that no sentence begins with.
-        words: families of other words that carry content, names among them.
-        count: all words; of a text without blanks between words, its letters.
+        values: its figures, without separators.
+        names: capitalised words that do not begin a sentence.
+        words: families of its content words, names included.
+        count: number of all words; in scripts without blanks, of letters.
     """
 
     values: frozenset[str]
@@ -59,7 +59,7 @@ class Matter:
     count: int
 
     def shares_word(self, other: Matter) -> bool:
-        """Whether a word that carries content is in both."""
+        """Whether both have a content word in common."""
         return bool(self.words & other.words)
 
 
@@ -76,7 +76,7 @@ def matter_of(text: str) -> Matter:
             before = before if written.isspace() else ""
             continue
         elif _is_unspaced(word[0]):
-            # Two letters side by side are the least that says something.
+            # In scripts without blanks, a pair of letters counts as a word.
             if before:
                 families.add(before + word)
         elif len(word) >= LEAST_LETTERS and word not in FUNCTION_WORDS:
@@ -118,7 +118,7 @@ def _is_unspaced(sign: str) -> bool:
 
 
 def sentence_around(text: str, start: int, end: int) -> str:
-    """The sentence or line that some words stand in."""
+    """The sentence or line that contains a stretch of text."""
     first = max(
         (at + len(stop) for stop in STOPS if (at := text.rfind(stop, 0, start)) >= 0), default=0
     )
@@ -127,28 +127,28 @@ def sentence_around(text: str, start: int, end: int) -> str:
 
 
 def heads_table(answer: str, end: int) -> bool:
-    """Whether what ends at a place in an answer is the header row of a table."""
+    """Whether the text that ends at `end` is the header row of a table."""
     return _RULE.match(answer, end) is not None
 
 
 def _is_row(line: str) -> bool:
-    """Whether a line is one of a table or a record: cells, or a name before a colon."""
+    """Whether a line is a row of a table or a record: cells, or a name before a colon."""
     head, colon, rest = line.partition(":")
     return "|" in line or bool(colon and rest.strip() and len(head.split()) <= LEAST_WORDS)
 
 
 def _longest(quotation: str) -> Matter:
-    """What a quotation is about; of one with an ellipsis the piece with the most words."""
+    """What a quotation is about; for one with ellipses, its piece with the most words."""
     return max(
         map(matter_of, quotation.replace("...", "…").split("…")), key=lambda matter: matter.count
     )
 
 
-# Signs between which a word is a whole cell of a table, a list or a record.
+# Characters that delimit a whole cell of a table, a list or a record.
 CELL_BEGINS: Final = frozenset("|{[(,:;=\t\n")
 CELL_ENDS: Final = frozenset("|}]),;\t\n")
 _CELL_EDGES: Final = frozenset(" \"'*`")
-# "[2]" and "(source 2)" point at a passage, and their figures are none of a claim's.
+# "[2]" and "(source 2)" cite a passage; their figures do not belong to the claim.
 CITATION: Final = r"\[\^?\d{1,3}(?:\s?[,;]\s?\d{1,3})*\]|\((?:source|passage)s?\s\d{1,3}\)"
 _CITATION: Final = re.compile(CITATION, re.IGNORECASE)
 
@@ -159,24 +159,24 @@ def claim_matter(text: str) -> Matter:
 
 
 def is_cell(text: str, start: int, end: int) -> bool:
-    """Whether some words are a whole cell of a table, a list or a record."""
-    before, behind = start - 1, end
+    """Whether a stretch of text is a whole cell of a table, a list or a record."""
+    before, after = start - 1, end
     while before >= 0 and text[before] in _CELL_EDGES:
         before -= 1
-    while behind < len(text) and text[behind] in _CELL_EDGES:
-        behind += 1
+    while after < len(text) and text[after] in _CELL_EDGES:
+        after += 1
     begins = before < 0 or text[before] in CELL_BEGINS
-    return begins and (behind == len(text) or text[behind] in CELL_ENDS)
+    return begins and (after == len(text) or text[after] in CELL_ENDS)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotedWords:
-    """A quotation where it stands, and what the others of its claim quote.
+    """A quotation in its source, with the values of all quotations of its claim.
 
     Attributes:
-        source: the text that they stand in, from `start` to `end`.
-        values: of all quotations of the claim that stand.
-        own_orders: the source is the system prompt, whose orders are no evidence.
+        source: the text that contains the quotation from `start` to `end`.
+        values: values of all quotations of the claim that were found.
+        own_orders: True if the source is the system prompt, whose orders are not evidence.
     """
 
     said: str
@@ -189,11 +189,11 @@ class QuotedWords:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What all claims of an answer are held against.
+    """The texts' matter, by which the quotations for all claims of an answer are checked.
 
     Attributes:
-        topic: what answer and question are about.
-        translated: the answer is not in the language of its evidence.
+        topic: what answer and question are about; `known`: the values of question and evidence.
+        translated: True if the answer is not in the language of its evidence.
     """
 
     question: Matter
@@ -202,18 +202,18 @@ class Belief:
     translated: bool
 
     def counts(self, claim: Matter, quoted: QuotedWords) -> bool:
-        """Whether a quotation says anything of a claim.
+        """Whether a quotation is relevant to a claim.
 
-        It counts if it shares a value with the claim. It counts as well if it has three words, a
+        It counts if it shares a value with the claim. It also counts if it has three words, a
         value, a name or a whole cell, and its sentence is about the claim, the answer or the
-        question: the links of a chain of reasoning share nothing with its end. A claim with a
-        value that no text states needs quoted values to follow from.
+        question, since a step of a longer derivation may share no word with the claim. A claim
+        with a value that no text states needs quoted values from which it can follow.
         """
         matter = _longest(quoted.said)
         line = sentence_around(quoted.source, quoted.start, quoted.end)
         around = matter_of(line)
         if _is_verdict(line):
-            # The line may hold more than the verdict: the quotation has to be about the claim.
+            # The line may contain more than a verdict: the quotation must be about the claim.
             return len(matter.values & claim.values) + len(matter.words & claim.words) > 1
         if not quoted.values and not claim.values <= self.known:
             return False
@@ -227,7 +227,7 @@ class Belief:
         if quoted.own_orders or (claim.values - self.question.values and not quoted.values):
             return False
         if self.translated and (quoted.values or not (claim.values or claim.names)):
-            # Translated, no word is the same: values to reckon with, or nothing to look up.
+            # No word matches in translation: accept quoted values, or a claim without any to find.
             return matter.count >= LEAST_WORDS
         row = cell or _is_row(line)
         return around.shares_word(self.topic) or (
@@ -237,18 +237,18 @@ class Belief:
     def _is_telling(
         self, claim: Matter, matter: Matter, around: Matter, quoted: QuotedWords, cell: bool
     ) -> bool:
-        """Whether fewer than three words say something: a name, a cell, values to reckon with."""
+        """Whether fewer than three words suffice: a name, a whole cell, values to compute with."""
         if matter.values:
             return len(quoted.values) > 1 or not claim.values
         return bool(matter.words) and (cell or bool(matter.words & around.names))
 
     def is_stated(self, claim: Matter, question: str, end: int) -> bool:
-        """Whether the question states what a claim says, by half of its words, and does not ask it.
+        """Whether the question states, and does not ask, what a claim says.
 
-        A claim is a question's words in another person, so that not every word is the same.
+        Half of the claim's words suffice, as an answer puts the user's words in another person.
         """
-        behind = next((sign for sign in question[end:] if sign in CLAUSE_ENDS), "")
-        if behind in ASKING or not claim.values <= self.question.values:
+        after = next((sign for sign in question[end:] if sign in CLAUSE_ENDS), "")
+        if after in ASKING or not claim.values <= self.question.values:
             return False
         alike = len(claim.words & self.question.words)
         return bool(claim.values or claim.words) and 2 * alike >= len(claim.words)
@@ -262,7 +262,7 @@ class Belief:
 
 
 def belief_of(answer: str, question: str, passages: Sequence[str]) -> Belief:
-    """What all claims of an answer are held against."""
+    """The `Belief` for the claims of an answer."""
     own, there = _letters_of(answer), _letters_of("\n".join(passages))
     asked = matter_of(question)
     return Belief(
@@ -278,6 +278,6 @@ def _letters_of(text: str) -> set[str]:
 
 
 def _is_verdict(line: str) -> bool:
-    """Whether a sentence says of claims or to their judge that they hold."""
+    """Whether a sentence states a verdict on claims or addresses their judge with one."""
     own = _letters_of(line)
     return bool(own & VERDICTS) and bool(own & JUDGED)

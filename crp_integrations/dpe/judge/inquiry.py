@@ -1,6 +1,6 @@
-"""The calls that judging one answer takes, and what came back: one call where everything fits.
+"""The model calls that judge one answer, and their replies; one call if everything fits.
 
-Whoever calls models takes `call()`, makes it, and hands the reply to `take()` until there is none.
+The caller makes the model call that `call()` returns and passes its reply to `take()`, in a loop.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from crp_integrations.dpe.report_parts import (
 from crp_integrations.messages import Message, ModelCall, Usage
 from crp_integrations.vocabulary import Purpose
 
-# Tokens of a reply: for the object, and for each claim.
+# Estimated tokens of a reply: for the object, and for each claim.
 REPLY_TOKENS: Final = 200
 CLAIM_TOKENS: Final = 120
 # Tokens of the frame around a text in the JSON object.
 FRAME_TOKENS: Final = 8
-# The least that a call has for passages, whatever the window: a provider refuses what is too long.
-LEAST_ROOM: Final = 400
-# Claims that are asked about in one call: more make replies that no model writes to their end.
+# Minimum tokens for passages in a call, even if that exceeds the window: the provider then refuses.
+MIN_PASSAGE_TOKENS: Final = 400
+# Maximum number of claims in one call: with more, models do not finish their replies.
 MOST_CLAIMS: Final = 80
 
 TOO_LONG, FAILED = "length", "failed"
@@ -40,13 +40,13 @@ TOO_LONG, FAILED = "length", "failed"
 
 @dataclass(frozen=True, slots=True)
 class JudgeTerms:
-    """How a judge is asked.
+    """The model, prompt and limits of the calls to a judge.
 
     Attributes:
-        window: tokens that the model takes and gives in one call.
-        count: an upper bound of the tokens of a text.
-        most_calls: calls for one answer, at most; what they do not show is reported.
-        left_out: passages that its provider must not get, and why, by fact id.
+        window: input and output tokens of one call.
+        count: returns an upper bound of the tokens of a text.
+        most_calls: maximum number of calls for one answer; passages beyond are reported.
+        left_out: fact id of each passage that the provider must not get, and the reason.
     """
 
     model: str
@@ -62,7 +62,7 @@ class JudgeTerms:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """What a call came to."""
+    """The result of a call: the model's text, or the name of an error."""
 
     text: str = ""
     model: str = ""
@@ -74,7 +74,7 @@ class JudgeReply:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One call's share: the numbers of its claims, and pieces of passages by number."""
+    """The content of one call: the first and last claim number, and numbered pieces of passages."""
 
     first: int
     last: int
@@ -82,13 +82,13 @@ class _Part:
 
 
 def estimated(text: str) -> int:
-    """An upper bound of a text's tokens: a third of its ASCII letters, two for any other letter."""
+    """An upper bound of tokens: one for three ASCII characters, two for each other character."""
     other = len(text) - len(text.encode("ascii", "ignore"))
     return (len(text) - other + 2) // 3 + 2 * other
 
 
 class Inquiry:
-    """One answer's way through a judge. It has one owner."""
+    """The judging of one answer, call by call. Not thread-safe."""
 
     def __init__(self, dossier: Dossier, claims: Sequence[Claim], asking: JudgeTerms) -> None:
         self._dossier = dossier
@@ -122,7 +122,7 @@ class Inquiry:
         self._made: list[JudgeExchange] = []
         self._asked: tuple[_Part, str, tuple[Message, ...], bool] | None = None
         self._failed = ""
-        self._unheard: list[_Part] = []
+        self._unanswered: list[_Part] = []
 
     @property
     def failed(self) -> str:
@@ -130,7 +130,7 @@ class Inquiry:
         return self._failed
 
     def call(self) -> ModelCall | None:
-        """The next call; None where nothing is left to ask."""
+        """The next call; None if nothing is left to ask."""
         if self._failed or (self._asked is None and not self._waiting):
             return None
         if self._asked is None:
@@ -153,7 +153,7 @@ class Inquiry:
         )
 
     def take(self, reply: JudgeReply) -> None:
-        """Take the reply to the last call; one that cannot be read is asked for once more."""
+        """Record the reply to the last call; an unreadable one is requested once more."""
         assert self._asked is not None
         part, id_, sent, again = self._asked
         text = readable(reply.text)
@@ -181,7 +181,7 @@ class Inquiry:
             return
         if reply.error or again:
             self._failed = reply.error or "Unreadable"
-            self._unheard = [part, *self._waiting]
+            self._unanswered = [part, *self._waiting]
             return
         more = (
             *sent,
@@ -191,22 +191,22 @@ class Inquiry:
         self._asked = (part, id_, more, True)
 
     def _shown_in_part(self, part: _Part) -> tuple[tuple[int, int, int], ...]:
-        """Number, start and end of each passage of which a call shows a piece only."""
+        """Number, start and end of each passage that a call shows only in part."""
         pieces = []
         for number, text in part.passages:
             whole = self._dossier.passages[number - 1][1]
             if text != whole:
-                # The first place will do: the same words make the same prompt.
+                # If the piece occurs twice, the first place will do: the prompt is the same.
                 start = whole.index(text)
                 pieces.append((number, start, start + len(text)))
         return tuple(pieces)
 
     def run(self) -> JudgeRun:
-        """What was asked and replied, as the report keeps it."""
+        """The record of all calls and replies for the report."""
         left_out = {passage.fact_id: passage for passage in self._left_out}
         if len({call.id for call in self._made}) > 1:
-            # One of several calls failed: list what it and the later ones would have shown.
-            for number in sorted({n for part in self._unheard for n, _ in part.passages}):
+            # One of several calls failed: list the passages of that call and of the later ones.
+            for number in sorted({n for part in self._unanswered for n, _ in part.passages}):
                 fact_id = self._dossier.passages[number - 1][0]
                 left_out.setdefault(fact_id, UnreadPassage(fact_id=fact_id, reason=FAILED))
         return JudgeRun(
@@ -219,10 +219,10 @@ class Inquiry:
             language=self._asking.prompt.language,
         )
 
-    # --- what goes into which call -----------------------------------------------------
+    # --- distribution of claims and passages over calls --------------------------------
 
     def _parts(self) -> tuple[list[_Part], list[int]]:
-        """The calls, and the numbers of passages that none of them shows whole."""
+        """The calls, and the numbers of the passages that are not fully shown for every claim."""
         if not self._claims:
             return [], []
         count = self._asking.count
@@ -230,11 +230,11 @@ class Inquiry:
         if len(self._claims) <= MOST_CLAIMS and self._tokens(whole) <= self._asking.window:
             return [whole], []
         groups = self._groups()
-        rooms = [self._asking.window - self._tokens(_Part(*group, ())) for group in groups]
+        budgets = [self._asking.window - self._tokens(_Part(*group, ())) for group in groups]
         parts: list[_Part] = []
         shown: list[set[int]] = []
-        for (first, last), room in zip(groups, rooms, strict=True):
-            pieces = self._pieces(self._claims[first - 1 : last], max(LEAST_ROOM, room))
+        for (first, last), budget in zip(groups, budgets, strict=True):
+            pieces = self._pieces(self._claims[first - 1 : last], max(MIN_PASSAGE_TOKENS, budget))
             most = max(1, self._asking.most_calls // len(groups))
             loads: list[list[tuple[int, str]]] = []
             free = 0
@@ -244,10 +244,10 @@ class Inquiry:
                     if len(loads) == most:
                         continue
                     loads.append([])
-                    free = max(LEAST_ROOM, room)
+                    free = max(MIN_PASSAGE_TOKENS, budget)
                 loads[-1].append((number, text))
                 free -= size
-            # In order of the passages; pieces of one stay in the order of its text.
+            # Sort by passage; pieces of one passage stay in text order.
             parts += [
                 _Part(first, last, tuple(sorted(load, key=lambda piece: piece[0])))
                 for load in loads or [[]]
@@ -261,20 +261,20 @@ class Inquiry:
         return parts, [number for number, _ in self._passages if number not in read]
 
     def _groups(self) -> list[tuple[int, int]]:
-        """First and last number of claims that are asked about together."""
-        room = max(LEAST_ROOM, self._asking.window // 2)
+        """First and last number of each group of claims that share a call."""
+        budget = max(MIN_PASSAGE_TOKENS, self._asking.window // 2)
         groups: list[tuple[int, int]] = []
         first, size = 1, 0
         for number, claim in enumerate(self._claims, 1):
             own = self._asking.count(claim.text) + FRAME_TOKENS + self._reply(1)
-            if number > first and (size + own > room or number - first >= MOST_CLAIMS):
+            if number > first and (size + own > budget or number - first >= MOST_CLAIMS):
                 groups.append((first, number - 1))
                 first, size = number, 0
             size += own
         return [*groups, (first, len(self._claims))]
 
-    def _pieces(self, claims: Sequence[Claim], room: int) -> list[tuple[int, str]]:
-        """Passages that matter for the claims first; one longer than a call in pieces."""
+    def _pieces(self, claims: Sequence[Claim], budget: int) -> list[tuple[int, str]]:
+        """The passages, most relevant to the claims first; one too long for a call in pieces."""
         from crp_integrations.language.lexical_overlap import coverage
 
         stated = " ".join(claim.text for claim in claims)
@@ -285,10 +285,10 @@ class Inquiry:
         pieces: list[tuple[int, str]] = []
         for number, text in ranked:
             tokens = self._asking.count(text) + FRAME_TOKENS
-            if tokens <= room:
+            if tokens <= budget:
                 pieces.append((number, text))
                 continue
-            step = max(1, len(text) * room // (tokens + tokens // 8 + 1))
+            step = max(1, len(text) * budget // (tokens + tokens // 8 + 1))
             pieces += [(number, piece) for piece in _cut(text, step)]
         return pieces
 
@@ -305,7 +305,7 @@ class Inquiry:
 
 
 def _cut(text: str, step: int) -> list[str]:
-    """A text in pieces of at most so many characters, cut at a line, a sentence or a blank."""
+    """Cut a text at lines, sentences or blanks into pieces of at most `step` characters."""
     pieces: list[str] = []
     at = 0
     while len(text) - at > step:
@@ -318,5 +318,5 @@ def _cut(text: str, step: int) -> list[str]:
 
 
 def not_asked(model: str, why: str, language: str = "en") -> JudgeRun:
-    """The record of a judge that was configured and not asked."""
+    """The record of a judge that was configured, but not asked."""
     return JudgeRun(model=model, skipped=why, language=language)

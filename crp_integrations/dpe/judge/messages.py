@@ -1,7 +1,7 @@
 """The messages to a judge, and the form of its reply.
 
-The instructions call the object material. Its `id` is a hash of the rest, which the reply has to
-repeat; a text cannot hold its own hash, so a verdict copied out of a passage is not taken.
+The user message is a JSON object whose `id` is a hash of the rest. The reply must repeat that
+id; no text can contain its own hash, so a verdict copied from a passage is not accepted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ NAME: Final = "judge@1"
 ID_DIGITS: Final = 16
 QUESTION: Final = "q"
 SYSTEM: Final = "s"
-# Earlier messages that are shown, so that "and the second one?" can be understood.
+# Number and length of earlier messages shown, so that "and the second one?" can be understood.
 EARLIER: Final = 4
 EARLIER_CHARACTERS: Final = 600
-# Of a longer question or system prompt the beginning is shown, and the report says so.
+# A longer question or system prompt is cut off after this, and the report says so.
 SYSTEM_CHARACTERS: Final = 20_000
 QUESTION_CHARACTERS: Final = 20_000
-# What a model can give as a status; that a claim was not checked is no word of its.
+# The statuses that a model may give; NOT_CHECKED is set by the engine only.
 STATUSES: Final = tuple(
     status.value for status in ClaimStatus if status is not ClaimStatus.NOT_CHECKED
 )
@@ -90,7 +90,7 @@ _NUMBERS: Final = {"type": "array", "items": {"type": "integer"}}
 
 
 def _list_of(**fields: Any) -> dict[str, Any]:
-    """A list of objects that have every field, as models that are held to a form demand."""
+    """A list of objects whose every field is required, as strict JSON schemas demand."""
     item = {
         "type": "object",
         "properties": fields,
@@ -130,18 +130,18 @@ RESPONSE_FORMAT: Final[dict[str, Any]] = {
         },
     },
 }
-"""The reply's form, for models that can be held to one."""
+"""The reply's JSON schema, for models that support one."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgePrompt:
-    """The words around the material.
+    """The instructions to a judge.
 
     Attributes:
-        instructions: in the place of those that ship; empty for those. They have to ask for the
-            same JSON object.
-        rubric: what to check besides, added to the instructions; empty for nothing.
-        language: of the reasons, a key of `LANGUAGES`.
+        instructions: text that replaces the built-in instructions, and must ask for the same
+            JSON object; empty for the built-in ones.
+        rubric: further criteria, added to the instructions; empty for none.
+        language: language of the reasons, a key of `LANGUAGES`.
     """
 
     instructions: str = ""
@@ -192,9 +192,9 @@ def material(
 
 
 def _numbered(answer: str, claims: Sequence[Claim], first: int, last: int) -> list[Any]:
-    """The answer as texts and numbered claims; of a long answer, the part that is asked about."""
+    """The answer as texts and numbered claims; for a subset of claims, that part of the answer."""
     asked = claims[first - 1 : last]
-    # Two claims around a part, so that what it refers to is seen.
+    # Include two claims on either side, so that references can be understood.
     start = 0 if first <= 3 else claims[first - 3].start
     end = len(answer) if last + 2 >= len(claims) else claims[last + 1].end
     parts: list[Any] = []
@@ -210,7 +210,7 @@ def _numbered(answer: str, claims: Sequence[Claim], first: int, last: int) -> li
 
 
 def messages(prompt: JudgePrompt, user: str) -> tuple[Message, ...]:
-    """What is sent."""
+    """The system and user message to send."""
     return Message(role="system", content=prompt.text), Message(role="user", content=user)
 
 

@@ -1,4 +1,4 @@
-"""Why an answer is not LOW, in a few plain sentences in four languages."""
+"""Explains in a few sentences, in four languages, why an answer's risk is not LOW."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from crp_integrations.dpe.records import Claim
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import ClaimStatus
 
+# Maximum number of reasons, and of characters in a quotation.
 MOST: Final = 5
 LONGEST: Final = 90
 # Gravest first.
 REASON_ORDER: Final = (
     ClaimStatus.CONTRADICTED,
     ClaimStatus.UNSUPPORTED,
-    # Of supported ones those alone that exact comparison disputes.
+    # Only supported claims that the exact comparison disputes.
     ClaimStatus.SUPPORTED,
     ClaimStatus.NOT_CHECKED,
 )
@@ -25,11 +26,11 @@ REASON_ORDER: Final = (
 SENTENCES: Final[Mapping[str, Mapping[str, str]]] = json.loads(
     files(__package__).joinpath("sentences.json").read_text(encoding="utf-8")
 )
-"""The sentences by language, and in it by what they are about."""
+"""The sentence templates by language and subject."""
 
 
 def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple[str, ...]:
-    """At most five sentences on the claims that speak against an answer, gravest first."""
+    """At most five sentences on flagged, disputed and unread claims, gravest first."""
     if language not in SENTENCES:
         wanted = ", ".join(SENTENCES)
         raise ConfigError(f"language {language!r:.40} is not one of {wanted}")
@@ -64,7 +65,7 @@ def _sentence(answer: str, claim: Claim, words: Mapping[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Words as they stand, in quotation marks unless they are one figure with its unit."""
+    """The words in quotation marks, or without if they are one figure with its unit."""
     flat = " ".join(text.split()).strip(" .,;:")
     if len(flat) > LONGEST:
         flat = flat[:LONGEST].rsplit(" ", 1)[0] + " …"

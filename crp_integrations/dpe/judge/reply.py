@@ -1,4 +1,4 @@
-"""A judge's replies, read from whatever form they came in: behind thoughts, in a fence, cut off."""
+"""Parses a judge's replies in any form: after reasoning, in a code fence, or cut off."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Final, TypeVar
 
 from crp_integrations.vocabulary import ClaimStatus, ErrorKind
 
-_Said = TypeVar("_Said")
+_Statement = TypeVar("_Statement")
 
-# Nobody needs more to see why.
+# Limits of quotations for a claim and of characters: an explanation needs no more.
 MOST_QUOTES: Final = 12
 LONGEST_QUOTE: Final = 1_000
 LONGEST_REASON: Final = 400
-# Braces at which an object is looked for: a reply of braces alone ends.
+# Maximum number of braces at which an object is tried, so that a reply of braces ends.
 MOST_BRACES: Final = 1_000
-# Of unnumbered assertions, needs and conflicts, each.
+# Maximum number of unnumbered assertions, of needs and of conflicts.
 MOST_LISTED: Final = 50
-# Where a reference to a passage ends, at the latest.
+# Maximum characters of a reference to a passage.
 LONGEST_NAME: Final = 20
-# Figures of a whole number from which on it is read as one with a point.
+# Minimum digits at which a whole number is read as a float, as JavaScript does.
 EXACT: Final = 16
 
 _STATUSES: Final = {
@@ -31,7 +31,7 @@ _STATUSES: Final = {
 _KINDS: Final = {kind.value: kind for kind in ErrorKind}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEAD: Final = re.compile(r'"id"\s*:\s*"([0-9a-f]{16})"\s*,\s*"claims"\s*:\s*\[')
-# What a model thought before it replied, drafts and all.
+# A model's reasoning before its reply, which may contain drafts.
 _THOUGHTS: Final = re.compile(
     r"\s*<(think|thinking|reasoning|scratchpad)>.*?</\1>", re.DOTALL | re.IGNORECASE
 )
@@ -40,7 +40,7 @@ _NEXT: Final = re.compile(r"[\s,]*")
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without the fields that it gives twice with different values."""
+    """An object without the fields that occur twice with different values."""
     fields: dict[str, Any] = {}
     twice = set()
     for name, value in pairs:
@@ -51,7 +51,7 @@ def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _figures(text: str) -> int | float:
-    """A whole number, as far as every reader of JSON has it exactly."""
+    """An integer if every JSON parser reads it exactly, else a float."""
     return int(text) if len(text) < EXACT else float(text)
 
 
@@ -59,20 +59,20 @@ def _refused(constant: str) -> None:
     raise ValueError(constant)
 
 
-# Models copy line breaks into a text as they are. NaN and Infinity are no JSON, and other readers
-# of a recorded reply do not take them.
+# Not strict, as models copy line breaks into strings. NaN and Infinity are not JSON, and other
+# readers of a recorded reply reject them.
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_fields, parse_int=_figures, parse_constant=_refused, strict=False
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """A judge's word on one claim, as it came.
+class ClaimVerdict:
+    """A judge's verdict on one claim, as the reply states it.
 
     Attributes:
-        quotes: where each is said to stand, and its words.
-        fix: the claim as the evidence supports it; empty for none.
+        quotes: name of the source and words of each quotation.
+        fix: the claim, corrected so that the evidence supports it; empty for none.
         text: words of an assertion that has no number; empty for a numbered claim.
     """
 
@@ -86,8 +86,8 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidNeed:
-    """Whether the answer tells a part of the question, by its number, and the claims that do."""
+class NeedVerdict:
+    """Whether the answer covers a numbered part of the question, and by which claims."""
 
     number: int
     answered: bool
@@ -95,7 +95,7 @@ class SaidNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidConflict:
+class ConflictVerdict:
     """Claims, by their numbers, or quotations of passages that cannot both be true."""
 
     claims: tuple[int, ...] = ()
@@ -104,35 +104,35 @@ class SaidConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """What a reply says.
+class ReplyVerdicts:
+    """The content of a reply.
 
     Attributes:
-        numbered: by the claim's number; a claim that two verdicts differ on is not among them.
-        unnumbered: assertions of the answer that stand in no numbered claim.
-        needs: one for each number; one that is said twice in two ways is not among them.
-        whole: the object came to its end.
+        numbered: verdicts by claim number, without claims that have two different verdicts.
+        unnumbered: verdicts on assertions of the answer outside of the numbered claims.
+        needs: one for each number, without needs that have two different verdicts.
+        whole: True if the object is complete.
     """
 
-    numbered: Mapping[int, Word]
-    unnumbered: tuple[Word, ...] = ()
-    needs: tuple[SaidNeed, ...] = ()
-    conflicts: tuple[SaidConflict, ...] = ()
+    numbered: Mapping[int, ClaimVerdict]
+    unnumbered: tuple[ClaimVerdict, ...] = ()
+    needs: tuple[NeedVerdict, ...] = ()
+    conflicts: tuple[ConflictVerdict, ...] = ()
     whole: bool = True
 
 
-def read_reply(text: str, id_: str) -> Words | None:
-    """The verdicts of a reply; None where it holds none to this question.
+def read_reply(text: str, id_: str) -> ReplyVerdicts | None:
+    """The verdicts of a reply; None if it contains none with this id.
 
-    Two different objects with the question's id count as none: nobody can tell which of them is
-    the judge's word and which was copied from the text that it read.
+    Two different objects with the id count as none: one of them may be copied from the text that
+    the judge read.
     """
     thoughts = _THOUGHTS.match(text)
     text = text[thoughts.end() :] if thoughts else text
     replies: list[dict[str, Any]] = []
     last = 0
     for value, end in _objects(text):
-        # Some models put the object into another one.
+        # Some models wrap the object in another one.
         for candidate in (value, *value.values()):
             if isinstance(candidate, dict) and candidate.get("id") == id_ and "claims" in candidate:
                 replies.append(candidate)
@@ -140,14 +140,14 @@ def read_reply(text: str, id_: str) -> Words | None:
     if not replies:
         return _cut_off(text, id_)
     differ = any(reply != replies[0] for reply in replies[1:])
-    # An object that begins behind it and is cut off counts as a second one.
+    # A further object that is cut off counts as a second one.
     if differ or not isinstance(replies[0]["claims"], list) or _begun(text, id_, last) is not None:
         return None
-    return _words(replies[0]["claims"], replies[0], whole=True)
+    return _verdicts(replies[0]["claims"], replies[0], whole=True)
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
-    """The outermost JSON objects of a text, in order, with where they end."""
+    """The outermost JSON objects of a text in order, each with its end."""
     at = text.find("{")
     for _ in range(MOST_BRACES):
         if at < 0:
@@ -163,12 +163,12 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def _begun(text: str, id_: str, start: int) -> int | None:
-    """Where the list of claims begins in an object that is cut off; None for none."""
+    """The offset at which the list of claims of the last object with the id begins, or None."""
     heads = [head for head in _HEAD.finditer(text, start) if head[1] == id_]
     return heads[-1].end() if heads else None
 
 
-def _cut_off(text: str, id_: str) -> Words | None:
+def _cut_off(text: str, id_: str) -> ReplyVerdicts | None:
     """The complete verdicts in an object that is cut off."""
     at = _begun(text, id_, 0)
     if at is None:
@@ -182,41 +182,41 @@ def _cut_off(text: str, id_: str) -> Words | None:
         except (ValueError, RecursionError):
             break
         items.append(item)
-    return _words(items, {}, whole=False) if items else None
+    return _verdicts(items, {}, whole=False) if items else None
 
 
-def _words(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> Words:
-    numbered: list[tuple[int, Word | None]] = []
+def _verdicts(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> ReplyVerdicts:
+    numbered: list[tuple[int, ClaimVerdict | None]] = []
     for item in claims:
         number = _number(item.get("n")) if isinstance(item, dict) else None
         if number is not None:
             # An unreadable verdict is listed as None, so that it disagrees with any other.
-            numbered.append((number, _word(item)))
-    others = [_word(item) for item in _items(reply, "unnumbered")]
+            numbered.append((number, _verdict(item)))
+    others = [_verdict(item) for item in _items(reply, "unnumbered")]
     needs = [
-        (number, SaidNeed(number, item["answered"], _numbers(item.get("by"))))
+        (number, NeedVerdict(number, item["answered"], _numbers(item.get("by"))))
         for item in _items(reply, "needs")
         if isinstance(item, dict)
         and (number := _number(item.get("n"))) is not None
         and isinstance(item.get("answered"), bool)
     ]
     conflicts = [
-        SaidConflict(_numbers(item.get("claims")), _quotes(item.get("passages")), _reason(item))
+        ConflictVerdict(_numbers(item.get("claims")), _quotes(item.get("passages")), _reason(item))
         for item in _items(reply, "conflicts")
         if isinstance(item, dict)
     ]
-    return Words(
-        {number: word for number, word in _agreed(numbered).items() if word is not None},
-        tuple(word for word in others if word is not None and word.text),
+    return ReplyVerdicts(
+        {number: verdict for number, verdict in _agreed(numbered).items() if verdict is not None},
+        tuple(verdict for verdict in others if verdict is not None and verdict.text),
         tuple(_agreed(needs).values()),
         tuple(conflicts),
         whole,
     )
 
 
-def _agreed(statements: Iterable[tuple[int, _Said]]) -> dict[int, _Said]:
-    """What is said of each number, without the numbers that have two different statements."""
-    first: dict[int, _Said] = {}
+def _agreed(statements: Iterable[tuple[int, _Statement]]) -> dict[int, _Statement]:
+    """The statement on each number, without numbers that have two different statements."""
+    first: dict[int, _Statement] = {}
     twice: set[int] = set()
     for number, item in statements:
         if first.setdefault(number, item) != item:
@@ -229,13 +229,13 @@ def _items(reply: dict[str, Any], name: str) -> list[Any]:
     return items[:MOST_LISTED] if isinstance(items, list) else []
 
 
-def _word(item: Any) -> Word | None:
+def _verdict(item: Any) -> ClaimVerdict | None:
     if not isinstance(item, dict):
         return None
     status = _STATUSES.get(_upper(item.get("status")))
     if status is None:
         return None
-    return Word(
+    return ClaimVerdict(
         status=status,
         kind=_KINDS.get(_upper(item.get("kind"))),
         wrong=_text(item.get("wrong")),
@@ -259,13 +259,13 @@ def _reason(item: dict[str, Any]) -> str:
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
-    """Numbers of claims, each once; anything that is no number is left out."""
+    """Numbers of claims, each once; anything that is not a number is left out."""
     numbers = map(_number, value[:MOST_LISTED] if isinstance(value, list) else ())
     return tuple(dict.fromkeys(number for number in numbers if number is not None))
 
 
 def _number(value: Any) -> int | None:
-    """A claim's number: `2.0` is 2, and some models write it as a text."""
+    """A claim's number, as an integer, as `2.0`, or as a string, which some models write."""
     if isinstance(value, str):
         value = value.strip()
         return int(value) if _DIGITS.fullmatch(value) else None
@@ -273,14 +273,14 @@ def _number(value: Any) -> int | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number, however it is written."""
+    """An integer, also one written as a float."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     return value if type(value) is int else None
 
 
 def _place(value: Any) -> str:
-    """Where a quotation is said to stand: a name, or a number as one."""
+    """The source that a quotation names; a number becomes a string."""
     number = _whole(value)
     name = value if isinstance(value, str) else "" if number is None else str(number)
     return name[:LONGEST_NAME].strip().lower()
@@ -295,5 +295,5 @@ def _text(value: Any, most: int = LONGEST_QUOTE) -> str:
 
 
 def readable(text: str) -> str:
-    """A text without lone surrogates, which no report could hold."""
+    """The text with lone surrogates replaced, which a report cannot contain."""
     return _SURROGATE.sub("\ufffd", text)

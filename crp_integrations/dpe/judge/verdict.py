@@ -1,9 +1,9 @@
-"""From a judge's replies to a status for each claim, to needs and to conflicts, and to a report.
+"""Turns a judge's replies into a status for each claim, needs, conflicts, and a report.
 
-Nothing is believed unread. SUPPORTED needs a quotation that stands in the passage named and says
-something of its claim (`belief`); CONTRADICTED needs quotations that stand. What exact comparison
-found before the judge is never lowered by a reply that fails, leaves out or says nothing of it.
-The same replies always come to the same report, so a recorded one can be read again by anybody.
+No verdict is accepted without a check. SUPPORTED needs a quotation that occurs in the named
+passage and is relevant to its claim (`belief`); CONTRADICTED needs quotations that occur. A reply
+that fails, or does not mention a claim, never removes a finding of the exact comparison. The same
+replies always give the same report, so recorded replies can be evaluated again by anyone.
 
 Spec: CRP-SPEC-005 §6.2, §7.4 (decision D13)
 """
@@ -27,7 +27,7 @@ from crp_integrations.dpe.judge.belief import (
     matter_of,
 )
 from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM
-from crp_integrations.dpe.judge.reply import SaidConflict, SaidNeed, Word, read_reply
+from crp_integrations.dpe.judge.reply import ClaimVerdict, ConflictVerdict, NeedVerdict, read_reply
 from crp_integrations.dpe.records import NO_SENTENCE, Claim, Report
 from crp_integrations.dpe.rejections import with_rejection
 from crp_integrations.dpe.report_parts import (
@@ -49,7 +49,7 @@ from crp_integrations.vocabulary import (
     GroundingMode,
 )
 
-# Of several words on one claim, from calls with other passages, the first of these counts.
+# If calls with different passages give one claim several statuses, the first of these counts.
 FIRST: Final = (
     ClaimStatus.CONTRADICTED,
     ClaimStatus.SUPPORTED,
@@ -57,7 +57,7 @@ FIRST: Final = (
     ClaimStatus.UNSUPPORTED,
     ClaimStatus.NOT_CHECKABLE,
 )
-# Which error each finding of an exact comparison stands for.
+# The kind of error for each kind of finding of the exact comparison.
 EXACT_ERRORS: Final = MappingProxyType(
     {
         "NUMBER_CHANGED": ErrorKind.NUMBER,
@@ -71,16 +71,16 @@ EXACT_ERRORS: Final = MappingProxyType(
 WRONG: Final = (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
-_Heard = tuple[Word | None, frozenset[int]]
+_HeardVerdict = tuple[ClaimVerdict | None, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What the replies of a run come to.
+class JointVerdicts:
+    """The joint result of the replies of a run.
 
     Attributes:
-        claims: in order of the answer, with those that the judge added.
-        unplaced: assertions whose words do not stand in the answer.
+        claims: all claims in order of the answer, including those that the judge added.
+        unplaced: number of assertions whose words do not occur in the answer.
     """
 
     claims: tuple[Claim, ...]
@@ -89,42 +89,42 @@ class Read:
     unplaced: int
 
 
-def read_replies(report: Report, dossier: Dossier, run: JudgeRun) -> Read | None:
-    """What the replies of a run come to; None where none of them can be read."""
+def read_replies(report: Report, dossier: Dossier, run: JudgeRun) -> JointVerdicts | None:
+    """The joint result of the replies of a run; None if none of them can be read."""
     reading = _Reading(dossier, run, report.claims)
     if not reading.replied:
         return None
     claims = [reading.claim(number, claim) for number, claim in enumerate(report.claims, 1)]
     claims += reading.unnumbered(claims)
     claims.sort(key=lambda claim: (claim.start, claim.end))
-    return Read(tuple(claims), reading.needs(), reading.conflicts(), reading.unplaced)
+    return JointVerdicts(tuple(claims), reading.needs(), reading.conflicts(), reading.unplaced)
 
 
 def with_status(claim: Claim, status: ClaimStatus) -> Claim:
-    """A claim with a status alone, without what an earlier one rested on."""
+    """The claim with a new status, without the error and quotations of the old one."""
     bare = {"error": None, "wrong": None, "quotations": (), "reason": "", "fix": ""}
     return claim.model_copy(update={"status": status, "disputed": False, **bare})
 
 
 def found_exactly(claim: Claim) -> bool:
-    """Whether exact comparison found a claim wrong, before any judge; a rejection is no finding."""
+    """Whether the exact comparison found a claim wrong; a sub-agent's rejection does not count."""
     return claim.status in WRONG and bool(claim.findings) and claim.rejection is None
 
 
 def unread(claim: Claim) -> Claim:
-    """A claim that a judge did not read: what exact comparison found of it stays."""
+    """The claim without a judge's verdict; a finding of the exact comparison stays."""
     return claim if found_exactly(claim) else with_status(claim, ClaimStatus.NOT_CHECKED)
 
 
 class _Reading:
-    """The replies of one run beside the texts that they are about."""
+    """The replies of one run, with the texts that they are about."""
 
     def __init__(self, dossier: Dossier, run: JudgeRun, claims: Sequence[Claim]) -> None:
         self._dossier = dossier
         self._claims = claims
         self._answer = Folded(dossier.answer)
         before = [text for role, text in dossier.conversation if role == "user"]
-        # What the question states, and what the user stated before it.
+        # The user's earlier statements count like those of the question.
         self._question = "\n".join([dossier.question, *before])
         self._belief = belief_of(
             dossier.answer,
@@ -132,10 +132,10 @@ class _Reading:
             [*(text for _, text in dossier.passages), dossier.instructions],
         )
         self._sources: dict[str, tuple[str, int, str, Folded]] = {}
-        self._words: dict[int, list[_Heard]] = {}
-        self._others: list[_Heard] = []
-        self._needs: list[tuple[SaidNeed, range]] = []
-        self._conflicts: list[tuple[SaidConflict, range, frozenset[int]]] = []
+        self._words: dict[int, list[_HeardVerdict]] = {}
+        self._others: list[_HeardVerdict] = []
+        self._needs: list[tuple[NeedVerdict, range]] = []
+        self._conflicts: list[tuple[ConflictVerdict, range, frozenset[int]]] = []
         self._whole = run.passages
         self.replied = False
         self.unplaced = 0
@@ -148,13 +148,13 @@ class _Reading:
             asked = range(call.first, min(call.last, len(claims)) + 1)
             for number in asked:
                 self._words.setdefault(number, []).append((reply.numbered.get(number), shown))
-            self._others += [(word, shown) for word in reply.unnumbered]
+            self._others += [(verdict, shown) for verdict in reply.unnumbered]
             self._needs += [(need, asked) for need in reply.needs]
             self._conflicts += [(conflict, asked, shown) for conflict in reply.conflicts]
         left = {passage.fact_id for passage in run.left_out}
         named = (QUESTION_ID, SYSTEM_ID, *(fact_id for fact_id, _ in dossier.passages))
-        # A passage without words may be a picture that nobody read. Without any evidence a claim
-        # is not unsupported, unless the mode says so.
+        # A passage without words may be a picture that was not read. Without any evidence a claim
+        # is unread rather than unsupported, unless the grounding mode is strict or open.
         silent = any(not has_text(text) for _, text in dossier.passages)
         bare = not dossier.passages and not has_text(dossier.instructions)
         self._unread = (
@@ -175,15 +175,15 @@ class _Reading:
         An assertion within a numbered claim counts only if it is flagged and the claim is not.
         """
         spans = tuple((claim.start, claim.end) for claim in claims)
-        words_by_place: dict[tuple[int, int], list[_Heard]] = {}
-        for word, shown in self._others:
-            place = locate(word.text, self._answer, spans) if word else None
+        verdicts_by_place: dict[tuple[int, int], list[_HeardVerdict]] = {}
+        for verdict, shown in self._others:
+            place = locate(verdict.text, self._answer, spans) if verdict else None
             if place is None:
                 self.unplaced += 1
                 continue
-            words_by_place.setdefault(place, []).append((word, shown))
+            verdicts_by_place.setdefault(place, []).append((verdict, shown))
         added: list[Claim] = []
-        for (start, end), words in words_by_place.items():
+        for (start, end), verdicts in verdicts_by_place.items():
             around = [other for other in claims if other.start <= start and end <= other.end]
             claim = Claim(
                 claim_id=f"u{len(added) + 1}",
@@ -196,34 +196,34 @@ class _Reading:
                 specificity=0.0,
                 checked=Checked.CHECKED,
             )
-            claim = self._merged(claim, words)
+            claim = self._merged(claim, verdicts)
             if not around or (claim.flagged and not any(other.flagged for other in around)):
                 added.append(claim)
         return added
 
-    def _merged(self, claim: Claim, words: Sequence[_Heard]) -> Claim:
-        """A claim with the joint result of several calls, each with other passages."""
-        candidates = [self._believed(claim, word, shown) for word, shown in words]
+    def _merged(self, claim: Claim, verdicts: Sequence[_HeardVerdict]) -> Claim:
+        """The claim with the joint verdict of several calls, each with other passages."""
+        candidates = [self._believed(claim, verdict, shown) for verdict, shown in verdicts]
         candidates.sort(key=lambda candidate: FIRST.index(candidate.status))
         best = candidates[0] if candidates else unread(claim)
         if best.status is ClaimStatus.UNSUPPORTED and not found_exactly(claim):
-            shown = frozenset[int]().union(*(there for _, there in words))
+            shown = frozenset[int]().union(*(there for _, there in verdicts))
             if self._unread or len(shown) < self._whole:
                 # A passage that was not read may support the claim.
                 best = with_status(claim, ClaimStatus.NOT_CHECKED)
         return with_rejection(best)
 
-    def _believed(self, claim: Claim, word: Word | None, shown: frozenset[int]) -> Claim:
-        """A claim with as much of a judge's word as is believed."""
-        if word is None:
+    def _believed(self, claim: Claim, verdict: ClaimVerdict | None, shown: frozenset[int]) -> Claim:
+        """The claim with a judge's verdict, as far as its quotations confirm it."""
+        if verdict is None:
             return unread(claim)
-        quoted = [(text, self._quotation(source, text, shown)) for source, text in word.quotes]
-        stand = [(text, place) for text, place in quoted if place is not None]
-        quotations = tuple(place for _, place in stand)
-        if word.status is ClaimStatus.SUPPORTED:
-            values = frozenset[str]().union(*(matter_of(text).values for text, _ in stand))
+        quoted = [(text, self._quotation(source, text, shown)) for source, text in verdict.quotes]
+        found = [(text, place) for text, place in quoted if place is not None]
+        quotations = tuple(place for _, place in found)
+        if verdict.status is ClaimStatus.SUPPORTED:
+            values = frozenset[str]().union(*(matter_of(text).values for text, _ in found))
             matter = claim_matter(claim.text)
-            counting = [place for text, place in stand if self._counts(matter, text, place, values)]
+            counting = [place for text, place in found if self._counts(matter, text, place, values)]
             if not counting:
                 return unread(claim)
             disputed = found_exactly(claim) and not self._explained(claim, counting)
@@ -232,22 +232,22 @@ class _Reading:
             return supported.model_copy(
                 update={**changes, "wrong": claim.wrong} if disputed else changes
             )
-        if word.status is ClaimStatus.NOT_CHECKABLE:
-            return unread(claim) if self._asserts(claim) else with_status(claim, word.status)
-        if len(stand) < len(quoted) or (word.status is ClaimStatus.CONTRADICTED and not stand):
+        if verdict.status is ClaimStatus.NOT_CHECKABLE:
+            return unread(claim) if self._asserts(claim) else with_status(claim, verdict.status)
+        if len(found) < len(quoted) or (verdict.status is ClaimStatus.CONTRADICTED and not found):
             # The judge objected to the claim, so the claim asserts something.
             stated = {} if found_exactly(claim) or not quoted else {"claim_type": ClaimType.FACTUAL}
             return unread(claim).model_copy(update=stated)
-        changes = {"reason": word.reason, "fix": word.fix}
-        if found_exactly(claim) and word.status is ClaimStatus.UNSUPPORTED:
+        changes = {"reason": verdict.reason, "fix": verdict.fix}
+        if found_exactly(claim) and verdict.status is ClaimStatus.UNSUPPORTED:
             return claim.model_copy(update=changes)
-        default = ErrorKind.OVERREACH if word.status is ClaimStatus.UNSUPPORTED else None
+        default = ErrorKind.OVERREACH if verdict.status is ClaimStatus.UNSUPPORTED else None
         return claim.model_copy(
             update={
                 **changes,
-                "status": word.status,
-                "error": word.kind or default,
-                "wrong": self._wrong(claim, word.wrong),
+                "status": verdict.status,
+                "error": verdict.kind or default,
+                "wrong": self._wrong(claim, verdict.wrong),
                 "quotations": quotations,
             }
         )
@@ -267,7 +267,7 @@ class _Reading:
         return self._belief.counts(claim, quoted)
 
     def _explained(self, claim: Claim, counting: Sequence[Quotation]) -> bool:
-        """Whether a passage other than the finding's states the value that was found wrong."""
+        """Whether another passage than the finding's states the value that was found wrong."""
         start, end = claim.wrong or (claim.start, claim.end)
         values = matter_of(self._dossier.answer[start:end]).values
         known = {quotation.fact_id for quotation in claim.quotations}
@@ -279,7 +279,7 @@ class _Reading:
         )
 
     def _asserts(self, claim: Claim) -> bool:
-        """Whether a claim cannot be one that asserts nothing."""
+        """Whether a claim must assert something, so that it cannot be NOT_CHECKABLE."""
         if found_exactly(claim):
             return True
         talk = claim.claim_type is ClaimType.META or heads_table(self._dossier.answer, claim.end)
@@ -292,7 +292,7 @@ class _Reading:
     # --- the question and the evidence -----------------------------------------------------
 
     def needs(self) -> tuple[JudgedNeed, ...]:
-        """The parts of the question: answered where one call says so and names a claim."""
+        """The parts of the question; answered if a call says so and names a claim."""
         most = max(1, len(self._dossier.sub_queries)) if self._dossier.question else 0
         by: dict[int, list[str]] = {}
         for need, asked in self._needs:
@@ -306,16 +306,16 @@ class _Reading:
         )
 
     def conflicts(self) -> tuple[JudgedConflict, ...]:
-        """Sets that cannot be true together: at least two claims, or two quotations that stand."""
+        """Conflicts between at least two claims, or between two quotations that were found."""
         conflicts = []
         for conflict, asked, shown in self._conflicts:
             claims = [self._claims[n - 1].claim_id for n in conflict.claims if n in asked]
             places = [self._quotation(source, text, shown) for source, text in conflict.quotes]
-            stand = tuple(dict.fromkeys(place for place in places if place is not None))
+            found = tuple(dict.fromkeys(place for place in places if place is not None))
             if len(claims) > 1:
                 conflicts.append(JudgedConflict(claims=tuple(claims), reason=conflict.reason))
-            elif len(stand) > 1 and len(stand) == len(places):
-                conflicts.append(JudgedConflict(quotations=stand, reason=conflict.reason))
+            elif len(found) > 1 and len(found) == len(places):
+                conflicts.append(JudgedConflict(quotations=found, reason=conflict.reason))
         return tuple(conflicts)
 
     def _quotation(self, source: str, text: str, shown: frozenset[int]) -> Quotation | None:
@@ -332,7 +332,7 @@ class _Reading:
         )
 
     def _source(self, name: str) -> tuple[str, int, str, Folded] | None:
-        """Id, number and text of the source that a quotation names."""
+        """Id, number, text and folded text of the source that a quotation names."""
         name = name.strip(" []#().").removeprefix("passage").strip()
         if name not in self._sources:
             if name in (QUESTION, "question", "0"):
@@ -348,7 +348,7 @@ class _Reading:
         return self._sources[name]
 
 
-# How the flags begin that say what became of the judge, and what follows from its word.
+# Prefixes of the report flags about the judge.
 JUDGE_FLAGS: Final = (
     "judge-not-asked=",
     "judge-failed=",
@@ -360,17 +360,17 @@ JUDGE_FLAGS: Final = (
 
 
 def concluded(report: Report, dossier: Dossier, run: JudgeRun, settings: DpeSettings) -> Report:
-    """A report with what became of its judge: asked, or left out with a reason."""
+    """The report with the result of its judge, or with the reason why none was asked."""
     return unjudged(report, run) if run.skipped else judged(report, dossier, run, settings)
 
 
 def of_judge(flag: str) -> bool:
-    """Whether a flag of a report is one that follows from its judge."""
+    """Whether a report's flag comes from its judge."""
     return flag.startswith(JUDGE_FLAGS) or flag in (ALLOWED, CONFLICT)
 
 
 def judged(report: Report, dossier: Dossier, run: JudgeRun, settings: DpeSettings) -> Report:
-    """A report with a judge's verdict on each claim, and what follows from it.
+    """The report with a judge's verdict on each claim, and with the values derived from them.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
@@ -398,7 +398,7 @@ def judged(report: Report, dossier: Dossier, run: JudgeRun, settings: DpeSetting
 
 
 def unjudged(report: Report, run: JudgeRun) -> Report:
-    """A report as it was, with what became of the judge: not asked, or no reply that reads."""
+    """The report, unchanged but for the judge's record and a flag: not asked, or unreadable."""
     if run.skipped or not run.calls:
         flag = f"judge-not-asked={run.skipped or 'no claim'}"
     else:

@@ -1,4 +1,4 @@
-"""Check digits of numbers that name a person, an account or a card."""
+"""Check digits of numbers that identify a person, an account or a card."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BECH32: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _BECH32_SUMS: Final = (1, 0x2BC830A3)
 _GENERATORS: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
-# Verhoeff's scheme: multiplication in the dihedral group of ten, and a permutation by place.
+# Verhoeff's scheme: multiplication in the dihedral group of order ten, and a permutation by place.
 _DIHEDRAL: Final = (
     "0123456789", "1234067895", "2340178956", "3401289567", "4012395678",
     "5987604321", "6598710432", "7659821043", "8765932104", "9876543210",
@@ -43,7 +43,7 @@ def luhn(digits: str) -> bool:
 
 
 def iban(text: str) -> bool:
-    """ISO 13616: the account's letters and digits as one number leave 1 over 97."""
+    """ISO 13616: the account's letters and digits as one number have remainder 1 modulo 97."""
     turned = text[4:] + text[:4]
     return int("".join(str(int(letter, 36)) for letter in turned)) % 97 == 1
 
@@ -57,13 +57,13 @@ def verhoeff(digits: str) -> bool:
 
 
 def weighted(digits: str, weights: Sequence[int], modulus: int) -> int:
-    """The remainder of the digits' weighted sum; weights begin again when they run out."""
+    """The remainder of the digits' weighted sum; the weights repeat when they run out."""
     pairs = zip(digits, cycle(weights))
     return sum(int(digit) * weight for digit, weight in pairs) % modulus
 
 
 def sums_up(*weights: int, modulus: int) -> Callable[[str], bool]:
-    """A rule that the weighted sum leaves nothing over, in a number that is not 0."""
+    """A check that a number is not 0 and its weighted sum is divisible by the modulus."""
     return lambda digits: weighted(digits, weights, modulus) == 0 and int(digits) > 0
 
 
@@ -87,7 +87,7 @@ def nhs(digits: str) -> bool:
 
 
 def german_tax(digits: str) -> bool:
-    """Germany's tax id: eleven digits, ISO 7064 mod 11,10, one digit twice or thrice."""
+    """Germany's tax id: eleven digits, ISO 7064 mod 11,10, one digit two or three times."""
     counts = sorted((digits[:10].count(digit) for digit in set(digits[:10])), reverse=True)
     if digits[0] == "0" or counts[0] not in (2, 3) or (len(counts) > 1 and counts[1] > 1):
         return False
@@ -98,7 +98,7 @@ def german_tax(digits: str) -> bool:
 
 
 def spanish(text: str) -> bool:
-    """Spain's DNI and NIE: the letter follows from the number."""
+    """Spain's DNI and NIE: the last letter is computed from the number."""
     number = text[:-1].translate(str.maketrans("XYZ", "012"))
     return _LETTERS_23[int(number) % 23] == text[-1]
 
@@ -113,7 +113,7 @@ def italian(text: str) -> bool:
 
 
 def french(text: str) -> bool:
-    """France's NIR: thirteen characters and a key; Corsica has letters."""
+    """France's NIR: thirteen characters, letters among them for Corsica, and a key."""
     number, less = text[:13], 0
     for letters, start in (("2A", 1_000_000), ("2B", 2_000_000)):
         if number[5:7] == letters:
@@ -122,7 +122,7 @@ def french(text: str) -> bool:
 
 
 def australian_business(digits: str) -> bool:
-    """Australia's ABN, eleven digits, which sole traders have in their own name."""
+    """Australia's ABN, eleven digits; personal because sole traders have one in their own name."""
     lessened = str(int(digits[0]) - 1) + digits[1:] if digits[0] != "0" else "0" * 11
     return digits[0] != "0" and weighted(lessened, (10, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19), 89) == 0
 
@@ -153,7 +153,7 @@ def finnish(text: str) -> bool:
 
 
 def base58check(text: str) -> bool:
-    """Addresses of Bitcoin and its kin."""
+    """Addresses of Bitcoin and similar currencies."""
     number = 0
     for letter in text:
         value = _BASE58.find(letter)
@@ -167,7 +167,7 @@ def base58check(text: str) -> bool:
 
 
 def bech32(text: str) -> bool:
-    """Newer addresses of Bitcoin and its kin, in lower case."""
+    """Newer addresses of Bitcoin and similar currencies, in lower case."""
     prefix, mark, data = text.rpartition("1")
     if not mark or len(data) < 6 or any(letter not in _BECH32 for letter in data):
         return False

@@ -54,7 +54,7 @@ _NOT_PHONE: Final = re.compile(
 
 
 def emails(plain: str) -> Iterator[PersonalSpan]:
-    """Addresses with an at sign, or with one that is spelled out in brackets."""
+    """Addresses with an at sign, or with "at" in brackets."""
     if "@" in plain:
         for match in _EMAIL.finditer(plain):
             yield span("email", *match.span(), "email@1", 1.0)
@@ -63,7 +63,7 @@ def emails(plain: str) -> Iterator[PersonalSpan]:
 
 
 def urls(plain: str) -> Iterator[PersonalSpan]:
-    """Addresses of pages about one person; addresses of other pages are no personal data."""
+    """Addresses of pages about one person; other addresses are not personal data."""
     for match in _URL.finditer(plain):
         address = match.group().rstrip(".,;:!?")
         if _PERSONAL_PATH.search(address):
@@ -71,9 +71,9 @@ def urls(plain: str) -> Iterator[PersonalSpan]:
 
 
 def ip_addresses(plain: str) -> Iterator[PersonalSpan]:
-    """Internet addresses, except those that name nobody's device."""
+    """IP addresses, except loopback, unspecified and multicast ones, which identify no device."""
     for pattern in (_IPV4, _IPV6):
-        # Most texts have too few points or colons for an address: they are not searched.
+        # Skip the search in texts with too few points or colons for an address: most have.
         if plain.count("." if pattern is _IPV4 else ":") < (3 if pattern is _IPV4 else 2):
             continue
         for match in pattern.finditer(plain):
@@ -103,12 +103,12 @@ def hardware_addresses(plain: str) -> Iterator[PersonalSpan]:
 
 @cache
 def finds_phones() -> bool:
-    """Whether the numbering plans of the extra `pii` are installed."""
+    """Whether the library with the numbering plans (extra `pii`) is installed."""
     return find_spec("phonenumbers") is not None
 
 
 def phones(plain: str, regions: Sequence[str]) -> Iterator[PersonalSpan]:
-    """Telephone numbers, checked against the numbering plans of the world; none without those."""
+    """Telephone numbers, checked against international numbering plans; none without the extra."""
     if not finds_phones():
         return
     for match in _PHONE.finditer(plain):
@@ -155,7 +155,7 @@ def _phone_score(
 
 
 def _is_valid(text: str, region: str | None) -> bool:
-    """Whether a numbering plan has the number; the library is loaded at the first candidate."""
+    """Whether a numbering plan has the number; imports the library only for a candidate."""
     import phonenumbers
 
     try:
@@ -167,13 +167,13 @@ def _is_valid(text: str, region: str | None) -> bool:
 _UPPER: Final = "A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĘĚĞĢĪİĶĹĽŁŃŅŇŌŐŒŔŘŚŞŠŢŤŪŮŰŹŻŽ"
 _WORD: Final = rf"[{_UPPER}][\w'.-]{{0,30}}"
 _NUMBER: Final = r"\d{1,5}(?:[ -]?[A-Za-z](?!\w))?(?:[/-]\d{1,4}[A-Za-z]?(?!\w))?"
-# English names of ways, behind the name.
+# English words for a street, which follow its name.
 _WAYS: Final = f"(?:{'|'.join(LISTS['ways'])})"
 _FIRST_NUMBER: Final = re.compile(
     rf"(?<![\w.,$€£/-]){_NUMBER},? (?:(?:[NSEW]|North|South|East|West)\.? )?"
     rf"(?:(?:{_WORD}|\d{{1,3}}(?:st|nd|rd|th)) ){{1,4}}?(?i:{_WAYS})\.?(?!\w)"
 )
-# Names of ways that stand before the name: Romance and Slavic languages, and German prepositions.
+# Words for a street before its name: in Romance and Slavic languages, and German prepositions.
 _LEADING: Final = re.compile(
     rf"(?<!\w)(?:(?:(?i:via|viale|piazza|corso|vicolo|largo|rue|avenue|boulevard|place|chemin|allée|quai"
     rf"|impasse|route|calle|avenida|avda|av|paseo|plaza|carrer|rua|travessa|praça|ul|ulica|aleja|al"
@@ -182,18 +182,18 @@ _LEADING: Final = re.compile(
     rf"|(?:Am|An der|Auf der|Im|In der|Zum|Zur|Unter den|Alte[rn]?) (?:{_WORD} ?){{1,2}})"
     rf",? {{0,1}}(?:n[°ºr]?\.? ?)?(?!\d{{5}}){_NUMBER}(?!\w)(?![.,]\d)"
 )
-# The same with the number in front, as in French.
+# A number before the word for a street, as in French.
 _FRENCH: Final = re.compile(
     rf"(?<![\w.,$€£/-]){_NUMBER},? (?:bis |ter )?(?i:rue|avenue|boulevard|place|chemin|allée|quai|impasse|route|via"
     rf"|calle|rua)\.? (?:(?i:de la|de l'|del|di|de|do|da|des|du|la|le|les) ?)?{_WORD}(?: {_WORD}){{0,3}}"
 )
-# Names of ways grown together with the name.
-_GROWN: Final = f"(?:{'|'.join(LISTS['grown_ways'])})"
+# Words for a street at the end of a compound, such as "Hauptstraße".
+_COMPOUND: Final = f"(?:{'|'.join(LISTS['grown_ways'])})"
 _COMPOUND_AFTER: Final = re.compile(
-    rf"(?<!\w)(?=[^\W\d_]{{4,40}})(?:{_WORD} ){{0,2}}[^\W\d_][\w'-]{{1,30}}(?i:{_GROWN}) {_NUMBER}(?!\w)(?![.,]\d)"
+    rf"(?<!\w)(?=[^\W\d_]{{4,40}})(?:{_WORD} ){{0,2}}[^\W\d_][\w'-]{{1,30}}(?i:{_COMPOUND}) {_NUMBER}(?!\w)(?![.,]\d)"
 )
 _COMPOUND_BEFORE: Final = re.compile(
-    rf"(?<![\w.,$€£/-])\d{{1,5}} (?:{_WORD} ){{0,2}}[{_UPPER}][\w'-]{{1,30}}{_GROWN}(?!\w)"
+    rf"(?<![\w.,$€£/-])\d{{1,5}} (?:{_WORD} ){{0,2}}[{_UPPER}][\w'-]{{1,30}}{_COMPOUND}(?!\w)"
 )
 _BOX: Final = re.compile(
     r"(?<!\w)(?:P\.? ?O\.? ?Box|Post Office Box|Postfach|Apartado|Casilla|Boîte Postale|PMB)"
@@ -205,9 +205,9 @@ _MILITARY: Final = re.compile(
     r"(?:APO|FPO|DPO)[ ,]{1,2}(?:AA|AE|AP) ?\d{5}(?:-\d{4})?(?!\w)",
     re.IGNORECASE,
 )
-_TOLD: Final = listed("address")
+_NEAR: Final = listed("address")
 _LIVES: Final = listed("lives")
-# Houses on a way without its word seldom have so long a number; orders and flights have.
+# A number this long without a word for a street is seldom a house; orders and flights have such.
 _LONG_NUMBER: Final = re.compile(r"\d{4}")
 _LOOSE: Final = re.compile(
     rf"(?<![\w.,$€£/-])(?:{_NUMBER} (?:{_WORD} ?){{1,4}}(?<! )|(?:{_WORD} ){{1,4}}{_NUMBER})(?!\w)(?![.,:%]\d)"
@@ -217,13 +217,13 @@ _UNIT: Final = re.compile(
     r"\.? ?#?[\w-]{1,6}|#\d{1,5})(?!\w)",
     re.IGNORECASE,
 )
-# A line or part that may go on an address: a place, a state, a postcode, a country.
+# A line or part that may continue an address: a place, a state, a postcode, a country.
 _PART: Final = re.compile(
     rf"[,\s]{{1,4}}(?:\d{{4,6}}(?:-\d{{3,4}})?|\d{{3}} ?\d{{2}}|\d{{4}} ?[A-Z]{{2}}|[{_UPPER}]{{1,2}}-?\d{{1,5}}[A-Z]?(?: \d[A-Z]{{2}})?"
     rf"|[{_UPPER}][\w'.-]{{1,30}}|[{_UPPER}]{{2}}|(?:de|of|la|le|los|am|an|der|upon|del|di))(?!\w)"
 )
 _HOUSE: Final = re.compile(r"(?<![\w.,$€£/-])(?P<n>\d{1,5}),? \Z")
-# Where the postcode comes first, a place follows it.
+# The place that follows a postcode, where the postcode comes first.
 _PLACE: Final = re.compile(rf" [{_UPPER}][\w'-]{{2,30}}(?=[\s.,;:!?]|$)")
 _CODE: Final = re.compile(
     r"\d{4,6}(?:-\d{3,4})?|\d{3} \d{2}|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{4} ?[A-Z]{2}"
@@ -232,22 +232,22 @@ _MOST_PARTS: Final = 10
 _NOT_STREETS: Final = frozenset(LISTS["no_streets"])
 
 
-# Behind which a number may stand that goes with a name of a way grown together with the name.
-_GROWN_END: Final = re.compile(rf"(?i:{_GROWN})\Z")
+# A compound street name directly before a possible house number.
+_COMPOUND_END: Final = re.compile(rf"(?i:{_COMPOUND})\Z")
 _BLANK_NUMBER: Final = re.compile(r" \d")
-_LONGEST_GROWN: Final = 12
+_LONGEST_COMPOUND: Final = 12
 
 
-def _may_be_grown(plain: str) -> bool:
-    """Whether `_COMPOUND_AFTER`, which is expensive to search for, can be in a text."""
+def _may_be_compound(plain: str) -> bool:
+    """Whether `_COMPOUND_AFTER` can match in a text: a cheap check before an expensive search."""
     return any(
-        _GROWN_END.search(plain, max(0, match.start() - _LONGEST_GROWN), match.start())
+        _COMPOUND_END.search(plain, max(0, match.start() - _LONGEST_COMPOUND), match.start())
         for match in _BLANK_NUMBER.finditer(plain)
     )
 
 
 def street_addresses(plain: str) -> Iterator[PersonalSpan]:
-    """Streets with a number and the rest of the address, boxes, and military addresses."""
+    """Street addresses with a house number, post-office boxes, and military addresses."""
     for pattern, score in (
         (_FIRST_NUMBER, 0.80),
         (_LEADING, 0.80),
@@ -258,29 +258,29 @@ def street_addresses(plain: str) -> Iterator[PersonalSpan]:
         (_MILITARY, 0.95),
         (_LOOSE, 0.0),
     ):
-        if pattern is _COMPOUND_AFTER and not _may_be_grown(plain):
+        if pattern is _COMPOUND_AFTER and not _may_be_compound(plain):
             continue
         for match in pattern.finditer(plain):
             start, end = match.span()
             end = start + len(match.group().rstrip(" ,."))
-            if not score and (not beside(plain, start, end, _TOLD) or _is_no_street(match.group())):
+            if not score and (not beside(plain, start, end, _NEAR) or _not_street(match.group())):
                 continue
             sure = score or 0.60
             loose = not score
             number = _HOUSE.search(plain, max(0, start - 8), start)
             if number and pattern not in (_MILITARY, _BOX):
                 start = number.start("n")
-            longer, coded = (end, False) if pattern is _MILITARY else _going_on(plain, end)
+            longer, coded = (end, False) if pattern is _MILITARY else _address_end(plain, end)
             if loose and not coded and not _lives_there(plain, start, end):
-                # "Order 4417 was shipped" names no street, and nobody lives there.
+                # "Order 4417 was shipped" has no street word, and no one is said to live there.
                 continue
             if coded and pattern is not _MILITARY:
                 sure = min(0.95, sure + 0.10)
             yield span("street_address", start, longer, "address@1", sure)
 
 
-def _going_on(plain: str, end: int) -> tuple[int, bool]:
-    """Where the address ends: behind its unit, and behind its postcode when one follows soon."""
+def _address_end(plain: str, end: int) -> tuple[int, bool]:
+    """The end of the address, after its unit or its postcode, and whether it has a postcode."""
     unit = _UNIT.match(plain, end)
     if unit:
         end = unit.end()
@@ -303,10 +303,10 @@ def _going_on(plain: str, end: int) -> tuple[int, bool]:
 
 
 def _lives_there(plain: str, start: int, end: int) -> bool:
-    """Whether somebody is said to live at a name with a house number."""
+    """Whether the text says that someone lives at a name with a house number."""
     short = _LONG_NUMBER.search(plain, start, end) is None
     return short and beside(plain, start, end, _LIVES)
 
 
-def _is_no_street(text: str) -> bool:
+def _not_street(text: str) -> bool:
     return any(word.lower().strip(".,") in _NOT_STREETS for word in text.split())

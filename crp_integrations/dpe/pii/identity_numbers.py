@@ -1,4 +1,4 @@
-"""Numbers that name a person, an account or a card, and what narrows down who is meant."""
+"""Numbers that identify a person, an account or a card, and data that narrows down a person."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def _has_digits(text: str) -> bool:
 
 
 def _numbers(pattern: str) -> re.Pattern[str]:
-    """A pattern that begins and ends with the number, whatever the case of its letters."""
+    """A pattern for a number that is not part of a longer word or number; ignores case."""
     return re.compile(rf"(?<![\w-])(?<!\d[.,])(?:{pattern})(?!-?\w)(?![.,]\d)", re.IGNORECASE)
 
 
 def _after(words: str, number: str) -> re.Pattern[str]:
-    """A number that a word introduces, with at most a few signs and `is`, `no`, `number` between."""
+    """A pattern for a number after a word, with at most a few signs and "is" or "no" between."""
     return re.compile(
         rf"(?<!\w)(?:{words})(?:[\s:#=.,'()-]{{0,4}}(?:is|was|no|nr|num|number|nº|n°|id|code|card)"
         rf"(?!\w)){{0,3}}[\s:#=.'()-]{{0,4}}(?P<n>{number})(?!-?\w)",
@@ -79,7 +79,7 @@ STATE_RULES: Final[tuple[Rule, ...]] = (
 
 
 def _hetu(text: str) -> bool:
-    """The Finnish code with its sign, which a compact form may have lost."""
+    """Check a Finnish code; its sign may have been removed with the separators."""
     signed = text if len(text) == 11 else text[:6] + "-" + text[6:]
     return checksums.finnish(signed)
 
@@ -106,7 +106,7 @@ def _card(digits: str) -> bool:
 
 
 def _issued(digits: str) -> bool:
-    """A card whose first digits and length some network uses."""
+    """Whether a card network uses these first digits and this length, and the checksum holds."""
     length, head = len(digits), int(digits[:4])
     known = (
         (digits[0] == "4" and length in (13, 16, 19))
@@ -135,11 +135,11 @@ _ETHEREUM: Final = re.compile(r"(?<!\w)0x[0-9a-fA-F]{40}(?!\w)")
 
 
 def ibans(plain: str) -> Iterator[PersonalSpan]:
-    """Account numbers of ISO 13616: their country's length, and 1 over 97."""
+    """Account numbers of ISO 13616 with their country's length and a valid checksum."""
     for match in _IBAN.finditer(plain):
         length = int(_IBAN_LENGTHS.get(match.group()[:2].upper(), 0))
         end, seen = match.start(), 0
-        # The pattern goes on into the next word; the country says where the number ends.
+        # The pattern may run into the next word; the country's length gives the end.
         for letter in match.group():
             if seen == length:
                 break
@@ -164,7 +164,7 @@ def crypto_addresses(plain: str) -> Iterator[PersonalSpan]:
 
 
 def salaries(plain: str) -> Iterator[PersonalSpan]:
-    """Sums of money beside a word for earning and a word for a person."""
+    """Sums of money near a word for earning and a word for a person."""
     for match in _MONEY.finditer(plain):
         start, end = match.span()
         if beside(plain, start, end, _SALARY) and beside(plain, start, end, _PERSON_NEAR):
@@ -184,7 +184,7 @@ _DATE: Final = re.compile(
 )
 _BORN: Final = listed("born")
 _AGES: Final = (
-    # Years old, aged, of age, turned, and a person who is a number.
+    # In order: "5 years old", "aged 5", "5 years of age", "turned 5", "she is 5".
     re.compile(r"(?<![\w.,$€£-])(?P<n>\d{1,3})(?: ?-?years?[ -]?olds?| ?-?yrs?\.?[ -]old| ?y/?o\b| ?yo\b)", re.I),
     re.compile(r"(?<!\w)(?:aged?(?: is)?|years of age|my age)[ :=]{1,3}(?:of )?(?P<n>\d{1,3})(?![\w%]|[.,:/-]\d)", re.I),
     re.compile(r"(?<!\w)(?P<n>\d{1,3})[ -]years? of age(?!\w)", re.I),
@@ -226,7 +226,7 @@ _ABOUT_THINGS: Final = any_of(
 
 
 def ages(plain: str) -> Iterator[PersonalSpan]:
-    """Ages in years, without those that the words beside them give to things."""
+    """Ages in years, except those of things, by the words near them."""
     for pattern in _AGES:
         for match in pattern.finditer(plain):
             start, end = match.span("n")

@@ -1,4 +1,4 @@
-"""Names of persons, by titles, introductions, lists of given names and the form of surnames."""
+"""Finds names of persons by titles, introductions, lists of given names and forms of surnames."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from crp_integrations.language.words import AUXILIARIES, ORDINARY, PRONOUNS, STO
 
 GIVEN: Final[frozenset[str]] = frozenset(LISTS["given_names"])
 
-ALSO_WORDS: Final[frozenset[str]] = frozenset(LISTS["given_names_and_words"])
-"""Given names that are other words too; alone they count with a sign of a person only."""
+AMBIGUOUS: Final[frozenset[str]] = frozenset(LISTS["given_names_and_words"])
+"""Given names that are also other words; alone they count only with a sign of a person."""
 
 
 NAME: Final = "person@1"
@@ -24,7 +24,7 @@ _PARTICLES: Final = frozenset(
     "de da di du del della dos das der den van von zu la le el al bin ibn ben ter ten af av y e".split()
 )
 _TITLES: Final = frozenset(LISTS["titles"])
-# "General Motors", "Major League", "Saint Petersburg": titles that as often are something else.
+# Titles that are often something else: "General Motors", "Major League", "Saint Petersburg".
 _WEAK_TITLES: Final = frozenset(LISTS["weak_titles"])
 _NO_PERSON: Final = frozenset(LISTS["no_persons"])
 _PLACE_LEADS: Final = frozenset(LISTS["place_leads"])
@@ -83,7 +83,7 @@ class _Token:
 
     @property
     def key(self) -> str:
-        """In lower case, without accents that given names are written without here."""
+        """The text in lower case."""
         return self.text.lower()
 
 
@@ -96,13 +96,13 @@ def _plain(word: str) -> str:
 
 
 def _is_given(word: str) -> bool:
-    """Whether it is a given name, or two with a hyphen."""
+    """Whether a word is a given name, or several joined by hyphens."""
     parts = word.split("-")
-    return all(part in GIVEN or part in ALSO_WORDS or _plain(part) in GIVEN for part in parts)
+    return all(part in GIVEN or part in AMBIGUOUS or _plain(part) in GIVEN for part in parts)
 
 
 def _is_word_too(word: str) -> bool:
-    return word in ALSO_WORDS or (word in _COMMON and word not in GIVEN)
+    return word in AMBIGUOUS or (word in _COMMON and word not in GIVEN)
 
 
 def persons(plain: str) -> Iterator[PersonalSpan]:
@@ -118,7 +118,7 @@ def persons(plain: str) -> Iterator[PersonalSpan]:
 
 
 def _groups(plain: str) -> Iterator[list[_Token]]:
-    """Words with capitals that follow each other, with the particles between them."""
+    """Runs of capitalised words, with the particles between them."""
     group: list[_Token] = []
     pending: list[_Token] = []
     last = -1
@@ -150,7 +150,7 @@ def _groups(plain: str) -> Iterator[list[_Token]]:
 
 
 def _follows(plain: str, group: list[_Token], pending: list[_Token], last: int, start: int) -> bool:
-    """Whether a word goes on a group: behind a blank, and behind a point after a short word."""
+    """Whether a word continues a group: after a blank, or after a short word with a point."""
     between = plain[last:start]
     if not _JOINED.fullmatch(between):
         return False
@@ -160,7 +160,7 @@ def _follows(plain: str, group: list[_Token], pending: list[_Token], last: int, 
 
 
 def _person(plain: str, group: list[_Token]) -> tuple[list[_Token], float] | None:
-    """The part of a group that names a person and how sure that is."""
+    """The part of a group that names a person, and its score."""
     tokens = list(group)
     titled = weak = False
     while len(tokens) > 1 and (tokens[0].key in _TITLES or _is_opener(tokens)):
@@ -174,7 +174,7 @@ def _person(plain: str, group: list[_Token]) -> tuple[list[_Token], float] | Non
     keys = [token.key.removesuffix("'s") for token in tokens]
     has_given_name = _is_given(keys[0])
     if len(keys) == 1 and not has_given_name and keys[0] in _COMMON:
-        # Like the first word of most sentences: it names nobody, whatever stands around it.
+        # A common word, such as the first of a sentence, is never a name in any context.
         return None
     if any(key in _NO_PERSON for key in keys) or _is_address(plain, tokens[0].start):
         return None
@@ -194,7 +194,7 @@ def _person(plain: str, group: list[_Token]) -> tuple[list[_Token], float] | Non
 def _unintroduced(
     plain: str, tokens: list[_Token], keys: list[str], has_given_name: bool
 ) -> tuple[list[_Token], float] | None:
-    """A name that nothing announces."""
+    """A name without a title or introduction, and its score."""
     if len(tokens) == 1:
         text = tokens[0].text
         if not has_given_name or (text.isupper() and len(text) > 1) or len(text) < 3:
@@ -219,7 +219,7 @@ def _unintroduced(
 
 
 def _is_opener(tokens: list[_Token]) -> bool:
-    """Whether the first word only has its capital for opening a sentence."""
+    """Whether the first word is capitalised only because it begins a sentence."""
     key = tokens[0].key
     if _is_given(key):
         return key in _COMMON and key not in GIVEN and _is_given(tokens[1].key)
@@ -231,6 +231,6 @@ def _is_address(plain: str, start: int) -> bool:
 
 
 def _opens_a_line(plain: str, token: _Token) -> bool:
-    """Whether a word is a speaker's label: at the head of a line, before a colon."""
+    """Whether a word is a speaker's label: at the start of a line, before a colon."""
     before = plain[max(0, token.start - 1) : token.start]
     return before in ("", "\n") and plain[token.end : token.end + 1] == ":"

@@ -1,8 +1,8 @@
-"""All recognisers of personal data that the package has, asked in one call.
+"""Runs all of the package's recognisers of personal data in one call.
 
-Special categories (health, politics, origin, religion, orientation and union) are read by
-sentence: a word of the category, a word for a person, and a phrase that ties the two. A sentence
-on the matter alone, such as one on a disease, is no personal data.
+Special categories (health, politics, origin, religion, orientation and union) are found by
+sentence: a word of the category, a word for a person, and a phrase that connects the two. A
+sentence on the subject alone, such as one on a disease, is not personal data.
 
 Spec: CRP-SPEC-005 §13.2
 """
@@ -34,7 +34,7 @@ NAME: Final = "sensitive@1"
 
 
 def _words(name: str) -> str:
-    # Longer ones first, so that "breast cancer" is not found as "cancer".
+    # Longer words come first, so that "breast cancer" is not found as "cancer".
     longest = sorted(LISTS[name], key=len, reverse=True)
     return "(?:" + "|".join(re.escape(word).replace("_", "[ -]") for word in longest) + ")"
 
@@ -99,7 +99,7 @@ _PHRASES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
 
 def sensitive(plain: str, persons: Sequence[PersonalSpan]) -> Iterator[PersonalSpan]:
     """Words of a special category in sentences about a person."""
-    # Most texts are about no person. In ASCII no sentence begins right behind a word character.
+    # Most texts name no person. In ASCII no sentence begins directly after a word character.
     if not persons and plain.isascii() and not _PERSON.search(plain):
         return
     starts = [person.start for person in persons]
@@ -126,15 +126,15 @@ _DIGIT: Final = re.compile(r"\d")
 def find_personal_data(
     text: str, *, settings: PersonalSettings = _DEFAULT
 ) -> tuple[PersonalSpan, ...]:
-    """Places of a text that hold personal data, in order and apart.
+    """Places of a text that contain personal data, in order and without overlaps.
 
     Spec: CRP-SPEC-005 §13.2
 
     Args:
-        settings: how sure a recogniser must be, and which kinds are left aside.
+        settings: minimum score of a place, and kinds that are left out.
 
     Returns:
-        Places with offsets in the text as given.
+        Places with offsets in `text`.
 
     >>> [(s.kind, s.category.value) for s in find_personal_data("Mail jo@example.org, Ms Moon.")]
     [('email', 'direct'), ('person', 'direct')]
@@ -162,7 +162,7 @@ def find_personal_data(
 
 
 def numbered(plain: str, settings: PersonalSettings) -> list[PersonalSpan]:
-    """What has a digit in it wherever it stands; most sentences hold none, so it is asked first."""
+    """Data that contains a digit; not searched for in texts without one, as most sentences are."""
     return [
         *found_by(_RULES, plain),
         *ibans(plain),

@@ -1,4 +1,4 @@
-"""Kinds of personal data, the rules that find numbers, and the places where they stand."""
+"""Kinds of personal data, the places where they occur, and the rules that find numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crp_integrations.language.word_lists import read_word_lists
 from crp_integrations.vocabulary import PersonalCategory
 
 LISTS: Final = read_word_lists(__package__)
-"""Words by what they tell: names, titles, illnesses, and what stands beside a number."""
+"""Word lists by name: names, titles, illnesses, and words that occur near a number."""
 
 KINDS: Final[Mapping[str, PersonalCategory]] = MappingProxyType(
     {
@@ -46,21 +46,21 @@ NEVER_CHECKED: Final = (
     "location_trace",
     "voice",
 )
-"""Personal data that nothing here looks for; a report says so."""
+"""Kinds of personal data that nothing here looks for; a report lists them."""
 
-# Of a name; initials are none.
+# The words of a name, without initials.
 _WORDS: Final = re.compile(r"[^\W\d_]{3,}")
 _NUMBERED: Final = re.compile(r"[\d@]")
 
 
 @dataclass(frozen=True, slots=True)
 class PersonalSpan:
-    """A place that holds personal data; the text itself is not kept.
+    """A place that contains personal data; the text itself is not stored.
 
     Attributes:
-        kind: one of `KINDS`, or of another recogniser's own.
-        recogniser: `name@n` of what found it.
-        score: how sure it is, [0, 1]; 1 for a checksum that holds.
+        kind: one of `KINDS`, or a kind of another recogniser.
+        recogniser: `name@n` of the recogniser that found it.
+        score: the recogniser's confidence, [0, 1]; 1 for a valid checksum.
     """
 
     category: PersonalCategory
@@ -72,14 +72,14 @@ class PersonalSpan:
 
 
 def span(kind: str, start: int, end: int, recogniser: str, score: float) -> PersonalSpan:
-    """A place of one of the own kinds."""
+    """A place of a kind in `KINDS`."""
     return PersonalSpan(KINDS[kind], kind, start, end, recogniser, score)
 
 
 def apart(places: list[PersonalSpan]) -> list[PersonalSpan]:
-    """The places without overlaps: the surer one stays, else the longer, else the earlier.
+    """The places without overlaps: the higher score stays, else the longer, else the earlier.
 
-    One pass over the sorted places, with the taken stretches kept in order.
+    Makes one pass over the sorted places, with the taken stretches in order.
     """
     from bisect import bisect_left, insort
 
@@ -96,7 +96,7 @@ def apart(places: list[PersonalSpan]) -> list[PersonalSpan]:
     return sorted(chosen, key=lambda s: (s.start, s.end))
 
 
-# Characters on either side in which a word counts as beside.
+# Characters before and after a place in which a word counts as near it.
 BEFORE: Final = 60
 AFTER: Final = 24
 _DIGIT: Final = re.compile(r"\d")
@@ -104,16 +104,16 @@ _SEPARATORS: Final = re.compile(r"[^0-9A-Za-z]")
 
 
 def beside(plain: str, start: int, end: int, words: re.Pattern[str]) -> bool:
-    """Whether a word of the pattern stands shortly before a place, or just after it."""
+    """Whether a word of the pattern occurs shortly before a place, or just after it."""
     before = plain[max(0, start - BEFORE) : start]
-    # Another line or another sentence is about something else, except for a heading above.
+    # Another line or sentence is about something else, except for a heading on the line above.
     before = "\n".join(re.split(r"(?<=[.!?;])\s", before)[-1].split("\n")[-2:])
     after = re.split(r"[.!?;\n]", plain[end : end + AFTER], maxsplit=1)[0]
     return words.search(before) is not None or words.search(after) is not None
 
 
 def any_of(words: str) -> re.Pattern[str]:
-    """Whole words or phrases in any case; `_` stands for one or two blanks, signs or nothing."""
+    """A pattern of whole words or phrases in any case; `_` matches up to two blanks or signs."""
     parts = [re.escape(word).replace("_", r"[\s'./-]{0,2}") for word in words.split()]
     return re.compile(r"(?<![^\W_])(?:" + "|".join(parts) + r")(?![^\W_])", re.IGNORECASE)
 
@@ -136,12 +136,12 @@ class Rule:
     """How one kind of number is found.
 
     Attributes:
-        pattern: its group `n`, or all of it without one, is the number.
-        valid: looks at the number without separators, letters in upper case.
-        words: what stands beside it; None for nothing that could.
-        bare: score without such a word, 0 for none.
-        labelled: score with one.
-        digits: a text with fewer of them has no such number.
+        pattern: matches the number, as its group `n` or, without that group, as a whole.
+        valid: checks the number without separators, letters in upper case.
+        words: pattern of words that may occur near it; None for no such words.
+        bare: score without such a word; 0 to reject the number.
+        labelled: score with such a word.
+        digits: minimum number of digits in a text that is searched.
     """
 
     kind: str
@@ -166,7 +166,7 @@ class Rule:
 
 
 def found_by(rules: Sequence[Rule], plain: str) -> list[PersonalSpan]:
-    """What all rules find; a rule does not search a text with too few digits for it."""
+    """The places that the rules find; rules that need more digits than the text has are skipped."""
     there = len(_DIGIT.findall(plain))
     return [place for rule in rules if rule.digits <= there for place in rule.find(plain)]
 
@@ -187,28 +187,28 @@ _OTHERS: Final = re.compile(r"[^\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class ReadableText:
-    """A text and what is read of it."""
+    """A normalised text, with the offset in the original of each character unless all are equal."""
 
     plain: str
     at: tuple[int, ...]
     size: int
 
     def back(self, start: int, end: int) -> tuple[int, int]:
-        """Offsets in the text of a stretch of `plain`, not empty."""
+        """Offsets in the text of a non-empty stretch of `plain`."""
         if not self.at:
             return start, end
         return self.at[start], self.at[end - 1] + 1
 
 
 def read(text: str) -> ReadableText:
-    """The reading of a text, in time linear in it."""
+    """Normalise a text, in linear time."""
     if text.isascii():
         return ReadableText(text, (), len(text))
     others = {character: _plain(character) for character in set(_OTHERS.findall(text))}
     if all(others.values()):
-        # One character for one: the offsets are the same.
+        # Each character has one replacement, so the offsets are the same.
         return ReadableText(
-            _unmixed(text.translate({ord(a): b for a, b in others.items()})), (), len(text)
+            _latinised(text.translate({ord(a): b for a, b in others.items()})), (), len(text)
         )
     characters: list[str] = []
     at: list[int] = []
@@ -217,12 +217,12 @@ def read(text: str) -> ReadableText:
         if plain:
             characters.append(plain)
             at.append(place)
-    joined = _unmixed("".join(characters))
+    joined = _latinised("".join(characters))
     return ReadableText(joined, tuple(at), len(text))
 
 
 def _plain(character: str) -> str:
-    """One character for one, or none."""
+    """The replacement of a character: one character, or an empty string."""
     kind = unicodedata.category(character)
     if kind in ("Cf", "Mn") and (kind == "Cf" or "\ufe00" <= character <= "\ufe0f"):
         return ""
@@ -238,8 +238,8 @@ def _plain(character: str) -> str:
     return composed if len(composed) == 1 else character
 
 
-def _unmixed(text: str) -> str:
-    """The text with lookalikes as Latin letters in words that have such letters too."""
+def _latinised(text: str) -> str:
+    """The text with lookalike letters made Latin in words that also have Latin letters."""
 
     def latin(match: re.Match[str]) -> str:
         word = match.group()
@@ -251,7 +251,7 @@ def _unmixed(text: str) -> str:
 
 
 def is_repeated(datum: str, known: str) -> bool:
-    """Whether a text brings a datum up: a name by its words, all else as a whole.
+    """Whether a text already contains a datum: a name by its words, other data as a whole.
 
     >>> is_repeated("Schmidt", "Anna Schmidt pays."), is_repeated("Ann Lee", "Anna Schmidt pays.")
     (True, False)

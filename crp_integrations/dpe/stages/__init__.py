@@ -1,5 +1,5 @@
 """Stages of CRP-SPEC-005, in the order in which `dpe/pipeline.py` runs them.
 
-In: the state that earlier stages left. Out: the state with this stage's word added. A stage
-never takes a finding back and never changes the answer's text.
+Input: the state after the earlier stages. Output: the state with this stage's results added. A
+stage never removes a finding and never changes the answer's text.
 """

@@ -1,4 +1,4 @@
-"""Stages 1 and 2: the answer cut into claims, and, in `literal`, what each rests on.
+"""Stages 1 and 2: segmentation into claims and, in `literal`, the attribution of each.
 
 Spec: CRP-SPEC-005 §3, §4
 """
@@ -24,12 +24,12 @@ RUN = StageRun(number=1, name="claim segmentation", engine="rules@1")
 
 
 def segment_claims(state: State) -> State:
-    """Cut the answer into claims and say which of them can be checked.
+    """Cut the answer into claims and mark which of them can be checked.
 
     Spec: CRP-SPEC-005 §3.2, §3.3
     """
     answer, settings = state.dossier.answer, state.tools.settings
-    # Later stages read the answer's claims and sentences again.
+    # Reuse the session's object: later stages need the same claims and sentences.
     session_text = (
         state.session_sentences.answer if state.session_sentences else SessionText(answer)
     )
@@ -40,7 +40,7 @@ def segment_claims(state: State) -> State:
     for number, piece in enumerate(segments, 1):
         checkable += piece.claim_type in (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
         claims.append(_claim(number, piece, answer, checkable, settings))
-        # The leaves of a structured answer are counted by themselves.
+        # The values of a structured answer have sentence numbers of their own: stay in range.
         here = min(piece.sentence_index, len(spans) - 1)
         last = spans[min(here + 1, len(spans) - 1)]
         sentences.append(answer[spans[here].start : last.end])
@@ -128,7 +128,7 @@ def attribute(state: State) -> State:
 
 
 def classify(score: float, specificity: float, settings: DpeSettings) -> Attribution:
-    """The attribution that a score means; lower bounds are included.
+    """The attribution for a score; lower bounds are included.
 
     Spec: CRP-SPEC-005 §4.3 (decision D2)
     """
@@ -179,7 +179,7 @@ def _by_cosine(state: State, embedder: Embedder) -> dict[str, Scored]:
     best: dict[str, Scored] = {}
     cosines, places = near(state.tools.signals, "attribution.cosines", nearest)
     for claim, value, place in zip(wanted, cosines, places, strict=True):
-        # Clamped, the last float bits rounded off.
+        # Clamp, and round off the last float bits.
         score = min(1.0, max(0.0, round(value, 6)))
         fact_id, text = passages[place]
         whole = Evidence(fact_id=fact_id, start=0, end=len(text), score=score, engine="cosine@1")

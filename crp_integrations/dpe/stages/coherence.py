@@ -1,4 +1,4 @@
-"""Stages 6 and 7: contradictions with earlier windows of the session, and repetition of them.
+"""Stages 6 and 7: contradictions with the session's earlier windows, and repetition of them.
 
 Spec: CRP-SPEC-005 §8, §9
 """
@@ -49,7 +49,7 @@ SEVERITIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PriorClaim:
-    """What an earlier window said, by character offsets in its text."""
+    """A claim of an earlier window, with its offsets in that window's text."""
 
     window_id: str
     text: str
@@ -59,10 +59,10 @@ class PriorClaim:
 
 
 def check_coherence(state: State) -> State:
-    """Compare the answer with what earlier windows of the session said.
+    """Compare the answer with earlier windows of the session.
 
-    META claims speak about the answer itself ("this section covers three of them"); they have
-    no attribution, and this is where they count (§3.3).
+    META claims are about the answer itself ("this section covers three of them"). They have no
+    attribution, but are compared here (§3.3).
 
     Spec: CRP-SPEC-005 §8.2 (decision D15)
     """
@@ -95,7 +95,7 @@ def _contradiction(
     )
 
 
-# How the difference of an exact comparison contradicts an earlier window (§8.2).
+# The kind of contradiction for each kind of error of the exact comparison (§8.2).
 KINDS: Final = {
     ErrorKind.NUMBER: OppositionKind.NUMERIC,
     ErrorKind.UNIT: OppositionKind.NUMERIC,
@@ -114,10 +114,10 @@ _SAID: Final = (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
 
 
 def _compared_exactly(state: State) -> tuple[Coherence, str]:
-    """The contradictions that a comparison of words alone finds.
+    """The contradictions that the exact comparison finds.
 
-    An earlier answer is compared as a passage is: a claim that repeats one of its clauses with
-    exactly one other value, or with a negation, contradicts it.
+    Earlier answers are compared like passages: a claim that repeats a clause with exactly one
+    value changed, or with a negation, contradicts it.
     """
     compared = compare_claims(
         state.dossier.answer,
@@ -144,7 +144,7 @@ def _compared_exactly(state: State) -> tuple[Coherence, str]:
 
 
 def _compared_in_pairs(state: State) -> tuple[Coherence, str]:
-    """The contradictions of FACTUAL and META claims with those that share their words."""
+    """The contradictions between FACTUAL and META claims and earlier ones that share words."""
     settings = state.tools.settings
     every = settings.pairs == "all"
     earlier = prior_claims(state)
@@ -177,7 +177,7 @@ def _compared_in_pairs(state: State) -> tuple[Coherence, str]:
 
 
 def prior_claims(state: State) -> list[PriorClaim]:
-    """The FACTUAL and META claims of earlier windows, or of a summary given in their place.
+    """The FACTUAL and META claims of earlier windows, or of their summaries.
 
     Spec: CRP-SPEC-005 §8.2
     """
@@ -199,7 +199,7 @@ def prior_claims(state: State) -> list[PriorClaim]:
 def _worst(
     claim: Claim, near: Sequence[tuple[float, PriorClaim]], state: State
 ) -> CrossContradiction | None:
-    """The gravest contradiction of a claim; on a tie, that with the most similar earlier claim."""
+    """The gravest contradiction of a claim; on a tie, with the most similar earlier claim."""
     settings = state.tools.settings.quality
     own = read(claim.reads_as)
     contradictions: list[CrossContradiction] = []
@@ -227,9 +227,9 @@ def _worst(
 REPETITION: Final = "repetition detection"
 NO_REPETITION: Final = StageRun(number=7, name=REPETITION, engine="no earlier window")
 GRAM: Final = 4
-# Earlier sentences that one sentence is compared with, those that share most words.
+# Maximum number of earlier sentences that a sentence is compared with: those sharing most words.
 NEAR: Final = 8
-# Places of a stem that are looked at; what stands in more sentences tells none of them apart.
+# Maximum number of sentences looked up for a stem; a more frequent stem says little.
 MOST_REPETITIONS: Final = 400
 LEVELS: Final = tuple(RepetitionLevel)
 
@@ -263,7 +263,7 @@ def detect_repetition(state: State) -> State:
 
 
 def gram_overlap(answer: str, prior: Sequence[str]) -> float:
-    """Share of the answer's 4-grams of words that some earlier text has, [0, 1].
+    """Share of the answer's 4-grams of words that occur in an earlier text, [0, 1].
 
     Spec: CRP-SPEC-005 §9.2
     """
@@ -280,7 +280,7 @@ def _grams(text: str) -> list[tuple[str, ...]]:
 
 
 def level(overlap: float, semantic: float, settings: QualitySettings) -> RepetitionLevel:
-    """The worse of the levels that the two measures stand for; lower bounds are included.
+    """The worse of the two measures' levels; lower bounds are included.
 
     Spec: CRP-SPEC-005 §9.2 (decisions D7, D21)
     """
@@ -298,7 +298,7 @@ def _band(value: float, bounds: Sequence[float]) -> int:
 
 
 def repeated(session: SessionSentences, settings: QualitySettings, *, embedded: bool) -> list[int]:
-    """Positions of the answer's sentences that an earlier window has said.
+    """Positions of the answer's sentences that repeat an earlier window.
 
     Spec: CRP-SPEC-005 §9.2
     """
@@ -331,12 +331,12 @@ def _row(sentence: str) -> str:
 
 
 def _counts(sentence: str, earlier: str, settings: QualitySettings) -> bool:
-    """Whether a near-identical sentence repeats: another figure in it is news, or a conflict."""
+    """Whether a near-identical sentence repeats; a changed figure or negation is new content."""
     return settings.changed_repeats or not differ(sentence, earlier)
 
 
 def _alike(session: SessionSentences, open_: Sequence[int], least: float) -> list[tuple[int, int]]:
-    """Pairs of sentences that share words: twice the common over both, at least `least`."""
+    """Pairs of sentences whose Dice coefficient over content stems is at least `least`."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, stems in enumerate(session.earlier_stems):
         for stem in stems:

@@ -1,7 +1,7 @@
-"""Stage 8: whether all answers of the session together address what the question asks for.
+"""Stage 8: whether the answers of the session together address what the question asks for.
 
-By default a judge reads which needs an answer covers, in the call that it makes anyway; nobody
-else can. `literal` compares each need with each sentence by cosine, as §10.2 prints it.
+By default only a judge can decide which needs an answer covers, in the call that it makes anyway.
+`literal` compares each need with each sentence by cosine, as in §10.2.
 
 Spec: CRP-SPEC-005 §10
 """
@@ -31,7 +31,7 @@ RECOMMENDED: Final = {
 
 
 def verify_completeness(state: State) -> State:
-    """Say which of the envelope's own sub-queries the session's answers cover.
+    """Determine which of the envelope's sub-queries the session's answers cover.
 
     Spec: CRP-SPEC-005 §10.2
     """
@@ -56,7 +56,7 @@ def completeness_of(
     settings: QualitySettings,
     windows_left: int,
 ) -> Completeness:
-    """The completeness that follows from the needs covered by earlier windows and this answer.
+    """The completeness, from the needs covered by earlier windows and by this answer.
 
     Spec: CRP-SPEC-005 §10.2
     """
@@ -78,7 +78,7 @@ def completeness_of(
 
 
 def level(score: float, settings: QualitySettings) -> CompletenessLevel:
-    """The class of a score; lower bounds are included.
+    """The level of a score; lower bounds are included.
 
     Spec: CRP-SPEC-005 §10.2
     """
@@ -97,7 +97,7 @@ def by_cosine(
     texts: Sequence[SessionText],
     settings: QualitySettings,
 ) -> list[bool]:
-    """For each need whether the cosine with some sentence is above the threshold.
+    """For each need, whether its cosine with a sentence is above the threshold.
 
     Spec: CRP-SPEC-005 §10.2
     """

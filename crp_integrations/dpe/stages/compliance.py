@@ -76,7 +76,7 @@ def _by_cosine(state: State, places: list[int]) -> list[float]:
 
 
 def _by_words(state: State, places: list[int]) -> list[float]:
-    """The largest share of a fact's content words that one sentence has, six digits."""
+    """The largest share of each fact's content words in one sentence, six digits."""
     holding: dict[str, list[int]] = {}
     for number, stems in enumerate(state.session.answer.stems):
         for stem in stems:
@@ -156,7 +156,7 @@ def _spans(
 
 
 def _spans_of(signals: Signals, recogniser: Recogniser, text: str) -> list[PersonalSpan]:
-    """The places that another recogniser finds, their scores to a millionth."""
+    """The places that another recogniser finds, with scores rounded to a millionth."""
 
     def asked() -> list[list[str | int]]:
         return [
@@ -179,9 +179,9 @@ def _spans_of(signals: Signals, recogniser: Recogniser, text: str) -> list[Perso
     ]
 
 
-# As signals are named.
+# Name of the engine signal.
 VERDICT: Final = "regulatory.verdict"
-# Evidence that a stage gives by having run, by its number.
+# Evidence that exists once a stage has run, by the stage's number.
 _OF_STAGES: Final = {
     1: "answer-segmented",
     2: "sources-attributed",
@@ -197,7 +197,7 @@ _OF_STAGES: Final = {
 
 
 def classify(state: State) -> State:
-    """Ask the policy engine about the registered system, what was found, and the evidence.
+    """Ask the policy engine for the class of the registered system and the controls met.
 
     Without an engine the stage does not run, and the class stays UNKNOWN.
 
@@ -228,7 +228,7 @@ def classify(state: State) -> State:
     classification = classification.model_copy(
         update={
             "engine": f"{engine.identity}; {named()}",
-            # Nothing rules out that a registered use is forbidden when the rules cannot be asked.
+            # Without a verdict, a registered use may be a forbidden one.
             "halts": classification.halts or (classification.failed and registered),
         }
     )
@@ -237,7 +237,7 @@ def classify(state: State) -> State:
 
 
 def evidence(state: State) -> frozenset[str]:
-    """Names of the evidence at hand: of this run, of the relay, and what the operator attests.
+    """Names of the available evidence: from this run, from the relay, and from the operator.
 
     Spec: CRP-SPEC-005 §14.1 (decision D20)
     """
@@ -256,7 +256,7 @@ def evidence(state: State) -> frozenset[str]:
 
 
 def _read(verdict: Mapping[str, Any]) -> Classification:
-    """What the rules said; a verdict that is not of their form is a failed engine's."""
+    """The classification from a verdict; raises EngineError for a malformed one."""
     try:
         met = {str(name): tuple(sorted(needs)) for name, needs in verdict["met"].items()}
         unmet = {str(name): () for name in verdict["open"]}
@@ -265,7 +265,7 @@ def _read(verdict: Mapping[str, Any]) -> Classification:
             nist_tier=verdict["nist_tier"],
             iso_42001_controls=tuple(verdict["iso_42001"]),
             controls=dict(sorted({**unmet, **met}.items())),
-            # Rules that do not say what halts stop what the Act forbids.
+            # Without `halts` in the verdict, only uses that the Act forbids halt.
             halts=bool(verdict.get("halts", verdict["ai_act_class"] == AiActClass.UNACCEPTABLE)),
             controls_met=len(met),
             controls_total=len(met) + len(unmet),

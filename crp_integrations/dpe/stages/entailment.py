@@ -1,8 +1,8 @@
 """Stages 2 to 5 of the default, and stages 4 and 5 of `literal`.
 
-By default a claim is compared word for word, and a verifier may read what stays open. Nothing is
-guessed: a claim that neither settles stays NOT_CHECKED, and `dpe/derivation.py` derives all else
-from the statuses. `literal` scores how surely the context entails each claim.
+By default each claim is compared word for word, and a verifier, if there is one, reads the others.
+A claim that neither settles stays NOT_CHECKED; `dpe/derivation.py` derives all else from the
+statuses. `literal` scores the probability that the context entails each claim.
 
 Spec: CRP-SPEC-005 §4 to §7 (decision D13)
 """
@@ -40,12 +40,12 @@ from crp_integrations.vocabulary import (
 
 NAMES: Final = ((2, "attribution"), (3, "fidelity verification"), (4, "entailment scoring"))
 RISK: Final = StageRun(number=5, name="risk classification", engine="statuses@1")
-# Probability from which a verifier's word counts.
+# Minimum probability at which a verifier's result sets the status.
 DECIDED: Final = 0.5
 
 
 def compare_with_evidence(state: State) -> State:
-    """Give each claim the status that a comparison of words alone can give.
+    """Give each claim the status that the exact comparison finds.
 
     Spec: CRP-SPEC-005 §5.2, §5.3
     """
@@ -55,7 +55,7 @@ def compare_with_evidence(state: State) -> State:
     )
     language = differs(dossier.answer, "\n".join(text for _, text in dossier.passages))
     if language:
-        # Its names may be ordinary words: figures alone can be looked up.
+        # In another language ordinary words may look like names, so only figures are looked up.
         claims = tuple(map(_without_names, claims))
     state = replace(state, claims=claims, language=language)
     repeated = find_repeats(state)
@@ -70,7 +70,7 @@ def _without_names(claim: Claim) -> Claim:
 
 
 def _with_hidden_text(claims: tuple[Claim, ...], answer: str) -> tuple[Claim, ...]:
-    """The claims with a finding for each stretch of the answer that a reader does not see.
+    """The claims with a finding for each stretch of the answer that is invisible to a reader.
 
     A stretch belongs to the claim around it, else to the claim before it.
 
@@ -107,14 +107,14 @@ def _with_hidden_text(claims: tuple[Claim, ...], answer: str) -> tuple[Claim, ..
 
 
 def _doubted(claim: Claim) -> dict[str, object]:
-    """What hides text asserts something, whatever it shows."""
+    """The reset to NOT_CHECKED of a claim with hidden text, which may assert anything."""
     if claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.NOT_CHECKABLE):
         return {"status": ClaimStatus.NOT_CHECKED, "quotations": ()}
     return {}
 
 
 def read_with_verifier(state: State) -> State:
-    """Give each claim that a comparison leaves open the status that a verifier gives it.
+    """Give each claim that the exact comparison leaves open the status that a verifier finds.
 
     Spec: CRP-SPEC-005 §6.2
     """
@@ -131,7 +131,7 @@ def read_with_verifier(state: State) -> State:
 
 
 def _read(state: State, verifier: Verifier, claim: Claim) -> Claim:
-    """A claim with the status that follows from a verifier's probabilities."""
+    """The claim with the status that follows from a verifier's probabilities."""
     if not state.dossier.passages or claim.end - claim.start > state.tools.settings.longest_claim:
         return claim
     texts = windows(state, verifier, claim) or first_pieces(state, verifier)
@@ -155,7 +155,7 @@ def _read(state: State, verifier: Verifier, claim: Claim) -> Claim:
 
 
 NAME = "entailment scoring"
-# Pieces that a verifier reads for a claim that shares no word with the context.
+# Maximum pieces that a verifier reads for a claim that shares no word with the context.
 MOST_PIECES = 16
 UNSUPPORTED = Judgement(0.0, 0.0, 1.0, 0)
 ENTAILED = (1.0, 0.0, 0.0)
@@ -163,7 +163,7 @@ UNCHECKED = (0.0, 0.0, 1.0)
 
 
 def score_entailment(state: State) -> State:
-    """Judge every claim that is checked, and take the weakest.
+    """Judge every claim that is checked, and record the weakest.
 
     Spec: CRP-SPEC-005 §6.2
     """
@@ -178,7 +178,7 @@ def score_entailment(state: State) -> State:
 
 
 def verifier_of(state: State) -> Verifier:
-    """The verifier of a pipeline that needs one; the settings make sure that there is."""
+    """The verifier; only for pipelines whose settings require one."""
     assert state.tools.verifier is not None
     return state.tools.verifier
 
@@ -186,10 +186,10 @@ def verifier_of(state: State) -> Verifier:
 def windows(
     state: State, verifier: Verifier, claim: Claim, alignment: Alignment | None = None
 ) -> list[str]:
-    """The windows of the context that a claim is judged against, best first; none is cut away.
+    """The windows of the context that a claim is judged against, best first; none is truncated.
 
-    Each window is a sentence with its neighbours. A sentence longer than the verifier reads is
-    given completely, in pieces.
+    Each window is a sentence with its neighbours. A sentence that is too long for the verifier is
+    passed completely, in pieces.
     """
     longest = max(1, verifier.passage)
     count = state.tools.settings.windows
@@ -206,7 +206,7 @@ def windows(
 
 
 def first_pieces(state: State, verifier: Verifier) -> list[str]:
-    """Pieces of the passages in their order, for a claim that shares no word with any of them."""
+    """The first pieces of the passages, for a claim that shares no word with any passage."""
     longest = max(1, verifier.passage)
     pieces = (
         text[at : at + longest]
@@ -217,7 +217,7 @@ def first_pieces(state: State, verifier: Verifier) -> list[str]:
 
 
 def word_on(state: State, at: str, claim: str, passages: list[str]) -> Judgement:
-    """The verifier's word on one claim, its probabilities to a millionth."""
+    """The verifier's scores for one claim, rounded to a millionth."""
 
     def asked() -> Near:
         word = verifier_of(state).judge(claim, passages)
@@ -236,10 +236,10 @@ def _judge(state: State, verifier: Verifier, place: int) -> Judgement:
 
 
 def _judged(claim: Claim, word: Judgement, state: State) -> Claim:
-    """The claim with its three probabilities, which a typed finding bounds.
+    """The claim with its three probabilities; a finding limits its entailment.
 
-    A changed value is seen by comparison and needs no probability; a verifier that overlooked
-    it does not overrule it.
+    A changed value was found by comparison, so a verifier that overlooked it must not overrule
+    the finding.
     """
     settings = state.tools.settings
     entailment, contradiction, neutral = word.entailment, word.contradiction, word.neutral
@@ -256,10 +256,10 @@ def _judged(claim: Claim, word: Judgement, state: State) -> Claim:
 
 
 def _weakest(state: State) -> tuple[float, float, float]:
-    """The three probabilities of the claim that is entailed least.
+    """The three probabilities of the claim with the least entailment.
 
-    A factual claim that was not checked counts as not entailed at all. Under `open` a
-    PARAMETRIC claim is allowed and does not count (decision E21).
+    A factual claim that was not checked has entailment 0. Under `open` a PARAMETRIC claim is
+    allowed and does not count (decision E21).
     """
     rows = []
     for claim in state.claims:
@@ -280,7 +280,7 @@ PARAMETRIC = "parametric"
 
 
 def classify_risk(state: State) -> State:
-    """Under `context-strict` a PARAMETRIC claim is a finding; the report weighs the four signals.
+    """Add a finding for each PARAMETRIC claim under `context-strict`; the report scores the risk.
 
     Spec: CRP-SPEC-005 §7.2, CRP-SPEC-003 §13.2 (decision E21)
     """

@@ -1,4 +1,4 @@
-"""Stage 3 of `literal`: whether claims say what their sources say, by look-ups and alignment.
+"""Stage 3 of `literal`: checks by look-ups and alignment that claims agree with their sources.
 
 Spec: CRP-SPEC-005 §5
 """
@@ -55,9 +55,9 @@ def _finding(
     evidence: Evidence | None = None,
     expected: str | None = None,
 ) -> Finding | None:
-    """A finding on words of a claim; None where they stand in a borrowed subject.
+    """A finding on words of a claim; None if they are in a borrowed subject.
 
-    The clause that the subject was borrowed from is a claim of its own and reports it.
+    The clause from which the subject is borrowed is a claim of its own and reports the defect.
     """
     shift = claim.start - (len(claim.reads_as) - (claim.end - claim.start))
     start, end = shift + own.start, shift + own.end
@@ -72,8 +72,8 @@ def _finding(
 def kind_of(change: AlignedChange) -> DistortionType:
     """The distortion type of a changed value.
 
-    Names are substituted, dates shifted, percentages altered in magnitude; every other figure,
-    and a changed unit or currency, is a changed number.
+    A name is substituted, a date shifted, a percentage altered in magnitude; any other change of
+    a figure, unit or currency is a changed number.
 
     Spec: CRP-SPEC-005 §5.3
     """
@@ -135,15 +135,15 @@ def _distorted(state: State, claim: Claim, alignment: Alignment) -> Iterator[Fin
 
 
 CONTRADICTION_KIND = "contradiction"
-# Share of all their words that two claims must have in common to be about one thing.
+# Minimum share of common words at which two claims are about one thing.
 ALIKE = 0.75
 
 
 def contradictions(state: State) -> tuple[list[Finding], int]:
-    """A finding on the later claim of each pair that contradicts itself, and how many were cut.
+    """Findings on the later claim of each contradicting pair, and the number of claims cut.
 
-    Two claims are left alone if both rest on the context with all their values: then the context
-    itself says both. A claim counts as cut if more claims are like it than are compared.
+    A pair is skipped if both claims are grounded without findings: then the context itself says
+    both. A claim counts as cut if more claims are similar to it than are compared.
 
     Spec: CRP-SPEC-005 §5.4 (decision D15)
     """
@@ -159,11 +159,11 @@ def contradictions(state: State) -> tuple[list[Finding], int]:
         near = [
             place
             for _, place in index.near(reading, ALIKE)
-            if not (_rests(second) and _rests(claims[place]))
+            if not (_is_grounded(second) and _is_grounded(claims[place]))
         ]
         cut += most is not None and len(near) > most
         for place in sorted(near[:most]):
-            # A quick no: at most one value differs, and one more may have another unit.
+            # Fast rejection: one value may differ, and one more may have another unit.
             if len(figures[place] - figures[at]) > 2:
                 continue
             if compare(readings[place], reading, 0.0).kind is not None:
@@ -187,14 +187,14 @@ def contradictions(state: State) -> tuple[list[Finding], int]:
 def is_listing(claim: Claim, settings: DpeSettings) -> bool:
     """Whether a claim has too many values to be compared with other claims.
 
-    Comparing all values of two listings with each other is dear and says little. Such claims
-    are counted in the report's flags, so that they are not taken for compared.
+    Comparing all values of two listings with each other is slow and says little. The report's
+    flags count such claims, so that they are not taken for compared.
     """
     return len(claim.entities) > settings.most_pair_values
 
 
 def unpaired(state: State) -> int:
-    """Claims that stage 3c left out because they are listings."""
+    """The number of claims that stage 3c skipped because they are listings."""
     return sum(is_listing(claim, state.tools.settings) for claim in _candidates(state))
 
 
@@ -202,7 +202,7 @@ def _candidates(state: State) -> list[Claim]:
     return [c for c in state.claims if c.claim_type is ClaimType.FACTUAL and is_open(c)]
 
 
-def _rests(claim: Claim) -> bool:
+def _is_grounded(claim: Claim) -> bool:
     return claim.attribution is Attribution.CONTEXT_GROUNDED and not claim.findings
 
 
@@ -212,13 +212,13 @@ RUN = StageRun(number=3, name="fidelity verification", engine=f"typed values, {I
 def verify_fidelity(state: State) -> State:
     """Find fabrications, distortions and contradictions.
 
-    One defect is one finding: a value that stands where the source has another one is a
-    distortion, and a value that no source has and that replaces none is a fabrication.
+    Each defect gives one finding: a value in the place of another one of the source is a
+    distortion; a value that no source has, and that replaces none, is a fabrication.
 
     Spec: CRP-SPEC-005 §5.2 to §5.4
     """
     repeated = find_repeats(state)
-    # What stands nowhere but in a rejected claim was never evidence.
+    # A repeated rejected claim has its finding already.
     settled = {finding.claim_id for finding in repeated}
     invented = [finding for finding in fabrications(state) if finding.claim_id not in settled]
     state = replace(state, claims=with_findings(state.claims, invented))
@@ -230,7 +230,7 @@ def verify_fidelity(state: State) -> State:
 
 
 def counted(state: State) -> tuple[int, int, int]:
-    """Fabrications, distortions and contradictions that enter the scores; opinions do not.
+    """The numbers of fabrications, distortions and contradictions, without those in opinions.
 
     Spec: CRP-SPEC-005 §3.3
     """

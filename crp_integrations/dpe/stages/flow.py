@@ -1,4 +1,4 @@
-"""Stage 9: whether the answer reads on from the window before it.
+"""Stage 9: whether the answer continues the window before it.
 
 Spec: CRP-SPEC-005 §11
 """
@@ -19,14 +19,14 @@ from crp_integrations.language.words import PAST_OF, content_stems, words
 
 NAME: Final = "flow and continuity analysis"
 NOTHING: Final = StageRun(number=9, name=NAME, engine="no earlier window")
-# Sentences at the two ends that are laid beside each other (§11.3, signal 9a).
+# Number of sentences compared at the end of one and the start of the other (§11.3, signal 9a).
 ENDS: Final = 2
-# Sentences in which a transition may stand (§11.3, signal 9d).
+# Number of first sentences in which a transition may occur (§11.3, signal 9d).
 OPENING: Final = 3
-# Keywords of two windows for each topic that one of them may have.
+# Keywords extracted from both windows per topic, since each window has only some of them.
 KEYWORDS: Final = 8
 _OPENING_MARKS: Final = re.compile(r"^[\s#>*_\-\u2022\d.()\"'\u201c]+")
-# What refers to an earlier passage wherever it stands in the opening.
+# Phrases that refer to an earlier passage in any sentence of the opening.
 _TRANSITION: Final = re.compile(
     r"""(?ix)(?:
     furthermore|moreover|additionally|in\s+addition|besides|likewise|similarly|consequently
@@ -44,7 +44,7 @@ _TRANSITION: Final = re.compile(
     |to\s+(?:continue|build|complement|extend)
     )\b"""
 )
-# What refers to the sentence before it, so to the earlier window only where it comes first.
+# Phrases that refer to the previous sentence: to the earlier window only in the first sentence.
 _LINK: Final = re.compile(
     r"""(?ix)(?:
     however|another|next|then|also|again|specifically|in\s+particular|for\s+(?:example|instance)
@@ -60,7 +60,7 @@ _SECOND: Final = re.compile(r"(?i)\b(?:you|your|yours|yourself|yourselves)\b")
 
 
 def analyse_flow(state: State) -> State:
-    """Weigh the four signals of a continuation against the window before it.
+    """Compute the four flow signals of the answer, relative to the window before it.
 
     Spec: CRP-SPEC-005 §11.3, §11.4 (decisions D14, D17, D21)
     """
@@ -115,7 +115,7 @@ def flow_score(
 
 
 def remediation(score: float, settings: QualitySettings) -> str | None:
-    """What a flow score asks for: nothing, the configured remedy, or to ask again.
+    """The remedy for a flow score: none, the configured remedy, or a re-dispatch.
 
     Spec: CRP-SPEC-005 §11.5, §19.1 (decision D17)
     """
@@ -127,14 +127,14 @@ def remediation(score: float, settings: QualitySettings) -> str | None:
 
 
 def _opening(session: SessionSentences, here: str, before: str) -> float:
-    """Cosine of the two ends, six digits."""
+    """Cosine of the answer's opening and the earlier window's end, six digits."""
     return session.cosines("flow.opening", [here], [before])[0]
 
 
 def opening_coherence(cosine: float, low: float) -> float:
-    """A cosine on the scale where the document's .40 is what is low for the embedder, [0, 1].
+    """A cosine rescaled so that the embedder's `low` becomes the specification's .40, [0, 1].
 
-    Straight between 0, `low` and 1; with `low` = .40, as in `literal`, it is the cosine itself.
+    Linear from 0 to `low` and from `low` to 1; with `low` = .40, as in `literal`, the identity.
 
     Spec: CRP-SPEC-005 §11.3 (decision D14)
     """
@@ -145,13 +145,13 @@ def opening_coherence(cosine: float, low: float) -> float:
 
 
 def shared(text: str, other: str) -> float:
-    """Share of the content words that two texts have in common, for want of an embedder."""
+    """Dice coefficient of two texts' content stems, used without an embedder."""
     left, right = set(content_stems(text)), set(content_stems(other))
     return round(2 * len(left & right) / (len(left) + len(right)), 6) if left | right else 0.0
 
 
 def topic_continuity(before: str, here: str, count: int) -> float:
-    """Jaccard similarity of two texts' topics, [0, 1]; 0 where one of them has none.
+    """Jaccard similarity of two texts' topics, [0, 1]; 0 if one of them has none.
 
     Spec: CRP-SPEC-005 §11.3 (decision D21)
     """
@@ -160,16 +160,16 @@ def topic_continuity(before: str, here: str, count: int) -> float:
 
 
 def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
-    """The best topics of two texts: stems of the keywords of both together, where each stands.
+    """The topics of two texts: the stems of their joint keywords that occur in each.
 
-    Keywords of each alone would be two lists that seldom meet, though the texts say the same:
-    of some twenty words that a short text could be named by, each list holds five.
+    Keywords of each text alone would seldom overlap even if the texts agree: a short text has
+    about twenty candidates, and each list would contain only five of them.
     """
     phrases = keywords(Phrases([before, here]), [], KEYWORDS * count)
     stems = dict.fromkeys(stem for phrase in phrases for stem in content_stems(phrase))
     earlier, later = (
-        [stem for stem in stems if stem in held][:count]
-        for held in (frozenset(content_stems(before)), frozenset(content_stems(here)))
+        [stem for stem in stems if stem in own][:count]
+        for own in (frozenset(content_stems(before)), frozenset(content_stems(here)))
     )
     return earlier, later
 
@@ -183,7 +183,7 @@ def register_consistency(
     """
     if not before.sentences or not here.sentences:
         return 0.0
-    # Over equally many words: the ratio falls with the length of what it is counted over.
+    # Count over equally many words, since the ratio falls with the length of a text.
     many = min(settings.complexity_words, len(words(before.text)), len(words(here.text)))
     signals = (
         _close(mean_length(before), mean_length(here), settings.length_band),
@@ -202,14 +202,14 @@ def _close(number: float, other: float, band: float) -> bool:
 
 
 def mean_length(session_text: SessionText) -> float:
-    """Words of a sentence in the mean."""
+    """Mean number of words per sentence."""
     return sum(len(words(sentence)) for sentence in session_text.sentences) / len(
         session_text.sentences
     )
 
 
 def complexity(text: str, count: int) -> float:
-    """Type–token ratio over the first words, (0, 1]; 0 without a word."""
+    """Type–token ratio over the first `count` words, (0, 1]; 0 without a word."""
     first = [word.lower for word in words(text)[:count]]
     return len(set(first)) / len(first) if first else 0.0
 
@@ -231,7 +231,7 @@ _PARTICIPLES: Final = frozenset(PAST_OF) | frozenset(
 
 
 def persons(text: str) -> tuple[bool, bool]:
-    """Whether a text speaks in the first person, and whether it speaks to its reader."""
+    """Whether a text uses the first person, and whether it uses the second."""
     return bool(_FIRST.search(text)), bool(_SECOND.search(text))
 
 

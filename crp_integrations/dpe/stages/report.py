@@ -1,4 +1,4 @@
-"""Stage 13: the report, and its identity and hash once the window has them.
+"""Stage 13: writes the report; adds the window's identity and the hash when they are known.
 
 Spec: CRP-SPEC-005 §15
 """
@@ -32,20 +32,20 @@ from crp_integrations.vocabulary import (
 
 NO_EMBEDDER: Final = "lexical, no embedder"
 RUN = StageRun(number=13, name="report generation", engine="report@1")
-# What is sealed around the hash is not part of what is hashed.
+# Fields that are set after hashing.
 UNHASHED = frozenset({"report_hash", "hmac", "chain_integrity"})
 
 
 def write_report(state: State) -> Report:
-    """The report on a state that went through the stages, without identity and hash.
+    """The report on a state after all stages, without identity and hash.
 
-    The amplifiers are applied and the level is named here, since some of them need stages 6, 7,
-    11 and 12 (decision D8).
+    Amplifiers and level are computed here, since some amplifiers need stages 6, 7, 11 and 12
+    (decision D8).
 
     Spec: CRP-SPEC-005 §15.2, §16.1
     """
     embedder, verifier = state.tools.embedder, state.tools.verifier
-    # The numbers on claims follow, by their statuses or by the document's arithmetic.
+    # The numbers on claims are added below, by statuses or by the specification's arithmetic.
     fields: dict[str, Any] = {
         "grounding_mode": state.dossier.grounding,
         "repetition_level": state.repetition.level,
@@ -92,7 +92,7 @@ def write_report(state: State) -> Report:
 
 
 def _by_arithmetic(report: Report, state: State) -> Report:
-    """The report by the document's own arithmetic, which never says UNKNOWN (`literal`)."""
+    """The report by the specification's own arithmetic, which never gives UNKNOWN (`literal`)."""
     fabrications, distortions, contradictions = counted(state)
     kinds = {finding.kind for finding in state.findings}
     claims = tuple(map(_with_status, state.claims))
@@ -118,7 +118,7 @@ def _by_arithmetic(report: Report, state: State) -> Report:
     )
 
 
-# Which error each finding of the document's stages stands for.
+# The kind of error for each kind of finding of the specification's stages.
 STAGE_ERRORS: Final = MappingProxyType(
     {
         "NUMBER_CHANGED": ErrorKind.NUMBER,
@@ -135,7 +135,7 @@ STAGE_ERRORS: Final = MappingProxyType(
 
 
 def _with_status(claim: Claim) -> Claim:
-    """A claim with the status that matches the document's arithmetic."""
+    """The claim with the status that matches the specification's arithmetic."""
     if claim.checked is Checked.NOT_CHECKABLE:
         return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
     if claim.checked is Checked.NOT_CHECKED:
@@ -160,7 +160,7 @@ def _with_status(claim: Claim) -> Claim:
 
 
 def _by_severity(state: State) -> dict[str, int]:
-    """Omissions of each severity that an omission can have, gravest first (§12.2)."""
+    """The number of omissions of each severity, gravest first (§12.2)."""
     counts = Counter(omission.severity for omission in state.omissions)
     return {
         name.value: counts[name] for name in (Severity.CRITICAL, Severity.HIGH, Severity.MEDIUM)
@@ -195,7 +195,7 @@ def _flags(state: State) -> tuple[str, ...]:
 
 
 def _of_session(state: State) -> list[str]:
-    """What stages 6 to 9 could not look at, or saw as a summary only."""
+    """Flags on earlier windows that stages 6 to 9 could not read, or read only as a summary."""
     flags = []
     prior = state.dossier.prior
     for name, count in (
@@ -205,7 +205,7 @@ def _of_session(state: State) -> list[str]:
     ):
         if count:
             flags.append(f"{name}={count}")
-    # What contradicts one of these may be what its source says today (CRP-SPEC-009 §4.5).
+    # The answer may contradict these because their source has changed (CRP-SPEC-009 §4.5).
     flags += [f"prior-outdated={window.window_id}" for window in prior if window.outdated]
     if not state.dossier.sub_queries:
         flags.append("sub-queries=0")
@@ -213,7 +213,7 @@ def _of_session(state: State) -> list[str]:
 
 
 def _thresholds(state: State) -> dict[str, float]:
-    """Every number that the verdict depended on, but for weights of an operator's own.
+    """Every number that the verdict depended on, except weights that an operator changed.
 
     Spec: CRP-SPEC-005 §21.3 (decision D18)
     """
@@ -222,12 +222,12 @@ def _thresholds(state: State) -> dict[str, float]:
     return dict(_shown(tools.settings, tools.quality, verifier))
 
 
-# Settings last longer than many windows.
+# Cached, as many windows have the same settings.
 @lru_cache(maxsize=16)
 def _shown(
     settings: DpeSettings, quality: QualitySettings, verifier: tuple[tuple[str, float], ...]
 ) -> tuple[tuple[str, float], ...]:
-    """Names and numbers, by name."""
+    """The names and values to publish, sorted by name."""
     published = _numbers(DpeSettings().model_dump())
     own = _numbers(settings.model_dump() | {"quality": quality.model_dump()})
     shown = {
@@ -240,12 +240,12 @@ def _shown(
 
 
 def _is_weight(name: str) -> bool:
-    """Whether a number weighs scores; the settings' digest stands for one that is not published."""
+    """Whether a number weights scores; the settings' digest covers weights not published."""
     return name.endswith("_weight") or name.startswith("amplifiers.")
 
 
 def _numbers(fields: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """The numbers of a tree of settings, by their path."""
+    """The numbers of a settings tree, by path."""
     numbers: dict[str, float] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -256,7 +256,7 @@ def _numbers(fields: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def finish(report: Report, **identity: Any) -> Report:
-    """Give a report its window's identity, and hash it.
+    """Add a window's identity to a report, and its hash.
 
     Spec: CRP-SPEC-005 §15.2, §15.3
     """
@@ -278,7 +278,7 @@ def finished(
         for contradiction in report.cross_window_contradictions
     )
     coherence = report.quality.coherence.model_copy(update={"contradictions": across})
-    # Values of our own: nothing is validated again.
+    # `model_copy` does not validate; these values are already valid.
     identified = report.model_copy(
         update={
             "cross_window_contradictions": across,
@@ -296,7 +296,7 @@ def finished(
 
 
 def report_hash(report: Report) -> str:
-    """`sha256:` hash of the report's canonical JSON without its seal.
+    """`sha256:` hash of the report's canonical JSON without the fields in `UNHASHED`.
 
     Spec: CRP-SPEC-005 §15.2
     """

@@ -1,7 +1,6 @@
-"""Verifier: lays a claim beside the context, and judges without a model.
+"""Verifier: compares a claim with the context and judges it without a model.
 
-In: a claim and passages. Out: what supports the claim, which values were changed or have no
-source, and three probabilities. Read `values.py`, `opposition.py`, `context.py`, then
-`alignment.py`. The room calls no model and nothing here
-is called NLI (decision D12).
+Input: a claim and passages. Output: the sentences that support the claim, the values that were
+changed or have no source, and three probabilities. Read `values.py`, `opposition.py`,
+`context.py`, then `alignment.py`. No model is called, so nothing here is named NLI (decision D12).
 """

@@ -1,7 +1,7 @@
-"""The verifier of `literal`: a claim laid beside the sentence of the context that it comes from.
+"""The verifier of the `literal` preset: compares a claim with its closest context sentence.
 
-The look-ups of the document, without weights: a value that stands nowhere has no source, and a
-value, a denial or a condition that differs from the nearest sentence's is a distortion.
+Implements CRP-SPEC-005 §5 without model weights: a value that occurs nowhere has no source, and a
+value, negation or condition that differs from the closest sentence's is a distortion.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from crp_integrations.language.words import content_stems
 IDENTITY: Final = "alignment@1"
 LONGEST_PASSAGE: Final = 4_000
 THRESHOLDS: Final[dict[str, float]] = {
-    # Share of a claim's other words in the sentence from which a differing value is a changed one.
+    # Minimum overlap of other words, and of neighbouring words, at which a value counts as changed.
     "conflict_frame": 0.50,
     "conflict_slot": 0.40,
-    # The same where the value is true of something else in the context.
+    # The minimum if the context has the value elsewhere: it is more likely to be right then.
     "firm_frame": 0.70,
     "firm_slot": 0.75,
-    # From which a difference in negation or a dropped condition is read as one.
+    # Minimum overlap at which a difference in negation or a dropped condition is reported.
     "negation_frame": 0.80,
     "condition_frame": 0.85,
 }
 CANDIDATES: Final = 6
-# A typed value counts as much as this many average words.
+# Weight of a typed value in the support, in average words.
 VALUE_WEIGHT: Final = 1.5
-# When the source sentence is chosen it counts less than a word, so that a value that belongs
-# to another thing does not lead to the sentence about that thing.
+# Its weight when the source sentence is chosen: less than a word, so that a value that belongs
+# to another thing does not select the sentence about that thing.
 CHOICE_WEIGHT: Final = 0.5
-# Two sentences that only together hold a claim's words support it a little less than one.
-UNION: Final = 0.92
-# Share of the source's other words that the answer repeats when a condition was dropped, and of
-# a condition's words that it repeats when it was not.
-MUCH: Final = 0.6
-KEPT: Final = 2 / 3
-# Lexical alignment to probability of entailment, straight lines between these points.
+# Factor for two sentences that only together contain a claim's words: weaker support than one.
+JOINT_SUPPORT_FACTOR: Final = 0.92
+# Minimum share of the source's other words that the answer repeats if it drops a condition, and
+# of a condition's words if it keeps the condition.
+MIN_REPEATED: Final = 0.6
+MIN_CONDITION_KEPT: Final = 2 / 3
+# Maps lexical alignment to probability of entailment, linear between these points.
 CURVE: Final = (
     (0.0, 0.0), (0.15, 0.10), (0.3, 0.40), (0.5, 0.75), (0.7, 0.88), (0.9, 0.96), (1.0, 0.98),
 )  # fmt: skip
@@ -55,7 +55,7 @@ ENTAILED_BESIDE_CONFLICT: Final = 0.03
 
 @dataclass(frozen=True, slots=True)
 class AlignedChange:
-    """A value of the claim, and the source's in its place with its offsets in the passage."""
+    """A value of the claim, and the source's value instead, with its offsets in the passage."""
 
     claim: Value
     source: Value
@@ -65,8 +65,8 @@ class AlignedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
-    """A negation on one side only: its cue, and the whole text of the side that has none."""
+class NegationMismatch:
+    """A negation on one side only: its word there, and the whole text of the other side."""
 
     claim: Span
     source: Span
@@ -74,27 +74,27 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """A claim laid beside the context.
+    """A claim compared with the context.
 
     Attributes:
-        lexical: share of the claim's weighted words and values that the best sentences have,
-            [0, 1]; a changed value counts as had, since its sentence is the source.
-        units: the sentences it rests on, best first; empty when nothing is shared.
-        flip: a negation on one side only, with offsets in the first unit.
-        condition: where the first unit has a condition that the answer leaves out.
+        lexical: share of the claim's weighted words and values in the best sentences, [0, 1];
+            a changed value counts as present, since its sentence is the source.
+        units: the supporting sentences, best first; empty if no word is shared.
+        flip: a negation in the claim or the first unit only; offsets in the text of each.
+        condition: offsets in the first unit of a condition that the answer leaves out.
     """
 
     lexical: float
     units: tuple[Unit, ...]
     changes: tuple[AlignedChange, ...] = ()
     untraced: tuple[Value, ...] = ()
-    flip: Flip | None = None
+    flip: NegationMismatch | None = None
     condition: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A claim beside one sentence; frame is the share of its words that are no values."""
+    """A claim compared with one sentence; `frame` is the overlap of its words without values."""
 
     unit: Unit
     source: ValueReading
@@ -112,13 +112,13 @@ def align(
     known: Iterable[str] = (),
     common: Iterable[str] = (),
 ) -> Alignment:
-    """Lay one claim beside the context.
+    """Compare one claim with the context.
 
     Spec: CRP-SPEC-005 §5.2, §5.3
 
     Args:
-        sentence: of the answer, in which a condition may stand that the claim lacks.
-        known: texts beside the passages whose values need no other source.
+        sentence: the answer's sentence, which may have a condition that the claim lacks.
+        known: further texts whose values count as a source.
         common: names that need no source.
     """
     claim = read(text)
@@ -129,7 +129,7 @@ def align(
         return tuple(
             value
             for value in sorted(values, key=lambda v: v.start)
-            if value.text.casefold() not in allowed and not _stands(value, context, asked)
+            if value.text.casefold() not in allowed and not _occurs(value, context, asked)
         )
 
     weights = {word.stem: context.idf.get(word.stem, context.rarest) for word in claim.words}
@@ -139,7 +139,7 @@ def align(
     ]
     if not compared:
         return Alignment(0.0, (), untraced=untraced(claim.values))
-    # A claim that stands word for word in a passage changed nothing; it may lack a condition.
+    # A claim that occurs verbatim in a passage changes nothing, but may lack a condition.
     whole = context.verbatim(text)
     best = max(
         compared,
@@ -153,7 +153,7 @@ def align(
     if whole:
         return Alignment(_lexical(best, compared, weights), units, condition=condition)
     changes: list[AlignedChange] = []
-    # A name that holds a known one, as "Captain Obama" does, may still say more than is known.
+    # A name that contains a known one, like "Captain Obama", may say more than the source.
     open_ = [value for value in best.slots.matched if value.family == "name"]
     open_ += best.slots.missing
     for rival in best.slots.rivals:
@@ -163,16 +163,16 @@ def align(
             changes.append(AlignedChange(rival.claim, rival.source, best.unit.passage, at, end))
         else:
             open_.append(rival.claim)
-    # Even with a changed value this is the sentence that the claim was taken from.
+    # With a changed value, too, the best sentence is the source of the claim.
     lexical = max(best.support, best.frame) if changes else _lexical(best, compared, weights)
     flip = None
     if best.frame >= THRESHOLDS["negation_frame"] and polarity_differs(text, best.source.text):
-        flip = Flip(_cue(claim), _cue(best.source))
+        flip = NegationMismatch(_cue(claim), _cue(best.source))
     return Alignment(lexical, units, tuple(changes), untraced(open_), flip, condition)
 
 
-def _stands(value: Value, context: PassageContext, asked: Sequence[Value]) -> bool:
-    """Whether a passage or the question has a value."""
+def _occurs(value: Value, context: PassageContext, asked: Sequence[Value]) -> bool:
+    """Whether a value occurs in a passage or the question."""
     if value.family == "name":
         names = (other.text for other in asked if other.family == "name")
         return context.has_name(value.text) or any(same_name(value.text, name) for name in names)
@@ -229,15 +229,15 @@ def _is_change(
     context: PassageContext,
     asked: Sequence[Value],
 ) -> bool:
-    """Whether a value was put in another one's place, and is not true of this from elsewhere."""
+    """Whether a value replaces another one, and no other sentence confirms it."""
     limits = THRESHOLDS
     if best.frame < limits["conflict_frame"] or power < limits["conflict_slot"]:
         return False
-    if not _stands(value, context, asked):
+    if not _occurs(value, context, asked):
         return True
     if best.frame < limits["firm_frame"] or power < limits["firm_slot"]:
         return False
-    # Another sentence may say this of the same thing: it has the value and no rival.
+    # Another sentence with the value and without a rival may be about the same thing.
     return not any(
         other.unit != best.unit
         and other.frame >= best.frame - 0.02
@@ -256,13 +256,13 @@ def _lexical(best: _Compared, compared: Sequence[_Compared], weights: Mapping[st
         for other in compared
         if other.unit != best.unit
     ]
-    return max(best.support, UNION * max(both, default=0.0) / total)
+    return max(best.support, JOINT_SUPPORT_FACTOR * max(both, default=0.0) / total)
 
 
 def _rests_on(
     best: _Compared, compared: Sequence[_Compared], claim: ValueReading
 ) -> tuple[Unit, ...]:
-    """The best sentence, and the one that adds most to it."""
+    """The best sentence, and the one that adds most of the claim's other words."""
     missing = {word.stem for word in claim.words} - best.source.stems
     unit = best.unit
     apart = [
@@ -279,7 +279,7 @@ def _rests_on(
 
 
 def _cue(reading: ValueReading) -> Span:
-    """The first negation of a text, the whole text where it has none."""
+    """The first negation of a text; the whole text if it has none."""
     return next(iter(negations(reading.text)), Span(0, len(reading.text)))
 
 
@@ -291,7 +291,7 @@ def _condition(sentence: str, best: _Compared) -> Span | None:
     missing = []
     for span in find_conditions(text):
         governed = content_stems(span.of(text))
-        if sum(stem in stated for stem in governed) < KEPT * max(1, len(governed)):
+        if sum(stem in stated for stem in governed) < MIN_CONDITION_KEPT * max(1, len(governed)):
             missing.append(span)
     rest = {
         word.stem
@@ -300,11 +300,11 @@ def _condition(sentence: str, best: _Compared) -> Span | None:
     }
     # If the claim repeats little of a long sentence, the condition may belong to the rest.
     repeated = {word.stem for word in read(sentence).words}
-    return next(iter(missing), None) if len(rest & repeated) >= MUCH * len(rest) else None
+    return next(iter(missing), None) if len(rest & repeated) >= MIN_REPEATED * len(rest) else None
 
 
 def curve(lexical: float) -> float:
-    """How surely a claim of this alignment is entailed: straight lines through `CURVE`."""
+    """The probability of entailment for a lexical alignment, interpolated from `CURVE`."""
     for (left, low), (right, high) in itertools.pairwise(CURVE):
         if lexical <= right:
             return low + (high - low) * (lexical - left) / (right - left)
@@ -319,10 +319,10 @@ class AlignmentVerifier:
     thresholds: Mapping[str, float] = MappingProxyType({**THRESHOLDS, "contradicted": CONTRADICTED})
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """The judgement on the best of the passages.
+        """Judge the claim by the best of the passages.
 
-        A dropped condition is not among its grounds: a claim is one clause, and the condition may
-        stand in another clause of its sentence. Stage 3 sees the sentence and bounds the score.
+        A dropped condition is ignored: a claim is one clause, and the condition may be in another
+        clause of its sentence. Stage 3 reads the sentence and limits the score.
 
         Spec: CRP-SPEC-005 §6.2
         """

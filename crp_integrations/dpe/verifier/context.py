@@ -1,7 +1,7 @@
-"""The context as a verifier searches it: every sentence of every passage, none left out.
+"""Search index of a verifier over every sentence of every passage.
 
-The index is built once over all sentences, in time linear in the text. A claim is led to the
-few sentences that share its words, whichever passage they stand in and however long it is.
+The index is built once, in time linear in the text. For a claim it returns the few sentences that
+share its words, from passages of any number and length.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.text import plain, split_sentences
 from crp_integrations.language.words import stem
 
-# A sentence without an end, as in a table or a log, is read in stretches with an overlap.
+# Longer sentences, as in tables or logs without full stops, are split into overlapping stretches.
 LONGEST_UNIT = 700
 UNIT_STEP = 500
-# Addresses and names of code are one word each: their parts elsewhere are no trace.
+# An address or code identifier is one word: its parts elsewhere are not evidence of it.
 _ADDRESS = re.compile(r"://|www\.|\w@\w|\w_\w|^--\w")
-# What makes "-5" another number than "5", and "$5" another sum than "€5", is no gap. One set of
-# characters leads to every place, so that a text is walked through once.
+# Gaps between words, except signs that change a figure, as in "-5" or "$5". The pattern starts with
+# one character class, so that a text is scanned once.
 _GAP_BUT_SIGNS = re.compile(
     r"[^\w\s$\u20ac\u00a3\u00a5\u20b9%\u00b0]"
     r"(?:(?<![.,:-])|(?<=[.,:])(?:(?<!\d.)|(?!\d))|(?<=-)(?:(?<=\w.)|(?!\d)))"
@@ -40,7 +40,7 @@ _GAP_BUT_SIGNS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A sentence, or a stretch of one without an end."""
+    """A sentence, or a stretch of a very long one."""
 
     passage: int
     start: int
@@ -48,7 +48,7 @@ class Unit:
 
 
 def units_of(passage: int, text: str) -> list[Unit]:
-    """The units that cover a passage in order."""
+    """The units that cover a passage, in order."""
     units: list[Unit] = []
     for span in split_sentences(text):
         if span.end - span.start <= LONGEST_UNIT:
@@ -65,7 +65,7 @@ def units_of(passage: int, text: str) -> list[Unit]:
 
 
 def _at_space(text: str, place: int, end: int) -> int:
-    """The next white space from a place, at most a word away."""
+    """The next white space after a place, or the place itself if none is near."""
     for at in range(place, min(end, place + 60)):
         if text[at].isspace():
             return at
@@ -74,12 +74,12 @@ def _at_space(text: str, place: int, end: int) -> int:
 
 @remembered_of_sentences
 def _wording(text: str) -> str:
-    """The words of a text in a row with the signs of its figures, between blanks."""
+    """The words of a text and the signs of its figures, separated by single blanks."""
     return f" {' '.join(_GAP_BUT_SIGNS.sub(' ', plain(text)).split())} "
 
 
 def _once(passages: Sequence[str]) -> Iterator[str]:
-    """The passages, each that says what an earlier one says as an empty text."""
+    """The passages, with repeated ones replaced by empty texts."""
     seen: set[str] = set()
     for text in passages:
         key = " ".join(text.split())
@@ -88,10 +88,10 @@ def _once(passages: Sequence[str]) -> Iterator[str]:
 
 
 class PassageContext:
-    """Passages, their sentences, and where their words and values stand.
+    """Passages, their sentences, and an index of their words and values.
 
     Attributes:
-        unique: the passages, each text once: what stands there twice is no surer and no rarer.
+        unique: the passages, repeated ones empty, so that no sentence is counted twice.
     """
 
     def __init__(self, passages: Sequence[str]) -> None:
@@ -102,12 +102,12 @@ class PassageContext:
 
     @property
     def idf(self) -> dict[str, float]:
-        """How rare each stem is over the sentences."""
+        """The rarity of each stem over the sentences."""
         return self._index.idf
 
     @property
     def rarest(self) -> float:
-        """The rarity of a stem that no sentence has."""
+        """The rarity of a stem that occurs in no sentence."""
         return self._index.rarest
 
     def text(self, unit: Unit) -> str:
@@ -115,15 +115,15 @@ class PassageContext:
         return self.passages[unit.passage][unit.start : unit.end]
 
     def nearest(self, claim: str, count: int) -> list[Unit]:
-        """The units that share most with a claim, best first."""
+        """The units that share most words with a claim, best first."""
         return [self.units[place] for place in self._index.nearest(claim, count)]
 
     def holds(self, unit: Unit, text: str) -> bool:
-        """Whether a unit has a text as it is."""
+        """Whether a unit contains a text verbatim."""
         return _wording(text) in _wording(self.text(unit))
 
     def span_around(self, unit: Unit, longest: int) -> tuple[int, int]:
-        """The stretch of the passage with the unit and its neighbours, where they fit."""
+        """The stretch of the passage with the unit and those neighbours that fit."""
         place = bisect_right(self._starts, (unit.passage, unit.start)) - 1
         start, end = unit.start, unit.end
         for at in (place - 1, place + 1):
@@ -155,9 +155,9 @@ class PassageContext:
         return [v.text for r in self.readings for v in r.values if v.family == "name"]
 
     def has_name(self, name: str) -> bool:
-        """Whether a name stands anywhere in the context, in this or a related form.
+        """Whether a name occurs in the context, in this or a related form.
 
-        Its words in a row, all of its words, an acronym of it, or a name it is the acronym of.
+        Related forms: all of its words apart, its acronym, or a name whose acronym it is.
         """
         wording = _wording(name)
         if wording.isspace() or self.verbatim(name):
@@ -170,7 +170,7 @@ class PassageContext:
         return any(is_form_of(name, other) for other in self._names)
 
     def has_figure(self, value: Value) -> bool:
-        """Whether a claim's date or quantity stands anywhere in the context."""
+        """Whether a claim's date or quantity occurs in the context."""
         return any(
             other.family != "name" and same_value(value, other)
             for reading in self.readings
@@ -178,6 +178,6 @@ class PassageContext:
         )
 
     def verbatim(self, text: str) -> bool:
-        """Whether a text stands in some passage as it is, but for spaces and punctuation."""
+        """Whether a passage contains a text verbatim, except for spaces and punctuation."""
         wording = _wording(text)
         return not wording.isspace() and any(wording in passage for passage in self._wordings)

@@ -1,8 +1,8 @@
-"""Values in the same place of two texts, and whether two statements oppose each other.
+"""Pairs the values of two texts, and decides whether two statements oppose each other.
 
-Two values share a slot when the same content words stand next to them. That holds in edited
-sentences and in reordered clauses alike, and needs no parse. Statements in the same words oppose
-each other by one value, or by a negation.
+Two values share a slot when they have the same neighbouring content words. This works for edited
+sentences and reordered clauses without a parser. Statements with the same words oppose each other
+if they differ in one value or in a negation.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.negation import negations, polarity_differs, sense_of
 from crp_integrations.language.quantities import Quantity, same_kind
 
-# Content words on each side of a value that describe its slot.
+# Number of content words on each side of a value that describe its slot.
 REACH = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a value stands.
+    """The position of a value, described by the words around it.
 
     Attributes:
-        left, right: nearest content stems on each side, nearest first; empty at an edge.
+        left, right: content stems on each side, nearest first; empty at an edge.
     """
 
     left: tuple[str, ...]
@@ -46,7 +46,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A claim's value and the source's value in its place, which says something else."""
+    """A claim's value, and a different value of the source in the same slot."""
 
     claim: Value
     source: Value
@@ -55,11 +55,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """How the values of a claim stand to those of a source.
+    """The values of a claim, paired with those of a source.
 
     Attributes:
-        rivals: values of the source that stand where a value of the claim stands and say
-            something else, the surest for each.
+        matched: the claim's values that the source has.
+        rivals: different values of the source in the slot of a claim's value, the best for each.
         missing: the claim's values that the source neither has nor contradicts.
     """
 
@@ -69,9 +69,9 @@ class Slots:
 
 
 def slots_of(reading: ValueReading) -> list[Slot]:
-    """The slot of each value of a text, in their order.
+    """The slot of each value of a text, in order.
 
-    Figures and dates are neighbours as words are: in a table row they are the only ones.
+    Figures and dates count as neighbours like words: a table row may have no others.
     """
     if not reading.values:
         return []
@@ -90,7 +90,7 @@ def slots_of(reading: ValueReading) -> list[Slot]:
 
 
 def canonical(value: Value) -> str:
-    """A figure or date written one way, a name as it stands."""
+    """A figure or date in a normal form; a name unchanged."""
     if isinstance(value.of, Quantity):
         return f"#{value.of.value.normalize()}{value.of.unit}"
     if isinstance(value.of, DateMention):
@@ -99,9 +99,9 @@ def canonical(value: Value) -> str:
 
 
 def strength(claim: Slot, source: Slot, *, name: bool = False) -> float:
-    """How surely two slots are the same, [0, 1].
+    """How similar two slots are, [0, 1].
 
-    1 when the nearest words on both sides are equal, about one half when one side is.
+    1 if the nearest words on both sides are equal, about one half if they are on one side.
     """
     sides = (_side(claim.left, source.left) + _side(claim.right, source.right)) / 2
     if name:
@@ -113,7 +113,7 @@ def strength(claim: Slot, source: Slot, *, name: bool = False) -> float:
 
 def _side(claim: tuple[str, ...], source: tuple[str, ...]) -> float:
     if not claim:
-        # A claim is often a clause cut out of a longer sentence, so its edge says little.
+        # A claim is often a clause cut from a longer sentence, so its edge says little.
         return 0.5
     if not source:
         return 0.0
@@ -123,11 +123,11 @@ def _side(claim: tuple[str, ...], source: tuple[str, ...]) -> float:
 
 
 def comparable(claim: Value, source: Value) -> bool:
-    """Whether one value can stand for the other: a name for a name, a figure for a figure."""
+    """Whether one value can replace the other: a name a name, a figure a figure."""
     if isinstance(claim.of, DateMention) and isinstance(source.of, DateMention):
         return not compatible(claim.of, source.of)
     if isinstance(claim.of, Quantity) and isinstance(source.of, Quantity):
-        # An order is no amount, a time of day is neither, and how often is none of them.
+        # Ordinals, times of day, frequencies and amounts do not replace each other.
         kinds = [
             (q.kind == "ordinal", q.unit == "clock", q.unit.startswith(PERIOD))
             for q in (claim.of, source.of)
@@ -135,7 +135,7 @@ def comparable(claim: Value, source: Value) -> bool:
         return kinds[0] == kinds[1]
     if claim.family == source.family:
         return True
-    # A changed year may no longer look like one, and a number may be turned into a year.
+    # A changed year may no longer look like a year, and a changed number may look like one.
     if claim.family != "name" and source.family != "name":
         return claim.kind == "number" or source.kind == "number"
     # "GPT-4" may have been changed into "4" or the other way round.
@@ -168,7 +168,7 @@ def pair(claim: ValueReading, source: ValueReading, own: list[Slot] | None = Non
             used.add(id(other))
     free = [other for other in source.values if id(other) not in used]
     for value in claim.values:
-        # "ten seats", which the claim states too, does not state "£10".
+        # "ten seats" does not confirm the claim's "£10" if the claim has "ten seats" too.
         if id(value) not in partner and all(
             _only_bare(value, other) for other in same_values[id(value)]
         ):
@@ -196,7 +196,7 @@ def pair(claim: ValueReading, source: ValueReading, own: list[Slot] | None = Non
 
 
 def _only_bare(value: Value, other: Value) -> bool:
-    """Whether two numbers agree only since one of them names no unit."""
+    """Whether one of two agreeing numbers has a unit and the other has none."""
     if not isinstance(value.of, Quantity) or not isinstance(other.of, Quantity):
         return False
     return value.of.unit != other.of.unit and "" in (value.of.unit, other.of.unit)
@@ -207,12 +207,12 @@ def _likeness(claim: Value, source: Value) -> float:
 
 
 OPPOSED: Final = "opposed@1"
-# Surely enough the same slot in statements that share most of their words anyway.
+# Minimum similarity of a shared slot; low, as the statements share most of their words anyway.
 SLOT: Final = 0.4
 _HEDGE = re.compile(r"(?i)\b(?:about|around|approximately|roughly|nearly|almost|some)\b|~|≈")
-# Characters before a figure in which a hedge bears on it.
+# Number of characters before a figure in which a hedge applies to it.
 HEDGE_REACH: Final = 16
-# The judgements that the document names (§8.2).
+# The stances that the specification names (§8.2).
 _STANCES: Final = frozenset({"positive", "negative"})
 
 Sense = tuple[str, bool]
@@ -230,7 +230,7 @@ class OppositionKind(StrEnum):
 
 @lru_cache(maxsize=4096)
 def senses(reading: ValueReading) -> frozenset[Sense]:
-    """Its content words without cues and adverbs: opposites are one word, told apart by a sign."""
+    """The content words without negations and adverbs; opposites are one word with two signs."""
     cues = [(cue.start, cue.end) for cue in negations(reading.text)]
     written = (
         reading.text[word.start : word.end].lower()
@@ -244,11 +244,11 @@ forgotten_with(senses.cache_clear)
 
 
 class Opposed(NamedTuple):
-    """Two statements side by side.
+    """The comparison of two statements.
 
     Attributes:
-        kind: how they contradict each other; None where nothing is found.
-        apart: they say other things of each other, so nothing may be concluded.
+        kind: how they contradict each other; None if they do not.
+        apart: True if they are about different things, so that nothing can be concluded.
     """
 
     kind: OppositionKind | None
@@ -262,16 +262,16 @@ AGREED: Final = Opposed(None)
 def compare(
     current: ValueReading, prior: ValueReading, minor: float, *, alike: bool = True
 ) -> Opposed:
-    """Lay two statements beside each other.
+    """Compare two statements.
 
-    One contradicts the other where they have nearly the same words, and differ in exactly one
-    figure or date in the same place, or in what they deny.
+    They contradict each other if they have nearly the same words and differ in exactly one figure
+    or date in the same slot, or in a negation.
 
     Spec: CRP-SPEC-005 §5.4, §8.2 (decision D21)
 
     Args:
-        minor: largest relative difference of figures that is minor beside a hedge.
-        alike: whether they have so many words in common that they can contradict each other.
+        minor: maximum relative difference of figures that is minor next to a hedge.
+        alike: whether they share enough words to contradict each other.
     """
     there, back = pair(current, prior), pair(prior, current)
     own, other = senses(current), senses(prior)
@@ -325,7 +325,7 @@ def _is_hedged(rival: Pair, current: ValueReading, prior: ValueReading) -> bool:
 
 
 class StatementIndex:
-    """An index over statements, by the senses of their words; linear in their length."""
+    """An index of statements by the senses of their words, built in linear time."""
 
     def __init__(self, most: int) -> None:
         self._at: defaultdict[str, list[int]] = defaultdict(list)
@@ -333,7 +333,7 @@ class StatementIndex:
         self._count = 0
 
     def add(self, reading: ValueReading) -> None:
-        """Put a statement behind those that are there."""
+        """Append a statement."""
         keys = {word for word, _ in senses(reading)}
         for key in keys:
             self._at[key].append(self._count)
@@ -341,12 +341,12 @@ class StatementIndex:
         self._count += 1
 
     def near(self, reading: ValueReading, least: float) -> list[tuple[float, int]]:
-        """Statements with at least this share of words in common: share and place, best first."""
+        """Share and position of statements with at least this share of common words, best first."""
         keys = {word for word, _ in senses(reading)}
         places = [place for key in keys if key in self._at for place in self._at[key]]
         shared = np.bincount(np.asarray(places, dtype=np.intp), minlength=self._count)
         likeness = shared / np.maximum(1, self._sizes[: self._count] + len(keys) - shared)
         near = np.flatnonzero((shared > 0) & (likeness >= least))
-        # Among equals the last comes first: a contradicted statement is mostly a recent one.
+        # On a tie the latest comes first: a contradicted statement is mostly a recent one.
         near = near[np.lexsort((-near, -likeness[near]))]
         return list(zip(likeness[near].tolist(), near.tolist(), strict=True))

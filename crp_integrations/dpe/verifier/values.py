@@ -1,4 +1,4 @@
-"""The typed values of a text, and whether two of them say the same."""
+"""Reads the typed values of a text, and decides whether two values are equal."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CITATION = re.compile(
     r"(?i:sections?|articles?|art\.|chapters?|clauses?|paragraphs?|annex|appendix|figures?|tables?"
     r"|rfc|iso|doi|§|10\.\d{4})",
 )
-# The forms in which models point at a passage, whose figures are none: [1], [1, p. 3], [^2],
-# [context-2], (source 2), 【4:2†source】, <sup>1</sup>, a raised 1, a keycap, "Fact 1:".
+# Citation forms of models, whose figures are not values: [1], [1, p. 3], [^2], [context-2],
+# (source 2), 【4:2†source】, <sup>1</sup>, a superscript 1, a keycap, "Fact 1:".
 MARKER = re.compile(
     r"\[\^?(?:(?:source|passage|context|document|fact|ref)s?[\s-]?)?"
     r"\d{1,4}(?:\s?[,;\u2013-]\s?(?:pp?\.\s?)?\d{1,4})*\]"
@@ -37,11 +37,11 @@ MARKER = re.compile(
     re.I,
 )
 _POINTS = re.compile(r"[\d\u00b9\u00b2\u00b3\u2070\u2074-\u2079]")
-# "1.", "2)" or "Step 3:" before a list item counts the items of the list.
+# "1.", "2)" or "Step 3:" before a list item numbers it and is not a value.
 _LIST = re.compile(r"(?:^|\n)[ \t>*#-]*(\d{1,3}(?=[.)]\s)|(?i:step)\s\d{1,3}(?=[.):]))")
-# A single capital between quotation marks is a title, where elsewhere it opens a sentence.
+# A single capitalised word in quotation marks is a title; elsewhere it may begin a sentence.
 _TITLE = re.compile(r"[\"“]([A-Z][\w'-]{2,})[\"”]")
-# How often: "twice daily", "per year". It is compared like a unit, and needs no source itself.
+# Frequencies such as "twice daily" and "per year", which are compared like units.
 _PERIOD = re.compile(
     r"(?i)\b(?P<ly>hourly|daily|weekly|fortnightly|monthly|quarterly|yearly|annually)\b"
     r"|(?:\b(?:per|each|every)\s|(?<=[a-z0-9])/|(?<=once )an?\s|(?<=twice )an?\s|(?<=times )an?\s)"
@@ -53,7 +53,7 @@ _PERIODS = frozenset(
     """hourly daily weekly fortnightly monthly quarterly yearly annually second minute hour day
     week fortnight month quarter year annum""".split()
 )
-# "79 degrees" leaves open of which kind.
+# Words that do not fix a unit: "79 degrees" may be Celsius or Fahrenheit.
 _HALF_UNITS = frozenset("degrees points times units cents".split())
 _PLURAL = re.compile(r"\s([a-z]{2,}[a-rt-z]s|people|children|men|women)(?![\w-])(?:\s([a-z]{2,}))?")
 _LEAD = re.compile(r"(?i:the|a|an)\s+")
@@ -61,13 +61,13 @@ _LEAD = re.compile(r"(?i:the|a|an)\s+")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A name, date or quantity where it stands.
+    """A name, date or quantity with its offsets.
 
     Attributes:
-        family: what it can be compared with.
-        kind: the record's word: `name`, `number`, `date`, `quantity`, `citation` or `url`.
-        of: the parsed mention, None for a name.
-        counts: a number without a unit stands right before the things that it counts.
+        family: values of one family can be compared with each other.
+        kind: `name`, `number`, `date`, `quantity`, `citation` or `url`, as in records.
+        of: the parsed mention; None for a name.
+        counts: True for a number without a unit directly before the things that it counts.
     """
 
     start: int
@@ -81,11 +81,11 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ValueReading:
-    """A text as the verifier reads it.
+    """The words and values of a text.
 
     Attributes:
         words: content words outside quantities and dates.
-        stems: stem of each content word, also those inside values.
+        stems: stems of all content words, including those inside values.
     """
 
     text: str
@@ -99,9 +99,9 @@ class ValueReading:
 
 
 def values_of(text: str) -> list[Value]:
-    """The typed values of a text in order of place; no two overlap."""
+    """The typed values of a text, in order and without overlaps."""
     look = gist(text)
-    # One byte for each character, so that the work grows with the text and no faster.
+    # One byte per character marks taken places, so that the time is linear in the text.
     blocked = bytearray(len(text))
     if look.figures or _POINTS.search(text):
         for start, end in (
@@ -142,7 +142,7 @@ def values_of(text: str) -> list[Value]:
 
 
 def _counts(text: str, place: int) -> bool:
-    """Whether a plural follows that is no unit, as in "12 countries" but not in "12 work days"."""
+    """Whether a plural that is not a unit follows: "12 countries", but not "12 work days"."""
     match = _PLURAL.match(text, place)
     if match is None or match[1] in _HALF_UNITS:
         return False
@@ -157,7 +157,7 @@ def _name_kind(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> ValueReading:
-    """Read a text once; the result is shared."""
+    """Read a text; results are cached and shared."""
     values = tuple(values_of(text))
     every = content_words(text)
     taken = [(value.start, value.end) for value in values if value.family != "name"]
@@ -182,9 +182,9 @@ _SCALE = re.compile(
 )
 _POWER = {"k": 3, "m": 6, "b": 9, "t": 12}
 _WORD = re.compile(r"[^\W_]+(?:[.'&-][^\W_]+)*")
-# Rounding keeps at least two digits; "5 million" for 5,400,000 is another number.
+# Minimum significant digits of a rounded number: "5 million" for 5,400,000 is another number.
 LEAST_DIGITS = 2
-# Nobody rounds to more digits, and decimal arithmetic holds 28.
+# Maximum digits of a rounded number; `Decimal` has a precision of 28.
 MOST_DIGITS = 12
 _GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[.,'\u2009\u00a0\u202f ]\d{3})+(?![\d.,])")
 _GLUED_M = re.compile(r"\dm\Z")
@@ -192,16 +192,16 @@ SMALL_WORDS = frozenset({"of", "the", "and", "for", "in", "on", "at", "a", "an",
 
 
 def same_value(claim: Value, source: Value) -> bool:
-    """Whether the source's value says what the claim's says."""
+    """Whether the source's value confirms the claim's."""
     if isinstance(claim.of, Quantity) and isinstance(source.of, Quantity):
         if _grouped_alike(claim.of, source.of):
             return True
         if claim.of.bound and claim.of.bound == source.of.bound and claim.of.unit == source.of.unit:
-            # "About 630" does not allow for "about 650": only one side was changed.
+            # With the same bound on both sides, "about 630" does not confirm "about 650".
             same = (claim.of.low, claim.of.high) == (source.of.low, source.of.high)
             return same or rounded(claim.of, source.of)
         if _million(claim.of) != _million(source.of):
-            # "3.4m" is metres by itself, and millions beside "3.4 million".
+            # "3.4m" alone is metres, but means millions when compared with "3.4 million".
             pair = [_in_millions(q) if _million(q) else q for q in (claim.of, source.of)]
             if (pair[0].low, pair[0].high) == (pair[1].low, pair[1].high):
                 return pair[0].unit == pair[1].unit
@@ -221,9 +221,9 @@ def same_value(claim: Value, source: Value) -> bool:
 
 
 def change_kind(own: Value, other: Value) -> tuple[DistortionType, ErrorKind] | None:
-    """The kind of change from the evidence's value to a claim's; None where they are not of one.
+    """How a claim changes the evidence's value; None if equal or not comparable.
 
-    Two quantities of one dimension, one number in two units, or two dates that cannot be one.
+    Comparable are quantities of one dimension, one number in two units, and two different dates.
     """
     first, second = own.of, other.of
     if isinstance(first, DateMention) and isinstance(second, DateMention):
@@ -249,7 +249,7 @@ def change_kind(own: Value, other: Value) -> tuple[DistortionType, ErrorKind] | 
 
 
 def _grouped_alike(claim: Quantity, source: Quantity) -> bool:
-    """Whether two figures have the same digits in threes, parted by other signs: 16.181, 16,181."""
+    """Whether two figures differ only in their thousands separators: 16.181 and 16,181."""
     left, right = _GROUPED.search(claim.text), _GROUPED.search(source.text)
     if left is None or right is None or claim.unit != source.unit:
         return False
@@ -266,7 +266,7 @@ def _in_millions(quantity: Quantity) -> Quantity:
 
 
 def _bare(claim: Quantity, source: Quantity) -> bool:
-    """Whether the two are one number and only one side names the unit, as in a table."""
+    """Whether two numbers are equal and only one has a unit, as in a table."""
     units = {claim.unit, source.unit}
     return (
         len(units) == 2
@@ -277,18 +277,18 @@ def _bare(claim: Quantity, source: Quantity) -> bool:
 
 
 def _counts_else(claim: Value, source: Value) -> bool:
-    """Whether one counts things where the other measures, as "12 countries" beside "12 months".
+    """Whether one value counts things and the other does not: "12 countries" and "12 months".
 
-    "Twice" is no measure: it may stand for "two hits".
+    Values with "times" are exempt: "twice" may mean "two hits".
     """
     times = any(isinstance(v.of, Quantity) and v.of.unit == "times" for v in (claim, source))
     return (claim.counts or source.counts) and not times
 
 
 def rounded(claim: Quantity, source: Quantity) -> bool:
-    """Whether the claim's number is the source's, correctly rounded to the digits it shows.
+    """Whether the claim's number is the source's, correctly rounded to the claim's digits.
 
-    Only a number with a scale ("4.2 million") or with fewer decimals is read as rounded.
+    Only a number with a scale ("4.2 million") or with fewer decimals counts as rounded.
 
     >>> from crp_integrations.language.quantities import quantities
     >>> rounded(quantities("4.2 million")[0], quantities("4,213,000")[0])
@@ -315,7 +315,7 @@ def rounded(claim: Quantity, source: Quantity) -> bool:
 
 
 def bounded(claim: Quantity, source: Quantity) -> bool:
-    """Whether "more than 4 million" or "nearly 300" is said of a plain number close by."""
+    """Whether the source's number satisfies a bound, as in "more than 4 million"."""
     if (
         source.bound not in ("", "about")
         or claim.bound not in ("least", "most")
@@ -335,7 +335,7 @@ def _power(text: str) -> int:
 
 @lru_cache(maxsize=16_384)
 def name_words(text: str) -> tuple[str, ...]:
-    """The words of a name that identify it, folded, in lower case, possessives off."""
+    """The identifying words of a name, folded, in lower case, without possessives."""
     return tuple(
         word.removesuffix("'s").replace(".", "")
         for word in _WORD.findall(plain(text))
@@ -345,7 +345,7 @@ def name_words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65_536)
 def same_name(claim: str, source: str) -> bool:
-    """Whether two names can be the same one: equal, contained, an acronym, or a short form.
+    """Whether two names can be the same: equal, contained, an acronym, or a short form.
 
     >>> same_name("NIST", "National Institute of Standards and Technology")
     True
@@ -358,7 +358,7 @@ def same_name(claim: str, source: str) -> bool:
 
 
 def is_form_of(name: str, whole: str) -> bool:
-    """Whether a name says no more than another: equal, a part of it, its acronym, or spelled out.
+    """Whether a name adds nothing to another: equal, a part, its acronym, or spelled out.
 
     >>> is_form_of("Obama", "Barack Obama"), is_form_of("Captain Obama", "Obama")
     (True, False)
@@ -378,7 +378,7 @@ def is_form_of(name: str, whole: str) -> bool:
 def _is_acronym(words: tuple[str, ...], name: str) -> bool:
     if len(words) != 1 or len(words[0]) < 2:
         return False
-    # "POV" counts the "of" that "NIST" leaves out.
+    # With and without small words: "POV" includes the "of", "NIST" does not.
     forms = name_words(name), _WORD.findall(plain(name))
     return words[0] in ("".join(word[0] for word in form) for form in forms)
 
