@@ -46,7 +46,7 @@ class CRPRetriever(BaseRetriever):
         source: retriever whose documents are packed instead; see `wrap`.
         model: model whose tokenizer counts.
         budget_tokens: maximum number of tokens of the documents as rendered by `envelope_text`;
-            None or `auto` for what the question needs, `window` for the model's whole context.
+            None or `auto` for what the question needs, `window` for all that the model can take.
         k: maximum number of documents, None for as many as fit; `invoke(query, k=…)` overrides it.
         reranker, preset: used for a source's documents; a relay has its own.
         second_look: maximum number of follow-up queries to a source, built from names in its first

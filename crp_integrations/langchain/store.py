@@ -1,8 +1,7 @@
 """LangGraph's store and LangChain's document store over the fabric.
 
-A value is stored as one fact, its head, which contains the whole value, plus one fact for each
-further text that queries can find. The head records their number, so that texts left over from an
-interrupted write are ignored.
+A value is one fact, its head, which contains the whole value, plus one fact per further text that
+queries can find. The head records their number; texts left by an interrupted write are ignored.
 """
 
 from __future__ import annotations
@@ -120,8 +119,7 @@ class CRPStore(BaseStore):
     Args:
         place: a separate folder, created at the first write; None for memory; or a namespace of a
             fabric. Relays over that namespace also answer questions from its items.
-        fields: paths of a value that queries search, `$` for the whole value; `put(index=…)`
-            takes precedence.
+        fields: paths of a value to search, `$` for the whole value; `put(index=…)` overrides it.
         ttl: default lifetime of items in LangGraph's form; `put` may override it.
         kind: source kind of stored items; decides their importance.
         labels: access labels of stored items.
