@@ -33,8 +33,8 @@ from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 # An error quotes values of these types; of others, which may contain secrets, it names the type.
-_PLAIN: Final = (str, int, float, type(None))
-_HIDDEN: Final = ("api_key", "headers", "options")
+_QUOTED_TYPES: Final = (str, int, float, type(None))
+_SECRET_FIELDS: Final = ("api_key", "headers", "options")
 # Prefix that pydantic puts before the message of a validator that raises ValueError.
 _VALIDATOR_PREFIX: Final = "Value error, "
 # Suffix that pydantic adds to a budget's field name when its integer branch fails.
@@ -156,7 +156,7 @@ def _problem(taker: type[Any], error: ValidationError) -> str:
     if first["type"] == "tuple_type":
         # Users write a list; that the field stores a tuple is an internal detail.
         problem = "wanted a list"
-    plain = isinstance(value, _PLAIN) and field.partition(".")[0] not in _HIDDEN
+    plain = isinstance(value, _QUOTED_TYPES) and field.partition(".")[0] not in _SECRET_FIELDS
     seen = f"{value!r:.40}" if plain else f"of type {type(value).__name__}"
     return f"{field} of {taker.__name__} is {seen}: {problem[:1].lower()}{problem[1:]}"
 

@@ -120,7 +120,7 @@ def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
 def passage_facts(
     relay: Relay, read: Reader, source_id: str, text: str, frame: str
 ) -> Iterator[Fact]:
-    """A text as facts; a long one is split like a document, one too short is left out."""
+    """A text as facts: a long one is split, a short one prefixed with `frame` or left out."""
     passage = readable(text).strip()
     if not passage:
         return

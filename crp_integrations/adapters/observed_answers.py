@@ -350,8 +350,8 @@ def report_id(report: Report) -> str:
 def summarise_report(report: Report) -> Attachment:
     """A report in at most 1,024 bytes of JSON: the findings, and the id of the whole report.
 
-    `claims` counts the claims read; `risk_score` is None where the level is UNKNOWN. Reasons, then
-    flagged claims in the order of the answer, are included as far as they fit; `flagged_total`
+    `claims` counts the answer's claims; `risk_score` is None if the level is UNKNOWN. Reasons, the
+    gravest first, then flagged claims in order, are included as far as they fit; `flagged_total`
     counts all flagged claims.
     """
     flagged = [claim for claim in report.claims if claim.flagged]
@@ -412,7 +412,7 @@ def attached_report(metadata: object) -> Attachment | None:
     return dict(report) if isinstance(report, Mapping) and _REPORT_KEYS & report.keys() else None
 
 
-class HeardReports:
+class ReportDelivery:
     """Gives an answer's report to the handlers that observed its model calls.
 
     Attributes:
@@ -430,7 +430,7 @@ class HeardReports:
 
 
 @contextmanager
-def halts_heard(delivery: HeardReports) -> Iterator[None]:
+def deliver_on_halt(delivery: ReportDelivery) -> Iterator[None]:
     """If the `with` block withholds an answer, give its report to the handlers, then re-raise."""
     try:
         yield

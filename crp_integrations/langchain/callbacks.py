@@ -45,14 +45,14 @@ from crp_integrations.langchain.messages import (
     structured_text,
 )
 from crp_integrations.langchain.runs import (
-    MOST_TREES,
+    MAX_TREES,
     RetrieverResult,
     RunTreeHandler,
-    Sent,
+    SentCall,
     SentMessages,
     agent_depth,
-    at_end_of,
-    hold_outside,
+    examining,
+    keep_for_outer,
     leave_to_window,
 )
 from crp_integrations.messages import Message
@@ -72,13 +72,13 @@ _STRUCTURED: Final = "ls_structured_output_format"
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _CallAnswers:
     """The answers of one model call, with the documents and messages for it."""
 
     run_id: UUID
     answers: Sequence[Generation]
     context: tuple[RetrieverResult, ...] | None
-    sent: Sent
+    sent: SentCall
     rejected: tuple[RejectedClaim, ...]
 
 
@@ -153,7 +153,7 @@ class DPECallbackHandler(RunTreeHandler):
         self._examiner = AnswerExaminer(grounding_mode(grounding), relay, self._judge, log)
         self._sent = SentMessages()
         # Model calls that answered with tool calls and no text, by parent run.
-        self._steps: OrderedDict[UUID, _Step] = OrderedDict()
+        self._steps: OrderedDict[UUID, _CallAnswers] = OrderedDict()
         self.last_report: Attachment | None = None
         # LangChain swallows a handler's errors unless this attribute is True.
         self.raise_error = on_critical == "raise"
@@ -195,10 +195,10 @@ class DPECallbackHandler(RunTreeHandler):
         ]
         if generations and not answers and parent_run_id is not None:
             # Only tool calls: examined later, if the agent reports that they were the answer.
-            self._steps[parent_run_id] = _Step(run_id, generations, context, sent, rejected)
-            while len(self._steps) > MOST_TREES:
+            self._steps[parent_run_id] = _CallAnswers(run_id, generations, context, sent, rejected)
+            while len(self._steps) > MAX_TREES:
                 self._steps.popitem(last=False)
-        self._conclude(_Step(run_id, answers, context, sent, rejected))
+        self._conclude(_CallAnswers(run_id, answers, context, sent, rejected))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Examine a structured answer that an agent's model gave as a tool call; end the run.
@@ -213,7 +213,7 @@ class DPECallbackHandler(RunTreeHandler):
         finally:
             super().on_chain_end(outputs, run_id=run_id, **kwargs)
 
-    def _conclude(self, step: _Step) -> None:
+    def _conclude(self, step: _CallAnswers) -> None:
         """Examine the answers of a model call, attach the reports and call the hooks."""
         run_id = step.run_id
         whole: list[Attachment] = []
@@ -260,9 +260,9 @@ class DPECallbackHandler(RunTreeHandler):
     def _reject(self, run_id: UUID, report: Report) -> None:
         """Pass flagged claims to the agent whose tool call is running."""
         self._runs.reject(run_id, rejected_claims(report))
-        hold_outside(None, report)
+        keep_for_outer(None, report)
 
-    def _examined(self, generation: Generation, step: _Step) -> Examination:
+    def _examined(self, generation: Generation, step: _CallAnswers) -> Examination:
         context, sent = step.context, step.sent
         answer = _answer(generation)
         if not answer.strip():
@@ -299,7 +299,7 @@ def _examine_first() -> None:
     def on_llm_end(self: Any, response: LLMResult, **kwargs: Any) -> None:
         first, others = _examiners_apart(self)
         try:
-            with at_end_of(self):
+            with examining(self):
                 original(first, response, **kwargs)
         finally:
             # Also if an answer is withheld: the call has ended, and tracers record its report.
@@ -308,7 +308,7 @@ def _examine_first() -> None:
     async def aon_llm_end(self: Any, response: LLMResult, **kwargs: Any) -> None:
         first, others = _examiners_apart(self)
         try:
-            with at_end_of(self):
+            with examining(self):
                 await aoriginal(first, response, **kwargs)
         finally:
             await aoriginal(others, response, **kwargs)

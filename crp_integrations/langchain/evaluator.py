@@ -62,7 +62,7 @@ def crp_evaluator(
         inputs: Any, outputs: Any = None, reference_outputs: Any = None
     ) -> dict[str, Any]:
         if not isinstance(inputs, Mapping):
-            inputs, outputs, reference_outputs = _of_run(inputs, outputs)
+            inputs, outputs, reference_outputs = _run_fields(inputs, outputs)
         input_fields, shown, meant = inputs or {}, outputs or {}, reference_outputs or {}
         asked = _first_value((input_fields,), question, "question")
         answer_value = _first_value((shown,), answer, "answer")
@@ -74,7 +74,7 @@ def crp_evaluator(
     return evaluator
 
 
-def _of_run(run: Any, example: Any) -> tuple[Any, Any, Any]:
+def _run_fields(run: Any, example: Any) -> tuple[Any, Any, Any]:
     """Inputs, outputs and reference outputs of a run and its example."""
     inputs = getattr(example, "inputs", None) or getattr(run, "inputs", None)
     return inputs, getattr(run, "outputs", None), getattr(example, "outputs", None)

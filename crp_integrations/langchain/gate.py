@@ -188,7 +188,7 @@ class CRPGate(Runnable[Any, Any]):
                 for part in output_chunks(output):
                     yield part
 
-        source = _only(input)
+        source = _single_input(input)
         async for part in self._atransform_stream_with_config(source, parts, config, **kwargs):
             yield part
 
@@ -370,7 +370,7 @@ def _in_pieces(name: str, value: Any) -> bool:
     return name in ANSWERS and isinstance(value, str | AIMessage)
 
 
-async def _only(input: Any) -> AsyncIterator[Any]:
+async def _single_input(input: Any) -> AsyncIterator[Any]:
     yield input
 
 

@@ -34,7 +34,7 @@ from crp_integrations.adapters.conversations import (
 )
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    HeardReports,
+    ReportDelivery,
     attachment_of,
     check_attach,
 )
@@ -59,8 +59,8 @@ from crp_integrations.langchain.model_calls import (
 from crp_integrations.langchain.runs import (
     OuterAgent,
     agent_depth,
-    hold_outside,
     inside_agent,
+    keep_for_outer,
     outer_agent,
     session_of,
 )
@@ -316,12 +316,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         state: Any = request.state
         if not answer.reply.tool_calls:
             hand_back(self.relay, state.get("crp_parent", ""), answer)
-            hold_outside(self.relay, answer.report)
+            keep_for_outer(self.relay, answer.report)
         attached: dict[str, Any] = {}
         # A step with tool calls and no text has nothing to report on.
         if answer.text.strip() or not answer.reply.tool_calls:
             attached = {METADATA_KEY: attachment_of(answer.report, self._attach)}
-            _tell(calls, answer.report)
+            _deliver_report(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
         return calls.released(
             answer,
@@ -342,12 +342,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         )
 
     def _withheld(self, request: ModelRequest[Any], calls: ModelCalls, halt: SafetyHalt) -> None:
-        _tell(calls, halt.report)
+        _deliver_report(calls, halt.report)
         self._hand_on(request, halt.trail)
         state: Any = request.state
         hand_back(self.relay, state.get("crp_parent", ""), halt)
         if isinstance(halt.report, Report):
-            hold_outside(self.relay, halt.report)
+            keep_for_outer(self.relay, halt.report)
 
     def _hand_on(self, request: ModelRequest[Any], id_: str) -> None:
         """Call `on_receipt` with the receipt of a window, while its session lasts."""
@@ -419,8 +419,8 @@ def _held_back(
                 yield released, config
 
 
-def _tell(calls: ModelCalls, report: object) -> None:
+def _deliver_report(calls: ModelCalls, report: object) -> None:
     """Give the sealed report to the handlers that observed the calls."""
-    delivery = HeardReports()
+    delivery = ReportDelivery()
     delivery.handlers = calls.handlers
     delivery(report)

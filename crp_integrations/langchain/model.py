@@ -94,7 +94,7 @@ def non_streaming(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
     if not isinstance(model, BaseChatModel):
         return model
     tags = [*(model.tags or ()), NO_STREAM]
-    return model.model_copy(update={"tags": tags, "disable_streaming": True, **_whole(model)})
+    return model.model_copy(update={"tags": tags, "disable_streaming": True, **_unstream(model)})
 
 
 class ReleasedAnswer(BaseChatModel):
@@ -141,7 +141,7 @@ def _streams(handler: Any) -> bool:
     return isinstance(handler, StreamingHandler)
 
 
-def _whole(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
+def _unstream(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
     # Some models check only this field and ignore `disable_streaming`.
     return {"streaming": False} if "streaming" in type(model).model_fields else {}
 
@@ -168,13 +168,13 @@ class LangChainModel(FrameworkChatModel):
 
     def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call; LangChain's errors are not wrapped."""
-        with self._hearing(call) as config:
+        with self._observed(call) as config:
             message = self._bound(call).invoke(_langchain_messages(call), config)
         return reply_of(message, call.model)
 
     async def areply_to(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `reply_to`."""
-        with self._hearing(call) as config:
+        with self._observed(call) as config:
             message = await self._bound(call).ainvoke(_langchain_messages(call), config)
         return reply_of(message, call.model)
 
@@ -184,7 +184,7 @@ class LangChainModel(FrameworkChatModel):
         chunks = self._bound(call).stream(_langchain_messages(call), self._config(call))
         while True:
             # Only while the model runs: between two pieces, the caller runs in this context.
-            with self._hearing(call):
+            with self._observed(call):
                 chunk: Any = next(chunks, None)
             if chunk is None:
                 break
@@ -198,7 +198,7 @@ class LangChainModel(FrameworkChatModel):
         whole: Any = None
         chunks = self._bound(call).astream(_langchain_messages(call), self._config(call))
         while True:
-            with self._hearing(call):
+            with self._observed(call):
                 chunk: Any = await anext(chunks, None)
             if chunk is None:
                 break
@@ -212,7 +212,7 @@ class LangChainModel(FrameworkChatModel):
         return {"callbacks": self._callbacks if shown else without_streaming(self._callbacks)}
 
     @contextmanager
-    def _hearing(self, call: ModelCall) -> Iterator[RunnableConfig]:
+    def _observed(self, call: ModelCall) -> Iterator[RunnableConfig]:
         # A wrapper adds the handlers of the surrounding run to the given ones.
         hidden = nullcontext() if self.shown(call) else streaming_suppressed()
         with hidden, inside_window(self.handlers):

@@ -88,7 +88,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """Answer a call; the model's errors are not wrapped."""
         assert self._handler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.handlers), heard_messages() as final:
+        with hidden, inside_window(self.handlers), recorded_messages() as final:
             response = self._handler(self._requested(call))
         return self._reply(call, response, final)
 
@@ -96,7 +96,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.handlers), heard_messages() as final:
+        with hidden, inside_window(self.handlers), recorded_messages() as final:
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response, final)
 
@@ -242,7 +242,7 @@ class FinalMessages(BaseCallbackHandler):
 
 
 @contextmanager
-def heard_messages() -> Iterator[FinalMessages]:
+def recorded_messages() -> Iterator[FinalMessages]:
     """Record messages that models receive inside the `with` block, through a callback."""
     final = FinalMessages()
     config = ensure_config()

@@ -16,9 +16,9 @@ from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.adapters.conversations import Conversation
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    HeardReports,
+    ReportDelivery,
     check_attach,
-    halts_heard,
+    deliver_on_halt,
 )
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import answer_message, last_chunk, read_conversation
@@ -148,7 +148,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
         turn, model, delivery = self._begin(input, run_manager, config, kwargs)
-        with halts_heard(delivery), self.relay.tracer.step(ASK):
+        with deliver_on_halt(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(drive(turn, model))
         delivery(answer.report)
         return answer_message(answer, self._attach)
@@ -157,7 +157,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
         turn, model, delivery = self._begin(input, run_manager, config, kwargs)
-        with halts_heard(delivery), self.relay.tracer.step(ASK):
+        with deliver_on_halt(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(await adrive(turn, model))
         delivery(answer.report)
         return answer_message(answer, self._attach)
@@ -171,7 +171,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> Iterator[AIMessage]:
         turn, model, delivery = self._begin(next(input), run_manager, config, kwargs)
         parts = trace_stream(self.relay.tracer, STREAM, drive_live(turn, model))
-        with halts_heard(delivery), closing(parts):
+        with deliver_on_halt(delivery), closing(parts):
             for part in parts:
                 yield self._chunk(part, delivery)
 
@@ -184,12 +184,12 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> AsyncIterator[AIMessage]:
         turn, model, delivery = self._begin(await anext(input), run_manager, config, kwargs)
         parts = atrace_stream(self.relay.tracer, STREAM, adrive_live(turn, model))
-        with halts_heard(delivery):
+        with deliver_on_halt(delivery):
             async with aclosing(parts):
                 async for part in parts:
                     yield self._chunk(part, delivery)
 
-    def _chunk(self, part: str | Outcome, delivery: HeardReports) -> AIMessageChunk:
+    def _chunk(self, part: str | Outcome, delivery: ReportDelivery) -> AIMessageChunk:
         if isinstance(part, str):
             return AIMessageChunk(content=part)
         answer = steps.answer_of(part)
@@ -198,7 +198,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     def _begin(
         self, input: Question, run: ParentRun, config: RunnableConfig, fields: Mapping[str, Any]
-    ) -> tuple[Composition, Model, HeardReports]:
+    ) -> tuple[Composition, Model, ReportDelivery]:
         """The question's windows, the model that answers them, and the handlers for the report."""
         _check_fields(fields)
         read = question_of(input)
@@ -211,7 +211,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             asking["system_prompt"] = system
         if read.history:
             asking["history"] = read.history
-        turn, delivery = self.relay.play(read.question, **asking), HeardReports()
+        turn, delivery = self.relay.play(read.question, **asking), ReportDelivery()
         if self.llm is None:
             self.relay._check_model(turn.request.model)
             return turn, self.relay._models, delivery

@@ -34,7 +34,7 @@ from crp_integrations.session.records import session_id_of
 
 # LangChain sends no event when a cancelled model or retriever is itself the root, so the oldest
 # tree is dropped for the newest; a run still active in a dropped tree is not checked.
-MOST_TREES: Final = 4_096
+MAX_TREES: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class RunTree:
             own = parent if above is not None else None
             self._runs[run_id] = _Run(own, root, query, tool=tool)
             self._trees.setdefault(root, []).append(run_id)
-            if len(self._trees) > MOST_TREES:
+            if len(self._trees) > MAX_TREES:
                 self._forget(next(iter(self._trees)))
 
     def add_documents(self, run_id: UUID, documents: Sequence[Document]) -> None:
@@ -209,17 +209,17 @@ class RunTreeHandler(BaseCallbackHandler):
 
 
 # Handlers that observed model calls of the current window and get its report; None outside one.
-_HEARD: Final[ContextVar[list[Any] | None]] = ContextVar("crp_langchain_heard", default=None)
+_OBSERVERS: Final[ContextVar[list[Any] | None]] = ContextVar("crp_langchain_heard", default=None)
 
 
 def inside_window(handlers: list[Any]) -> AbstractContextManager[None]:
     """Mark model calls in the `with` block as part of a window that is examined as a whole."""
-    return context_value(_HEARD, handlers)
+    return context_value(_OBSERVERS, handlers)
 
 
 def leave_to_window(handler: Any) -> bool:
     """Whether a window examines the model call's answer; if so, register the handler for it."""
-    handlers = _HEARD.get()
+    handlers = _OBSERVERS.get()
     if handlers is None:
         return False
     if not any(other is handler for other in handlers):
@@ -228,7 +228,7 @@ def leave_to_window(handler: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentCall:
     """The messages sent in a model call; empty if they were not observed.
 
     Attributes:
@@ -244,7 +244,7 @@ class Sent:
 _ENDING: Final[ContextVar[BaseRunManager | None]] = ContextVar("crp_langchain_ending", default=None)
 
 
-def at_end_of(run: BaseRunManager) -> AbstractContextManager[None]:
+def examining(run: BaseRunManager) -> AbstractContextManager[None]:
     """Mark the `with` block as the examination of this run's answer."""
     return context_value(_ENDING, run)
 
@@ -278,7 +278,7 @@ class SentMessages:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._messages: OrderedDict[UUID, Sent] = OrderedDict()
+        self._messages: OrderedDict[UUID, SentCall] = OrderedDict()
 
     def note(
         self, run_id: UUID, messages: Sequence[Sequence[BaseMessage]], *, structured: bool = False
@@ -291,18 +291,18 @@ class SentMessages:
             return
         try:
             converted = tuple(map(message_of, messages[0]))
-            read = Sent(converted, rejected_in(messages[0]), structured)
+            read = SentCall(converted, rejected_in(messages[0]), structured)
         except RequestError:
             return
         with self._lock:
             self._messages[run_id] = read
-            while len(self._messages) > MOST_TREES:
+            while len(self._messages) > MAX_TREES:
                 self._messages.popitem(last=False)
 
-    def pop(self, run_id: UUID) -> Sent:
+    def pop(self, run_id: UUID) -> SentCall:
         """Return and remove the messages of a call."""
         with self._lock:
-            return self._messages.pop(run_id, Sent())
+            return self._messages.pop(run_id, SentCall())
 
 
 # LangChain's key for a session, then LangGraph's.
@@ -358,7 +358,7 @@ def inside_agent(agent: OuterAgent) -> AbstractContextManager[None]:
     return context_value(_OUTER, agent)
 
 
-def hold_outside(relay: Relay | None, report: Report) -> None:
+def keep_for_outer(relay: Relay | None, report: Report) -> None:
     """Keep an answer's flagged claims for the outer agent if that uses another relay.
 
     Within one relay, they are part of the result that a sub-agent hands back.

@@ -63,9 +63,9 @@ _PART: Final = "kept-part-of"
 # hits belong to too few values.
 _FIRST_HITS: Final = 32
 _WIDER: Final = 4
-_ANY: Final = "*"
-_SIGN: Final = "$"
-_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+_ANY_LABEL: Final = "*"
+_OPERATOR_PREFIX: Final = "$"
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "$gt": operator.gt,
     "$gte": operator.ge,
     "$lt": operator.lt,
@@ -594,7 +594,7 @@ def _filter_holds(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) ->
 def _equals(value: Any, wanted: Any) -> bool:
     """JSON equality; an object in `wanted` need not list all keys."""
     if isinstance(wanted, Mapping):
-        if any(str(key).startswith(_SIGN) for key in wanted):
+        if any(str(key).startswith(_OPERATOR_PREFIX) for key in wanted):
             return all(_operator_holds(value, str(sign), bound) for sign, bound in wanted.items())
         return isinstance(value, Mapping) and _filter_holds(value, wanted)
     if isinstance(wanted, list | tuple):
@@ -606,9 +606,9 @@ def _equals(value: Any, wanted: Any) -> bool:
 def _operator_holds(value: Any, sign: str, bound: Any) -> bool:
     if sign in ("$eq", "$ne"):
         return _equals(value, bound) is (sign == "$eq")
-    order = _ORDERS.get(sign)
+    order = _COMPARISONS.get(sign)
     if order is None:
-        wanted = ", ".join(("$eq", "$ne", *_ORDERS))
+        wanted = ", ".join(("$eq", "$ne", *_COMPARISONS))
         raise RequestError(f"operator {sign!r:.40} is not one of {wanted}")
     try:
         # Numeric strings compare as numbers, as in LangGraph's stores.
@@ -626,7 +626,7 @@ def _namespace_matches(path: Sequence[str], conditions: Sequence[MatchCondition]
         begin = 0 if kind == "prefix" else max(0, len(path) - len(wanted))
         part = path[begin : begin + len(wanted)]
         if len(part) < len(wanted) or any(
-            pattern not in (_ANY, label) for pattern, label in zip(wanted, part, strict=True)
+            pattern not in (_ANY_LABEL, label) for pattern, label in zip(wanted, part, strict=True)
         ):
             return False
     return True

@@ -84,7 +84,7 @@ _BLOCKS: Final[ContextVar[tuple[int, ...]]] = ContextVar("crp_llama_index_blocks
 _NUMBERS: Final = count(1)
 _CHANGING: Final = Lock()
 # Limit on calls in progress, oldest dropped first: an unread stream sends no end event.
-MOST_CALLS: Final = 4_096
+MAX_CALLS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ class DPEEventHandler(BaseEventHandler):
     def _note(self, calls: _Calls, span_id: str | None, call: _ModelCall) -> None:
         with self._lock:
             calls.setdefault(span_id or "", []).append(call)
-            if len(calls) > MOST_CALLS:
+            if len(calls) > MAX_CALLS:
                 calls.popitem(last=False)
 
     def _pop_call(self, calls: _Calls, span_id: str | None) -> _ModelCall | None:

@@ -48,7 +48,7 @@ class LlamaIndexModel(FrameworkChatModel):
         for last in self._llm.stream_chat(**self._chat_arguments(call)):
             pieces.append(last.delta or "")
             yield pieces[-1]
-        yield self._reply(_whole(last), call).changed(text="".join(pieces))
+        yield self._reply(_last_response(last), call).changed(text="".join(pieces))
 
     async def aparts_of(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `parts_of`."""
@@ -56,7 +56,7 @@ class LlamaIndexModel(FrameworkChatModel):
         async for last in await self._llm.astream_chat(**self._chat_arguments(call)):
             pieces.append(last.delta or "")
             yield pieces[-1]
-        yield self._reply(_whole(last), call).changed(text="".join(pieces))
+        yield self._reply(_last_response(last), call).changed(text="".join(pieces))
 
     def _chat_arguments(self, call: ModelCall) -> dict[str, Any]:
         messages = [chat_message_of(message) for message in call.messages]
@@ -72,7 +72,7 @@ class LlamaIndexModel(FrameworkChatModel):
         return reply_of(response, call.model, read_tool_calls(self._llm, response))
 
 
-def _whole(last: ChatResponse | None) -> ChatResponse:
+def _last_response(last: ChatResponse | None) -> ChatResponse:
     """The last response of a stream, which has the whole message; an empty one if it had none."""
     return last or ChatResponse(message=ChatMessage(role="assistant", content=""))
 
@@ -185,7 +185,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         for last in self._llm.stream_chat(messages, **arguments):
             pieces.append(last.delta or "")
             yield pieces[-1]
-        yield self._reply(call, _whole(last), "".join(pieces))
+        yield self._reply(call, _last_response(last), "".join(pieces))
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
@@ -199,7 +199,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         async for last in await self._llm.astream_chat(messages, **arguments):
             pieces.append(last.delta or "")
             yield pieces[-1]
-        yield self._reply(call, _whole(last), "".join(pieces))
+        yield self._reply(call, _last_response(last), "".join(pieces))
 
     def pieces(self, text: str) -> list[str]:
         """Pieces for a stream: the text itself if shown as it arrived, else split into pieces."""

@@ -51,7 +51,7 @@ from crp_integrations.session.records import session_id_of
 
 # In case LlamaIndex never reports the end of a root, the oldest tree is dropped for the newest; a
 # call still active in a dropped tree is not checked.
-MOST_TREES: Final = 4_096
+MAX_TREES: Final = 4_096
 # Length of the hyphen and the UUID at the end of a span's id.
 _UUID_SUFFIX: Final = 37
 _AGENTS: Final = (BaseWorkflowAgent, AgentWorkflow)
@@ -96,7 +96,7 @@ class SpanTree:
                 above.children.append(span)
             else:
                 self._roots[id_] = span
-                if len(self._roots) > MOST_TREES:
+                if len(self._roots) > MAX_TREES:
                     self._forget(next(iter(self._roots.values())))
             self._classify(span, instance, arguments)
 
