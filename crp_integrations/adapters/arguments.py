@@ -57,7 +57,7 @@ def check_relay(relay: object, taker: str) -> None:
 def check_packing(
     *, budget_tokens: BudgetTokens | None, k: int | None, grounding: GroundingMode | str
 ) -> None:
-    """Check how much is packed, and how strictly the model must keep to it."""
+    """Check the packing budget, `k` and the grounding mode."""
     if budget_tokens in ("auto", "window"):
         budget_tokens = None
     for name, value in (("budget_tokens", budget_tokens), ("k", k)):

@@ -189,9 +189,7 @@ class StoreItems:
             )
         except (ValidationError, UnicodeEncodeError):
             # The original message would quote the text.
-            raise FactRejected(
-                f"item {number} holds no text that can be encoded as UTF-8"
-            ) from None
+            raise FactRejected(f"item {number} has text that cannot be encoded as UTF-8") from None
 
 
 def items_of(place: Namespace | Relay, kind: SourceKind | str, labels: Iterable[str]) -> StoreItems:

@@ -269,8 +269,8 @@ class DPECallbackHandler(RunTreeHandler):
             return not_checked("the answer has no text")
         if context is None and not has_evidence(sent.messages):
             return not_checked(
-                "no retriever ran in the chain of this call, no tool answered, and the model was "
-                "told nothing"
+                "no retriever ran in the chain of this call, no tool answered, and there was no "
+                "system prompt"
             )
         documents = [document for retrieved in context or () for document in retrieved.documents]
         return self._examiner.examine(

@@ -640,7 +640,7 @@ def _texts_in(name: str, texts: Any, remedy: str, wanted: str) -> tuple[str, ...
     listed = tuple(texts)
     for text in listed:
         if not isinstance(text, str):
-            raise RequestError(f"{name} {listed!r:.80} holds {text!r:.40}, wanted {wanted} alone")
+            raise RequestError(f"{name} {listed!r:.80} contains {text!r:.40}, wanted only {wanted}")
     return listed
 
 

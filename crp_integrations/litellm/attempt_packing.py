@@ -184,7 +184,7 @@ class ContextPacker(Protocol):
     crowded_out: bool
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
-        """Pack for a model; the last fit counts as the one that was sent."""
+        """Pack for a model; the last fit is taken to be the one that was sent."""
         ...
 
 

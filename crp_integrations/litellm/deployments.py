@@ -362,7 +362,7 @@ class WatchedTurn:
         return self._deployments.live
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
-        """Pack for a model; the last fit counts as the one that was sent."""
+        """Pack for a model; the last fit is taken to be the one that was sent."""
         fitted: FittedDispatch = self._turn.fit(model, input_limit=input_limit)
         self.base, self.crowded_out = len(fitted.messages), fitted.crowded_out
         self.packed = (model, input_limit)

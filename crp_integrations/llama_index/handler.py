@@ -414,8 +414,8 @@ class DPEEventHandler(BaseEventHandler):
             return not_checked("the spans around the call are not known")
         if not call.evidence and not has_evidence(call.messages):
             return not_checked(
-                "nothing was retrieved for this call, no tool has answered, and the model was told "
-                "nothing"
+                "nothing was retrieved for this call, no tool answered, and there was no system "
+                "prompt"
             )
         run = agent_run(call.span)
         rejected = run.rejected if run is not None else ()

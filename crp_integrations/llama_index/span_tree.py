@@ -248,9 +248,9 @@ class SpanTree:
                 span.evidence[span.id] = SpanEvidence(tuple(after))
             return
         ids = {scored.node.node_id for scored in before}
-        found = next((outer.evidence for outer in span.parent.scope() if outer.evidence), {})
-        hit = {origin: evidence for origin, evidence in found.items() if evidence.ids & ids}
-        if not hit and found:
+        nearest = next((outer.evidence for outer in span.parent.scope() if outer.evidence), {})
+        hit = {origin: evidence for origin, evidence in nearest.items() if evidence.ids & ids}
+        if not hit and nearest:
             # These nodes were made from the evidence, such as answers to parts of the question.
             return
         query = next((evidence.query for evidence in hit.values() if evidence.query), "")

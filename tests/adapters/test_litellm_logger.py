@@ -160,7 +160,7 @@ def test_what_cannot_be_examined_is_never_clean(server, logger, monkeypatch) -> 
     ]
     with logger.shown([FACTS[0]]):
         told = logger.report(litellm.completion(**arguments(server, "")))
-        assert told["reasons"] == ["the answer holds no text"]
+        assert told["reasons"] == ["the answer has no text"]
         forced = {"type": "function", "function": {"name": "look_up"}}
         called = litellm.completion(**arguments(server, ""), tool_choice=forced)
         assert "not-examined" not in logger.report(called)["flags"]
