@@ -49,8 +49,8 @@ class CRPRetriever(BaseRetriever):
             None or `auto` for what the question needs, `window` for all that the model can take.
         k: maximum number of documents, None for as many as fit; `invoke(query, k=…)` overrides it.
         reranker, preset: used for a source's documents; a relay has its own.
-        second_look: maximum number of follow-up queries to a source, built from names in its first
-            documents, to find documents that only those lead to; 0 for none, 8 are enough.
+        second_look: maximum number of follow-up queries to a source, made from names and texts of
+            its first documents, to find what only those lead to; 0 for none, 8 are enough.
         session_id: session of a relay whose facts in memory are also searched; `invoke(query,
             session_id=…)` overrides it.
 

@@ -59,8 +59,8 @@ class CRPRetriever(BaseRetriever):
         session_id: session of a relay whose facts in memory are also searched; None takes the one
             in `instrument_tags`.
         candidates: number of nodes to request from an index; a retriever has its own.
-        second_look: maximum number of follow-up queries to a source, built from names in its first
-            nodes, to find nodes that only those lead to; 0 for none, 8 are enough.
+        second_look: maximum number of follow-up queries to a source, made from names and texts of
+            its first nodes, to find what only those lead to; 0 for none, 8 are enough.
 
     Raises:
         RequestError: an argument has no usable value, or cannot be used with the source.
