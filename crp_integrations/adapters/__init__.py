@@ -1,5 +1,5 @@
-"""What the adapters of frameworks share, so that each holds only its framework's own code.
+"""Code that the framework adapters share; each adapter contains only its framework's own code.
 
-In: a framework's messages, models and documents through functions of its adapter. Out: questions,
+Input: a framework's messages, models and documents, read by its adapter. Output: questions,
 facts and answers of a relay. No framework is imported here.
 """

@@ -1,4 +1,4 @@
-"""Checks of the arguments of a framework's class; a mistake shows there, not at a question."""
+"""Checks of constructor arguments, so that a mistake raises there and not at the first question."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
-# Values that a message shows; of others, which may hold a key or a person's words, the type.
-_PLAIN: Final = (str, int, float, type(None))
-_HIDDEN: Final = ("api_key", "headers", "options")
-# What pydantic writes before the words of a validator of ours.
-_OURS: Final = "Value error, "
-# What pydantic names a number's branch of a budget.
-_BRANCH: Final = ".constrained-int"
+# An error quotes values of these types; of others, which may contain secrets, it names the type.
+_QUOTED_TYPES: Final = (str, int, float, type(None))
+_SECRET_FIELDS: Final = ("api_key", "headers", "options")
+# Prefix that pydantic puts before the message of a validator that raises ValueError.
+_VALIDATOR_PREFIX: Final = "Value error, "
+# Suffix that pydantic adds to a budget's field name when its integer branch fails.
+_INTEGER_BRANCH: Final = ".constrained-int"
 _ANY_MODEL: Final = "extractive"
 _POLICIES: Final = ("policy", "report_only")
-# What a component packs into: a number of tokens, what the question needs, or the whole window.
+# Budget that a component packs into: a number of tokens, as many as the question needs, or the
+# model's whole context window.
 PackBudget = Annotated[int, Field(ge=1)] | Literal["auto", "window"]
 
 
 def check_relay(relay: object, taker: str) -> None:
-    """Check that a relay was given."""
+    """Check that an argument is a Relay."""
     if not isinstance(relay, Relay):
         raise RequestError(
             f"{taker} takes a relay, as Relay.open(…) gives it, not {type(relay).__name__}"
@@ -56,7 +57,7 @@ def check_relay(relay: object, taker: str) -> None:
 def check_packing(
     *, budget_tokens: BudgetTokens | None, k: int | None, grounding: GroundingMode | str
 ) -> None:
-    """Check how much is packed, and how the model is told to use it."""
+    """Check the packing budget, `k` and the grounding mode."""
     if budget_tokens in ("auto", "window"):
         budget_tokens = None
     for name, value in (("budget_tokens", budget_tokens), ("k", k)):
@@ -68,7 +69,7 @@ def check_packing(
 
 
 def check_count(name: str, value: object, *, least: int, or_none: bool = False) -> None:
-    """Check a number of something."""
+    """Check that a value is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         rest = ", or None" if or_none else ""
         raise RequestError(
@@ -77,14 +78,14 @@ def check_count(name: str, value: object, *, least: int, or_none: bool = False) 
 
 
 def check_callables(**hooks: object) -> None:
-    """Check that what the arguments hold can be called later; None is left out."""
+    """Check that every value is callable or None."""
     for name, value in hooks.items():
         if value is not None and not callable(value):
             raise RequestError(f"{name} is {type(value).__name__}; give a function of one argument")
 
 
 def check_embedder(embedder: object) -> None:
-    """Check that an embedder was given."""
+    """Check that an argument is an embedder."""
     if isinstance(embedder, type) or not isinstance(embedder, Embedder):
         raise RequestError(
             f"embedder is {type(embedder).__name__}; give a fabric's, as relay.fabric.embedder"
@@ -92,7 +93,7 @@ def check_embedder(embedder: object) -> None:
 
 
 def check_emitter(emitter: object, taker: str) -> None:
-    """Check that an emitter was given."""
+    """Check that an argument is an Emitter."""
     if not isinstance(emitter, Emitter):
         raise RequestError(
             f"{taker} takes an Emitter of crp_integrations.governance.memory_writer, not "
@@ -101,15 +102,15 @@ def check_emitter(emitter: object, taker: str) -> None:
 
 
 def check_values(asking: Mapping[str, Any], relay: Relay | None = None, *, taker: str = "") -> None:
-    """Check the values of a question's fields, which are used for many questions.
+    """Check the fields that a component adds to each of its questions.
 
     Args:
-        taker: name of a component whose questions bring no judge of their own; empty where one
-            may come with the call; the call then says what its policy cannot measure.
+        taker: name of a component whose calls bring no judge of their own. Empty where a call may
+            bring one; the call itself then reports what its policy cannot measure.
 
     Raises:
         RequestError: a field has no usable value.
-        ConfigError: the policy makes demands that nothing can measure.
+        ConfigError: nothing can measure what the policy demands.
     """
     fields = {name: value for name, value in asking.items() if value is not None}
     judged = {name: fields.pop(name) for name in JUDGE_OPTIONS if name in fields}
@@ -121,7 +122,7 @@ def check_values(asking: Mapping[str, Any], relay: Relay | None = None, *, taker
     if judge is not None or relay is not None:
         made = Judge.of(judge, relay.settings.judge if relay else None, **judged)
     if fields.get("strategy") == AUTO:
-        # It is no strategy, but asks to choose one for each question.
+        # AUTO is not a strategy: the relay chooses one for each question.
         del fields["strategy"]
     admit(**{"model": _ANY_MODEL, **fields, "query": "?"})
     for name in _POLICIES:
@@ -133,7 +134,7 @@ def check_values(asking: Mapping[str, Any], relay: Relay | None = None, *, taker
 
 @contextmanager
 def pydantic_errors(taker: type[Any]) -> Iterator[None]:
-    """What pydantic says of a component's fields, as an error of this package."""
+    """Raise pydantic's errors on a component's fields as errors of this package."""
     try:
         yield
     except ValidationError as error:
@@ -148,14 +149,14 @@ def _problem(taker: type[Any], error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known = ", ".join(sorted(taker.model_fields))
         return f"{taker.__name__} has no field {field!r:.40}; it takes {known}"
-    if field.endswith(_BRANCH):
-        field, problem = field.removesuffix(_BRANCH), f"{problem}, auto or window"
-    if not field or problem.startswith(_OURS):
-        return problem.removeprefix(_OURS)
+    if field.endswith(_INTEGER_BRANCH):
+        field, problem = field.removesuffix(_INTEGER_BRANCH), f"{problem}, auto or window"
+    if not field or problem.startswith(_VALIDATOR_PREFIX):
+        return problem.removeprefix(_VALIDATOR_PREFIX)
     if first["type"] == "tuple_type":
-        # A list is what users write; a tuple is a detail of the field.
+        # Users write a list; that the field stores a tuple is an internal detail.
         problem = "wanted a list"
-    plain = isinstance(value, _PLAIN) and field.partition(".")[0] not in _HIDDEN
+    plain = isinstance(value, _QUOTED_TYPES) and field.partition(".")[0] not in _SECRET_FIELDS
     seen = f"{value!r:.40}" if plain else f"of type {type(value).__name__}"
     return f"{field} of {taker.__name__} is {seen}: {problem[:1].lower()}{problem[1:]}"
 
@@ -172,7 +173,7 @@ def judge_for(
     relay: Relay | None = None,
     reports_itself: bool = False,
 ) -> Judge | None:
-    """The judge of a component, which it keeps with its cache and its budget."""
+    """The judge of a component; it keeps its cache and budget between questions."""
     check_options(taker, options)
     refuse_own(judge, taker)
     chosen = {name: value for name, value in options.items() if value is not None}
@@ -191,18 +192,18 @@ def late_report_hook(
     on_report: Callable[[ComponentReport], None] | None,
     made: Callable[[Report], ComponentReport],
 ) -> OnReport | None:
-    """Who is told of a report once a judge in the background has spoken; None for nobody."""
+    """Callback for the report after a background judge has answered; None if there is none."""
     if judge is None or on_report is None or judge.settings.mode != BACKGROUND:
         return None
     return lambda report: on_report(made(report))
 
 
 def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> tuple[Message, ...]:
-    """What was said before the question that a call answers, and what tools answered, in order.
+    """The messages before the question that a call answers, and all tool results, in order.
 
     Args:
-        talk: False leaves out the words of user and assistant; tools' results and what the
-            application told the model stay.
+        talk: False leaves out messages of user and assistant; tool results and system messages
+            stay.
     """
     places = [place for place, message in enumerate(messages) if message.role == "user"]
     until = places[-1] if places else 0
@@ -212,10 +213,10 @@ def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> 
         if is_talk or message.role in ("tool", "system"):
             conversation.append(message)
         elif message.tool_calls:
-            # Its calls name the tools whose results follow.
+            # Kept without text: its calls name the tools whose results follow.
             conversation.append(message.changed(content=""))
     return tuple(conversation)
 
 
 def _ignore_report(report: Report) -> None:
-    """The component tells of its reports itself."""
+    """Do nothing: the component hands out its reports itself."""

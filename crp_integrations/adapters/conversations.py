@@ -1,4 +1,4 @@
-"""Conversations, agents' calls and sessions of a framework as questions of the relay."""
+"""Turns a framework's conversations, agent calls and sessions into questions of the relay."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Response = TypeVar("Response")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation as a question.
+    """A conversation split into question, system prompt and history.
 
     Attributes:
         system: the system messages joined by an empty line.
-        history: all other messages in order.
-        results: how many messages at the history's end follow the question: tool calls with what
-            the tools answered.
+        history: all other messages except the question, in order.
+        results: number of messages at the end of `history` that follow the question: tool calls
+            and their results.
     """
 
     question: str
@@ -47,7 +47,7 @@ class Conversation:
 
 
 def question_of(messages: Sequence[Mapping[str, Any]]) -> Conversation:
-    """The question, the system prompt and the history of a conversation."""
+    """Split a conversation into question, system prompt and history."""
     if not isinstance(messages, Sequence):
         raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
     read = conversation_of(messages)
@@ -66,14 +66,14 @@ def question_of(messages: Sequence[Mapping[str, Any]]) -> Conversation:
 
 
 class AgentModelCalls(WholeReplies, Generic[Response]):
-    """The model behind an agent, as the model of a turn.
+    """An agent's model, used as the model of a turn.
 
-    The agent's own messages go out as they are; what the turn adds is the system message with the
-    envelope, and behind them what a remedy asks for. The model's own errors go on unchanged.
+    The agent's own messages are sent unchanged; the turn adds the system message with the envelope
+    before them, and the request of a remedy after them. The model's errors are not wrapped.
 
     Args:
         conversation: the agent's messages as a question.
-        model: the name by which tokens are counted.
+        model: model name that selects the tokenizer.
     """
 
     def __init__(self, conversation: Conversation, model: str) -> None:
@@ -88,7 +88,7 @@ class AgentModelCalls(WholeReplies, Generic[Response]):
         return reply
 
     def _response_of(self, answer: Answer) -> Response:
-        """The response whose text was examined."""
+        """The framework's response whose text was examined."""
         same = [
             response
             for reply, response in self._answers
@@ -97,7 +97,7 @@ class AgentModelCalls(WholeReplies, Generic[Response]):
         return same[-1] if same else self._answers[-1][1]
 
     def _split(self, messages: Sequence[Message]) -> tuple[str, Sequence[Message] | None]:
-        """The system message, and what follows the agent's messages; None for a call of its own."""
+        """The system message, and the messages after the agent's; None if those are not in it."""
         system = messages[0].content if messages[0].role == "system" else ""
         conversation = self._conversation
         place = int(bool(system)) + len(conversation.history) - conversation.results
@@ -109,9 +109,9 @@ class AgentModelCalls(WholeReplies, Generic[Response]):
 
 
 def sampling(model: Any, call: ModelCall) -> dict[str, Any]:
-    """The sampling values that a call sets, as far as a framework's model has a field for them.
+    """The sampling values of a call for which the framework's model has a field.
 
-    Others would reach the provider as they are, which may refuse them.
+    Values without a field would reach the provider unchanged, which may refuse them.
     """
     return {
         name: getattr(call, name)
@@ -121,7 +121,7 @@ def sampling(model: Any, call: ModelCall) -> dict[str, Any]:
 
 
 def turn_metadata(answer: Answer) -> dict[str, Any]:
-    """What stands beside the report in an answer's metadata, plain JSON."""
+    """An answer's metadata except the report, as plain JSON."""
     return {
         "crp_envelope": answer.envelope.model_dump(mode="json"),
         "crp_headers": public_headers(answer),
@@ -134,20 +134,20 @@ def turn_metadata(answer: Answer) -> dict[str, Any]:
     }
 
 
-# Strategies of one window; the others answer in several, which an agent does by itself.
+# Strategies that use one window. The others use several, but an agent makes its own calls.
 STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
-# Filled in from the agent, or without meaning for one window of it.
+# Fields that a caller may not set: taken from the agent, or meaningless for one of its windows.
 FILLED: Final = frozenset(
     "history results tools system_prompt continuation_ids loop_depth parent_session previous prior "
     "if_match temperature max_tokens seed inherited_policy session_token compaction "
     "rejected".split()
 )
-# Of an envelope, what an agent's message tells beside the ids of its facts; no text.
-_TOLD: Final = frozenset({"etag", "state_hash", "quality_tier", "token_count"})
+# Envelope fields that an agent's message contains, besides the fact ids; none of them is text.
+_ENVELOPE_FIELDS: Final = frozenset({"etag", "state_hash", "quality_tier", "token_count"})
 
 
 def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: str) -> None:
-    """Check the fields that every question of an agent gets."""
+    """Check the fields that are added to every question of an agent."""
     known = sorted(QuestionFields.__annotations__.keys() - FILLED - {filled})
     for name in asking:
         if name not in known:
@@ -160,24 +160,24 @@ def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: st
 
 
 def check_strategy(strategy: object) -> None:
-    """Check that a strategy answers in one window."""
+    """Check that a strategy uses one window."""
     if strategy is not None and strategy not in STRATEGIES:
         raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
 
 
 def check_depth(depth: int, most: int) -> None:
-    """Check how many agents are around one."""
+    """Check the number of agents around an agent."""
     if depth > most:
         raise AccessDenied(f"the agent is {depth} agents deep, at most {most} are allowed")
 
 
 def delegated_fields(relay: Relay, session_id: str) -> dict[str, Any]:
-    """What the agent around another one hands down, as plain values; counts the delegation.
+    """Fields that an outer agent passes to an inner one; counts the delegation.
 
     Spec: related facts §8
     """
     fields = asked_by(relay.delegate(session_id)).items()
-    # Plain values, since a framework may write them to a disk.
+    # Plain values instead of enums, since a framework may write them to disk.
     return {
         name: value.value if isinstance(value, Enum) else value
         for name, value in fields
@@ -186,9 +186,9 @@ def delegated_fields(relay: Relay, session_id: str) -> dict[str, Any]:
 
 
 def merge_fields(own: Mapping[str, Any], handed: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a question: an agent's own, overridden by what the agent around it hands on.
+    """The fields of a question: an agent's own, overridden by those of the agent around it.
 
-    The safety budget is the smaller one of the two.
+    The safety budget is the smaller of the two.
     """
     both = {**own, **handed}
     budgets = (own.get("safety_budget"), handed.get("safety_budget"))
@@ -197,9 +197,9 @@ def merge_fields(own: Mapping[str, Any], handed: Mapping[str, Any]) -> dict[str,
 
 
 def handed_judge(own: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The judge of agents below an agent that have none: its own, else the one it was handed.
+    """Judge fields for inner agents without a judge: the agent's own, else those it was passed.
 
-    One in the background is not handed on: whom it tells is the agent's affair.
+    A background judge is not passed on: its reports go to a callback of this agent alone.
     """
     judge = own.get("judge")
     if judge is None:
@@ -211,13 +211,13 @@ def handed_judge(own: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 
 def with_judge(own: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an agent's questions; one without a judge has that of the agents around it."""
+    """The fields of an agent's questions; without a judge of its own, it uses the outer agent's."""
     return {**above, **own} if own.get("judge") is None else dict(own)
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:
-    """What an agent's message tells of the envelope, and the headers; plain JSON without texts."""
-    envelope = answer.envelope.model_dump(mode="json", include=set(_TOLD))
+    """Envelope fields and headers for an agent's message; plain JSON without texts."""
+    envelope = answer.envelope.model_dump(mode="json", include=set(_ENVELOPE_FIELDS))
     facts = [fact.fact_id for fact in answer.envelope.facts]
     return {"crp_envelope": {**envelope, "facts": facts}, "crp_headers": public_headers(answer)}
 
@@ -225,13 +225,13 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
 def public_headers(answer: Answer) -> dict[str, str]:
     """The headers of an answer without the session token, which is a credential.
 
-    A message is written into checkpoints and traces that others read.
+    Others read the checkpoints and traces that messages are written to.
     """
     return {name: value for name, value in answer.headers.items() if name != names.SET_SESSION}
 
 
 def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:
-    """Tell the agent around one what came of it.
+    """Pass an inner agent's answer or halt to the session of the agent around it.
 
     Spec: related facts §8
     """
@@ -240,23 +240,23 @@ def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:
 
 
 def held_rejections(relay: Relay, session_id: str) -> tuple[RejectedClaim, ...]:
-    """Claims of sub-agents' answers, held in memory for a session, that their reports flag."""
+    """Claims flagged in sub-agents' answers, kept in memory for a session."""
     return relay._world.memory.sessions.of(session_id).rejected
 
 
 def hold_rejections(relay: Relay, session_id: str, report: Report) -> None:
-    """Hold the claims that the report on a sub-agent's answer flags, for the session around it."""
+    """Keep the flagged claims of a sub-agent's answer in memory for the outer agent's session."""
     relay._world.memory.sessions.reject(session_id, rejected_claims(report))
 
 
 def new_session() -> str:
-    """A session of its own, for a run that names none."""
+    """A new session id, for a run that names no session."""
     return SESSION_PREFIX + uuid.uuid4().hex
 
 
 @contextmanager
 def context_value(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    """Within it, a context variable has this value."""
+    """Set a context variable inside the `with` block."""
     token = variable.set(value)
     try:
         yield

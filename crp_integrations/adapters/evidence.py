@@ -1,4 +1,4 @@
-"""A framework's items and passages as facts, and an envelope's word on each."""
+"""Turns a framework's items and passages into facts, and packed facts into metadata."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Item = TypeVar("Item")
 
 log = logging.getLogger("crp_integrations.adapters")
 
-# Behind "sha256:", enough digits to keep the texts of one id apart.
+# Skips "sha256:"; twelve digits are enough to tell the texts of one id apart.
 HASH_PART = slice(7, 19)
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedFact(Generic[Item]):
-    """One item of a framework, and what a fact is made of.
+    """One item of a framework, with the fields for its fact.
 
     Attributes:
         item: the framework's object.
-        content: its text as the model is to see it; empty when it has none.
-        fact_id: the framework's id, empty for one made of source, location and text.
+        content: its text as the model will see it; empty when it has none.
+        fact_id: the framework's id; empty derives one from source, location and text.
     """
 
     item: Item
@@ -47,9 +47,9 @@ def facts_of(
 ) -> tuple[list[Fact], dict[str, Item]]:
     """Offers as facts, and the framework's items by fact id.
 
-    Items without text hold nothing to pack and are left out; equal ones count once. Vector
-    stores use ids again, so where an id stands for several texts, each becomes a fact of its
-    own, named `ID#` and the start of its text's hash.
+    Items without text are left out; duplicates count once. Vector stores reuse ids, so where
+    an id occurs with several texts, each text becomes a separate fact, named `ID#` plus the
+    start of its text's hash.
     """
     made = [
         (_as_fact(f"{noun} {number}", offer), offer.item)
@@ -85,7 +85,7 @@ def fact_metadata(envelope: Envelope, place: int) -> dict[str, Any]:
 
 
 def _as_fact(name: str, offer: OfferedFact[Item]) -> Fact:
-    """An item as a fact; what cannot be written costs that character, and not the item."""
+    """An item as a fact; characters that cannot be encoded become U+FFFD."""
     fields = {
         "content": offer.content,
         "fact_id": offer.fact_id,
@@ -96,8 +96,8 @@ def _as_fact(name: str, offer: OfferedFact[Item]) -> Fact:
         cleaned = {field: readable(value) for field, value in fields.items()}
         fact = Fact(**cleaned)
     except (TypeError, ValidationError):
-        # The library's message would quote the text.
-        raise FactRejected(f"{name} is no text") from None
+        # Pydantic's message would quote the text.
+        raise FactRejected(f"{name} is not a text") from None
     if cleaned != fields:
         log.warning("%s has characters that cannot be written; they are shown as U+FFFD", name)
     return fact
@@ -107,7 +107,7 @@ Reader: TypeAlias = Callable[[str], Iterable[Block]]
 
 
 def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
-    """Hold facts in memory for a session; nothing of them is stored."""
+    """Keep facts in memory for a session, store nothing, and return their number."""
     if not facts:
         return 0
     try:
@@ -120,7 +120,7 @@ def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
 def passage_facts(
     relay: Relay, read: Reader, source_id: str, text: str, frame: str
 ) -> Iterator[Fact]:
-    """A text as facts; a long one is cut as documents are."""
+    """A text as facts: a long one is split, a short one prefixed with `frame` or left out."""
     passage = readable(text).strip()
     if not passage:
         return

@@ -1,7 +1,7 @@
-"""Reports on answers that somebody else asked for: examined and sealed, or marked as not checked.
+"""Examines and seals answers that other code requested, or marks them as not examined.
 
-The context was packed elsewhere, and the call made elsewhere. What was seen of both is recorded;
-what was not is said to be not there, and never made up.
+Other code packed the context and made the call. What was observed of both is recorded; what
+was not observed is recorded as missing.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from crp_integrations.vocabulary.safety import HaltReason
 
 @dataclass(frozen=True, slots=True)
 class ObservedAnswer:
-    """A sealed window around an answer that somebody else asked for.
+    """A sealed window around an answer that other code requested.
 
     Attributes:
-        report: with its identity.
-        receipt: None where receipts are off. It is kept in the store where all of its facts are in
-            the fabric; else nobody else has it, since no erasure could reach its texts.
-        halt: what to raise where answers can be withheld: the judge failed, and its `failure` is
-            `halt`.
+        report: report with its window and session ids.
+        receipt: None if receipts are off. The store keeps it only if all of its facts are in the
+            fabric; otherwise this is the only copy, since no erasure could reach its texts.
+        halt: error to raise where answers can be withheld; set if the judge failed and its
+            `failure` is `halt`.
     """
 
     report: Report
@@ -86,7 +86,7 @@ def observe_answer(
     depth: int = 0,
     turn: int = 0,
 ) -> ObservedAnswer:
-    """Examine an answer and seal a window around it, with a receipt of what was seen.
+    """Examine an answer and seal a window around it, with a receipt of what was observed.
 
     Spec: CRP-SPEC-005 §1.2, §15.4
     """
@@ -150,14 +150,14 @@ def observe_answer(
         reason=record.decided.reason,
         keep=keep,
         draft=draft_maker(record) if world.settings.receipts else None,
-        # The system prompt is left out: it is part of the call, which is recorded anyway.
+        # Without the system prompt: the call, which is recorded anyway, contains it.
         candidates=tuple(fact_id for fact_id, _ in dossier.passages if fact_id != SYSTEM),
         depth=depth,
         turn=turn,
         began=began,
     )
     closed = close(namespace, world, session, None, end)
-    # The unwritten receipt has all texts; one read later lacks those that are in no fabric.
+    # The receipt in memory has all texts; a stored one lacks those that are not in the fabric.
     made = None
     if closed.receipt_id:
         made = world.memory.receipts.find(closed.receipt_id, namespace.residency)
@@ -174,7 +174,7 @@ def _withheld_facts(
     context: Envelope | Sequence[Fact | str],
     session_id: str,
 ) -> list[tuple[str, str]]:
-    """Ids of facts that the judge's provider must not get, and why."""
+    """Ids of facts that must not be sent to the judge's provider, and why."""
     reasons = dict(barred_facts(judge, context))
     ids = [fact_id for fact_id, _ in dossier.passages]
     if judge.settings.withhold_labels:
@@ -186,7 +186,7 @@ def _withheld_facts(
 
 
 Attachment: TypeAlias = dict[str, Any]
-# What an examination came to, the receipt, and what halts.
+# The report, the receipt, and the error that withholds the answer.
 Examination: TypeAlias = tuple[Report, Receipt | None, SafetyHalt | None]
 # Flag of the report on an answer that was not examined.
 NOT_EXAMINED: Final = "not-examined"
@@ -194,7 +194,7 @@ NOT_EXAMINED: Final = "not-examined"
 
 @dataclass(frozen=True, slots=True)
 class AnswerExaminer:
-    """Examines the answers of one handler; with a relay it seals them too."""
+    """Examines the answers of one handler; with a relay, also seals them."""
 
     grounding: GroundingMode
     relay: Relay | None
@@ -214,7 +214,7 @@ class AnswerExaminer:
         depth: int = 0,
         turn: int = 0,
     ) -> Examination:
-        """Examine an answer; whatever goes wrong becomes a report that says so."""
+        """Examine an answer; an unexpected error becomes a report that names it."""
         try:
             context = facts()
             if self.relay is None:
@@ -246,20 +246,20 @@ class AnswerExaminer:
             return observed.report, observed.receipt, observed.halt
         except SafetyHalt as halt:
             return cast("Report", halt.report), None, halt
-        except Exception as error:  # noqa: BLE001 - whatever it is, the report says it
-            # The framework would swallow it; the answer must say that it was not examined. The
-            # error's own words may quote a text, which no log may hold.
+        except Exception as error:  # noqa: BLE001 - the report names any error
+            # The framework would swallow the error, but the answer must say that it was not
+            # examined. Only the type is logged: the message may quote a text.
             self.log.error("the examination of an answer failed with %s", type(error).__name__)
             return not_checked(f"the examination failed with {type(error).__name__}", answer)
 
 
 def not_checked(reason: str, answer: str = "") -> Examination:
-    """What an answer that was not examined comes to: the report says why, and nobody halts."""
+    """The result for an answer that was not examined: its report gives the reason; no halt."""
     return unread_report(reason, answer), None, None
 
 
 def unread_report(reason: str, answer: str = "") -> Report:
-    """The report on an answer that was not examined: all fields of any other, UNKNOWN, and why.
+    """The report on an answer that was not examined: risk level UNKNOWN, with the reason.
 
     >>> unread_report("the answer has no text").risk_level.value
     'UNKNOWN'
@@ -305,34 +305,34 @@ def unread_report(reason: str, answer: str = "") -> Report:
 
 
 def was_examined(report: Report) -> bool:
-    """Whether a report is of an examination, or only says why there was none."""
+    """False for a report that only gives the reason why there was no examination."""
     return NOT_EXAMINED not in report.flags
 
 
 def critical_risk(report: Report) -> SafetyHalt:
-    """What a handler raises for an answer whose risk is CRITICAL."""
+    """The error that a handler raises for an answer whose risk is CRITICAL."""
     reason = HaltReason.CRITICAL_RISK.value
     return SafetyHalt(f"an answer's risk is {RiskLevel.CRITICAL}", report=report, reason=reason)
 
 
 Attach = Literal["full", "summary", "id"]
-# Of a summary as JSON, however it is written.
+# Maximum size of a summary as JSON, also with all non-ASCII characters escaped.
 SUMMARY_BYTES: Final = 1_024
-_MOST_ID, _MOST_REASON, _MOST_QUOTE = 96, 160, 80
-# Keys of which every attachment has one, and no other metadata of this package.
-_MARKS: Final = frozenset({"report_id", "risk_level"})
+_MAX_ID, _MAX_REASON, _MAX_QUOTE = 96, 160, 80
+# Every attached report has at least one of these keys; no other `crp` metadata has any.
+_REPORT_KEYS: Final = frozenset({"report_id", "risk_level"})
 _LOG: Final = logging.getLogger("crp_integrations.adapters")
 
 
 def check_attach(attach: str) -> None:
-    """Check how much of a report is attached."""
+    """Check the value that says how much of a report is attached."""
     if attach not in get_args(Attach):
         wanted = ", ".join(get_args(Attach))
         raise RequestError(f"attach {attach!r:.40} is not one of {wanted}")
 
 
 def attachment_of(report: Report, attach: str) -> Attachment:
-    """What an answer's metadata hold of its report, as plain JSON: all, a summary, or the id."""
+    """The part of a report for an answer's metadata, as plain JSON: all, a summary, or the id."""
     match attach:
         case "full":
             return report.model_dump(mode="json")
@@ -343,21 +343,21 @@ def attachment_of(report: Report, attach: str) -> Attachment:
 
 
 def report_id(report: Report) -> str:
-    """The window's id, by which `Relay.report` gives the report; its hash where none is sealed."""
+    """The window id, which `Relay.report` accepts; without a sealed window, the report's hash."""
     return report.window_id or report.report_hash
 
 
 def summarise_report(report: Report) -> Attachment:
-    """A report in at most 1,024 bytes of JSON: what was found, and where the report is.
+    """A report in at most 1,024 bytes of JSON: the findings, and the id of the whole report.
 
-    `claims` counts what was read of the answer; `risk_score` is None where the level is UNKNOWN.
-    Reasons and flagged claims are in it as far as they fit, gravest and first ones before others;
-    `flagged_total` counts all flagged claims.
+    `claims` counts the answer's claims; `risk_score` is None if the level is UNKNOWN. Reasons, the
+    gravest first, then flagged claims in order, are included as far as they fit; `flagged_total`
+    counts all flagged claims.
     """
     flagged = [claim for claim in report.claims if claim.flagged]
     made: Attachment = {
-        "report_id": _clipped(report_id(report), _MOST_ID),
-        "session_id": _clipped(report.session_id, _MOST_ID),
+        "report_id": _clipped(report_id(report), _MAX_ID),
+        "session_id": _clipped(report.session_id, _MAX_ID),
         "risk_level": report.risk_level.value,
         "risk_score": None if report.risk_score is None else round(report.risk_score, 4),
         "claims": {
@@ -367,7 +367,7 @@ def summarise_report(report: Report) -> Attachment:
             "unread": report.claim_counts.unread,
         },
         "verification": report.verification.value,
-        "checked_by": _clipped(report.checked_by, _MOST_ID),
+        "checked_by": _clipped(report.checked_by, _MAX_ID),
         "grounding_pct": round(report.grounding_pct, 4),
         "flagged": report.flagged,
         "flagged_total": len(flagged),
@@ -375,15 +375,15 @@ def summarise_report(report: Report) -> Attachment:
         "flagged_claims": [],
     }
     for reason in report.reasons:
-        _append_fitting(made, "reasons", _clipped(reason, _MOST_REASON))
+        _append_fitting(made, "reasons", _clipped(reason, _MAX_REASON))
     for claim in flagged:
         entry = {
-            "claim_id": _clipped(claim.claim_id, _MOST_ID),
+            "claim_id": _clipped(claim.claim_id, _MAX_ID),
             "start": claim.start,
             "end": claim.end,
             "status": claim.status.value,
             "error": claim.error.value if claim.error else None,
-            "text": _clipped(claim.text, _MOST_QUOTE),
+            "text": _clipped(claim.text, _MAX_QUOTE),
         }
         if not _append_fitting(made, "flagged_claims", entry):
             break
@@ -399,7 +399,7 @@ def _append_fitting(made: Attachment, name: str, entry: Any) -> bool:
 
 
 def _clipped(text: str, most: int) -> str:
-    """A text of at most so many bytes as JSON, quotation marks apart."""
+    """A text cut to at most so many bytes as JSON, not counting the quotation marks."""
     cut = text[:most]
     while len(json.dumps(cut)) - 2 > most:
         cut = cut[:-1]
@@ -407,31 +407,31 @@ def _clipped(text: str, most: int) -> str:
 
 
 def attached_report(metadata: object) -> Attachment | None:
-    """The report in an answer's metadata, as much of it as is attached; None for none."""
+    """The report, summary or id attached to an answer's metadata; None if there is none."""
     report = metadata.get("crp") if isinstance(metadata, Mapping) else None
-    return dict(report) if isinstance(report, Mapping) and _MARKS & report.keys() else None
+    return dict(report) if isinstance(report, Mapping) and _REPORT_KEYS & report.keys() else None
 
 
-class HeardReports:
-    """Hands an answer's report to the handlers that heard its model calls.
+class ReportDelivery:
+    """Gives an answer's report to the handlers that observed its model calls.
 
     Attributes:
-        handlers: those, each with `take`.
+        handlers: handlers with a `take` method.
     """
 
     def __init__(self) -> None:
         self.handlers: list[Any] = []
 
     def __call__(self, report: object) -> None:
-        """Hand it over."""
+        """Give the report to every handler."""
         if isinstance(report, Report):
             for handler in self.handlers:
                 handler.take(report)
 
 
 @contextmanager
-def halts_heard(delivery: HeardReports) -> Iterator[None]:
-    """Within it, handlers get the report of an answer that is withheld before the error."""
+def deliver_on_halt(delivery: ReportDelivery) -> Iterator[None]:
+    """If the `with` block withholds an answer, give its report to the handlers, then re-raise."""
     try:
         yield
     except SafetyHalt as halt:

@@ -1,4 +1,4 @@
-"""What the vector-store views of the frameworks share: items with ids of their own."""
+"""Base of the vector-store views for all frameworks: items that have their own ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crp_integrations.seals import sha256
 from crp_integrations.vectors import FloatRows, cosine, top, unit_rows
 from crp_integrations.vocabulary import SourceKind
 
-# The one key of a fact's metadata that is ours; it is never shown as the caller's.
+# Reserved metadata key of this package; removed before metadata is returned to the caller.
 ITEM_KEY = "crp:item"
 USER_SOURCE = "user"
 
@@ -31,11 +31,11 @@ class StoreItem:
     """A framework's document or node as it is stored.
 
     Attributes:
-        id: the framework's id; empty for one made of source, metadata and text.
+        id: the framework's id; empty derives one from source, metadata and text.
         content: its text.
-        metadata: the caller's own.
-        origin: URI of what it is from, empty for nothing.
-        extra: what the framework needs to make the object again.
+        metadata: the caller's metadata.
+        origin: URI of its source; empty if unknown.
+        extra: values that the framework needs to rebuild the object.
     """
 
     id: str
@@ -47,12 +47,12 @@ class StoreItem:
 
 @dataclass(frozen=True, slots=True)
 class StoreItems:
-    """A namespace as frameworks see a vector store.
+    """A namespace with the operations of a vector store.
 
     Attributes:
-        namespace: where everything is kept.
-        kind: kind of source of what is added; decides its importance.
-        labels: access labels put on what is added.
+        namespace: the namespace that contains all items.
+        kind: source kind of added items; decides their importance.
+        labels: access labels of added items.
     """
 
     namespace: Namespace
@@ -60,7 +60,7 @@ class StoreItems:
     labels: tuple[str, ...] = ()
 
     def put(self, items: Sequence[StoreItem], vectors: FloatRows | None = None) -> list[str]:
-        """Add items, or change those whose id is there: all of them or none."""
+        """Add items, and replace those whose id exists: all of them or none."""
         ids = self._fact_ids([item.id for item in items])
         uris: dict[str, str] = {}
         facts: list[Fact] = []
@@ -72,29 +72,27 @@ class StoreItems:
         return [item.id or fact.fact_id for item, fact in zip(items, facts, strict=True)]
 
     def get(self, ids: Iterable[str]) -> list[Fact]:
-        """Facts of items in the order asked for, each once; those that are not there are left
-        out.
-        """
+        """Facts of items in the order of `ids`, each once; unknown ids are left out."""
         if isinstance(ids, str) or not isinstance(ids, Iterable):
             shown = f"the text {ids!r:.40}" if isinstance(ids, str) else type(ids).__name__
             raise RequestError(f"ids is {shown}; give a list of ids")
-        # An item may be named by its own id and by that of its fact.
+        # `ids` may name one item twice: by its own id and by its fact's id.
         wanted = self._fact_ids(list(dict.fromkeys(ids)))
         return self.namespace.facts(list(dict.fromkeys(wanted)))
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Delete items; those that are not there are left out."""
+        """Delete items; unknown ids are ignored."""
         self.forget([fact.fact_id for fact in self.get(ids)])
 
     def forget(self, fact_ids: Sequence[str]) -> None:
-        """Delete facts by their own ids."""
+        """Delete facts by fact id."""
         if fact_ids:
             self.namespace.forget(facts=fact_ids)
 
     def nearest(
         self, vector: Any, k: int, *, where: Where | None = None, among: Sequence[str] | None = None
     ) -> list[tuple[Fact, float]]:
-        """Facts nearest to a vector with their cosine, highest first, ties by fact id."""
+        """Facts nearest to a vector with their cosines, highest first, ties by fact id."""
         if isinstance(vector, str):
             raise RequestError("the vector is a text; embed it first, or search by text")
         row = unit_rows([vector], dimensions=self.namespace.embedder.dimensions)[0]
@@ -114,14 +112,14 @@ class StoreItems:
     def worded(
         self, query: str, k: int, *, where: Where | None = None, among: Sequence[str] | None = None
     ) -> list[tuple[Fact, float]]:
-        """Facts that hold any word of a query with their BM25 score, highest first."""
+        """Facts that contain any word of a query with their BM25 score, highest first."""
         check_k(k)
         chosen = None if among is None else set(among)
         wanted = k
         while wanted > 0:
             hits = self.namespace.search_text(query, wanted, where)
             matching = [hit for hit in hits if chosen is None or hit.fact_id in chosen][:k]
-            # What is not among the chosen took places, so ask for more until there are enough.
+            # Hits outside `among` used up places, so ask for more until there are enough.
             if len(matching) == k or len(hits) < wanted:
                 return self._with_facts([(hit.fact_id, float(hit.score)) for hit in matching])
             wanted *= 4
@@ -130,7 +128,7 @@ class StoreItems:
     def diverse(
         self, hits: Sequence[tuple[Fact, float]], k: int, balance: float
     ) -> list[tuple[Fact, float]]:
-        """Maximal marginal relevance: k of what was found, near the query, far from each other."""
+        """Maximal marginal relevance: k of the hits, near the query and far from each other."""
         untyped: object = balance
         if not (isinstance(untyped, Real) and 0.0 <= balance <= 1.0):
             raise RequestError(
@@ -142,15 +140,15 @@ class StoreItems:
         scores = np.array([score for _, score in left], dtype=np.float64)
         return [left[place] for place in _marginal_places(rows, scores, k, balance)]
 
-    # --- within ------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------
 
     def _with_facts(self, hits: Sequence[tuple[str, float]]) -> list[tuple[Fact, float]]:
-        """Hits with their facts; one that was deleted in between is left out."""
+        """Hits with their facts; facts deleted since the search are left out."""
         facts = {fact.fact_id: fact for fact in self.namespace.facts([id_ for id_, _ in hits])}
         return [(facts[id_], score) for id_, score in hits if id_ in facts]
 
     def _rows(self, ids: list[str]) -> tuple[list[str], FloatRows]:
-        """Facts with their rows; one that was withdrawn since it was found is left out."""
+        """Ids and vectors of facts; facts withdrawn since the search are left out."""
         while True:
             try:
                 return ids, self.namespace.vectors(ids)
@@ -161,7 +159,7 @@ class StoreItems:
                 ids = [id_ for id_ in ids if id_ in left]
 
     def _fact_ids(self, ids: Sequence[str]) -> list[str]:
-        """The fact of each id: one of that very id when there is one, else the item's own."""
+        """Fact ids of item ids: the id itself where a fact has it, else the one derived from it."""
         for number, id_ in enumerate(ids, 1):
             if not isinstance(id_, str):
                 raise RequestError(
@@ -190,14 +188,12 @@ class StoreItems:
                 metadata={**item.metadata, ITEM_KEY: {**own, **(item.extra or {})}},
             )
         except (ValidationError, UnicodeEncodeError):
-            # The library's message would quote the text.
-            raise FactRejected(
-                f"item {number} holds no text that can be encoded as UTF-8"
-            ) from None
+            # The original message would quote the text.
+            raise FactRejected(f"item {number} has text that cannot be encoded as UTF-8") from None
 
 
 def items_of(place: Namespace | Relay, kind: SourceKind | str, labels: Iterable[str]) -> StoreItems:
-    """The view of a namespace, or of a relay's."""
+    """The items of a namespace, or of a relay's namespace."""
     namespace = place.fabric if isinstance(place, Relay) else place
     if not isinstance(namespace, Namespace):
         raise RequestError(f"wanted a relay or a namespace, not {type(place).__name__}")
@@ -210,9 +206,9 @@ def items_of(place: Namespace | Relay, kind: SourceKind | str, labels: Iterable[
 
 
 def item_metadata(fact: Fact) -> tuple[str, dict[str, Any]]:
-    """A fact's id and metadata as the framework's own object bears them.
+    """The id and metadata that a framework's object gets for a fact.
 
-    A fact that no view has added shows its own id, and its source under `source`.
+    A fact that was not added by a view has its fact id, and its source id as `source`.
     """
     metadata = dict(fact.metadata)
     item = metadata.pop(ITEM_KEY, None)
@@ -222,7 +218,7 @@ def item_metadata(fact: Fact) -> tuple[str, dict[str, Any]]:
 
 
 def item_extra(fact: Fact) -> dict[str, Any]:
-    """What a framework stored beside a fact to make its object again."""
+    """Values that a framework stored with a fact to rebuild its object."""
     item = fact.metadata.get(ITEM_KEY)
     return item if isinstance(item, dict) else {}
 
@@ -231,21 +227,21 @@ def own_metadata(metadata: Mapping[Any, Any] | None, number: int) -> dict[str, J
     """An item's metadata as plain JSON."""
     if metadata is not None and not isinstance(metadata, Mapping):
         raise FactRejected(
-            f"the metadata of item {number} are {type(metadata).__name__}, wanted a dict"
+            f"the metadata of item {number} is {type(metadata).__name__}, wanted a dict"
         )
     return plain_metadata(metadata or {}, name=f"item {number}", refusal=FactRejected)
 
 
 def check_k(k: object) -> None:
-    """Check how many are asked for; a number below 1 asks for none."""
+    """Check a number of results; below 1, there are none."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise RequestError(f"k is {k!r:.40}, wanted a whole number")
 
 
 def _marginal_places(rows: FloatRows, scores: Any, k: int, balance: float) -> list[int]:
-    """Places of the chosen rows in the order of choice; ties go to the earlier row."""
+    """Indexes of the chosen rows in the order of choice; ties go to the earlier row."""
     chosen: list[int] = []
-    # How near each row is to the nearest of those chosen.
+    # Similarity of each row to the nearest chosen row.
     near = np.full(len(scores), -np.inf)
     left = np.ones(len(scores), dtype=np.bool_)
     while len(chosen) < min(k, len(scores)):

@@ -1,17 +1,17 @@
-"""LangChain and LangGraph: retrieve, pack, answer and check in the chains and agents that exist.
+"""LangChain and LangGraph: retrieve, pack, answer and check in existing chains and agents.
 
-In: any chain, agent or graph. Out: the same with documents that fit a token budget and answers that
-carry a report, or are withheld before a stream shows them. Read `retrieval.py`; `runnable.py` with
-`messages.py` and `model.py`; `callbacks.py` with `runs.py`; `gate.py`; `middleware.py` with
-`model_calls.py`; `chat_model.py`; `vector_store.py`; `store.py`;
-`evaluator.py`. The room never puts CRP metadata into a prompt and never alters a model's text.
+Input: any chain, agent or graph. Output: its documents packed to fit a token budget, its answers
+with a report attached, or withheld before a stream shows them. Read `retrieval.py`;
+`runnable.py` with `messages.py` and `model.py`; `callbacks.py` with `runs.py`; `gate.py`;
+`middleware.py` with `model_calls.py`; `chat_model.py`; `vector_store.py`; `store.py`;
+`evaluator.py`. No module puts CRP metadata into a prompt or alters a model's text.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 try:
-    import langchain_core  # noqa: F401 - asked for by name so that the error says what to install
+    import langchain_core  # noqa: F401 - imported here so that the error says what to install
 except ImportError as error:
     from crp_integrations.errors import MissingExtra
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from crp_integrations.langchain.middleware import CRPMiddleware
     from crp_integrations.langchain.store import CRPDocumentStore, CRPStore
 
-# What needs more than langchain-core, and seconds to import.
-_LATER = {
+# Imported on first use: these need more than langchain-core, and take seconds to import.
+_LAZY = {
     "CRPDocumentStore": ("crp_integrations.langchain.store", "langgraph"),
     "CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
     "CRPStore": ("crp_integrations.langchain.store", "langgraph"),
@@ -61,10 +61,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A name that is imported when it is asked for."""
-    if name not in _LATER:
+    """Import a name of `_LAZY` when it is first used."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, extra = _LATER[name]
+    module, extra = _LAZY[name]
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:

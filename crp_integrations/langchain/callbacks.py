@@ -45,14 +45,14 @@ from crp_integrations.langchain.messages import (
     structured_text,
 )
 from crp_integrations.langchain.runs import (
-    MOST_TREES,
+    MAX_TREES,
     RetrieverResult,
     RunTreeHandler,
-    Sent,
+    SentCall,
     SentMessages,
     agent_depth,
-    at_end_of,
-    hold_outside,
+    examining,
+    keep_for_outer,
     leave_to_window,
 )
 from crp_integrations.messages import Message
@@ -67,54 +67,54 @@ from crp_integrations.vocabulary.provenance import RiskLevel
 log = logging.getLogger("crp_integrations.langchain")
 
 
-# Among a call's options where LangChain makes an object of the answer.
+# Key in a call's options if LangChain parses the answer into an object.
 _STRUCTURED: Final = "ls_structured_output_format"
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """The answers of one model call, with what was retrieved and sent for it."""
+class _CallAnswers:
+    """The answers of one model call, with the documents and messages for it."""
 
     run_id: UUID
     answers: Sequence[Generation]
     context: tuple[RetrieverResult, ...] | None
-    sent: Sent
+    sent: SentCall
     rejected: tuple[RejectedClaim, ...]
 
 
 class DPECallbackHandler(RunTreeHandler):
-    """Examines every answer and attaches the report; it stops none unless you ask for it.
+    """Examines every answer and attaches the report; by default, it stops no answer.
 
     Spec: CRP-SPEC-005 §2
 
-    A summary of the report stands as plain JSON in `response_metadata["crp"]` of each answer's
-    message (in `generation_info["crp"]` for models that return strings). Evidence is what
-    retrievers of the chain returned, what tools answered, and what the application wrote into the
-    system prompt. A call that had none of these, or whose examination failed, gets the level
-    UNKNOWN, and `reasons` say why. A stream's pieces are out before a callback sees the end: use
-    `CRPGate` or `CRPMiddleware` to withhold an answer. Within `CRPMiddleware` the handler gets the
-    sealed report.
+    A summary of the report is added as plain JSON to `response_metadata["crp"]` of each answer's
+    message (to `generation_info["crp"]` for models that return strings). The evidence is the
+    documents from the chain's retrievers, the tool results, and the system prompt that the
+    application wrote. A call with none of these, or whose examination failed, gets the level
+    UNKNOWN, and `reasons` says why. A callback sees the end of a stream after its chunks have been
+    shown: use `CRPGate` or `CRPMiddleware` to withhold an answer. Inside `CRPMiddleware` the
+    handler receives the sealed report.
 
-    Tracers among the callbacks see an answer once it has its report: the first handler made wraps
-    LangChain's `on_llm_end` of a model call's run managers.
+    Tracers among the callbacks see an answer after its report is attached: the first handler
+    created wraps `on_llm_end` of LangChain's run managers for model calls.
 
     Attributes:
         last_report: the last answer's whole report; None before the first answer.
 
     Args:
-        on_critical: `record`, or `raise` to end the call with `SafetyHalt` where an answer's risk
-            is CRITICAL, or its judge failed and `judge_failure` is `halt`.
+        on_critical: `record`, or `raise` to end the call with `SafetyHalt` if an answer's risk
+            is CRITICAL, or if its judge failed and `judge_failure` is `halt`.
         on_report: called with each answer's whole report as plain JSON; with a judge in
-            `background` mode once that has spoken.
+            `background` mode, after the judge has answered.
         attach: how much is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
-        relay: examines by its own engines and seals each answer as a window of its store.
-        on_receipt: called with the receipt on each sealed answer. Nobody else keeps one with texts
-            that are not in the relay's fabric.
+        relay: relay whose engines examine, and whose store gets each answer as a sealed window.
+        on_receipt: called with the receipt on each sealed answer. A receipt with texts that are
+            not in the relay's fabric is kept nowhere else.
         judge, judge_options: as in `examine`; None for the relay's judge, or that of the settings.
 
     Raises:
         RequestError: an argument has no usable value, or the judge is True.
-        ConfigError: what is given as a judge is no model.
+        ConfigError: the judge is not a model.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class DPECallbackHandler(RunTreeHandler):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
         if relay is not None:
             check_relay(relay, "DPECallbackHandler")
-        # LangChain swallows what a handler raises: nobody would be told, and see why.
+        # Checked here because LangChain swallows what a handler raises later.
         check_callables(on_report=on_report, on_receipt=on_receipt)
         check_attach(attach)
         self._attach = attach
@@ -152,10 +152,10 @@ class DPECallbackHandler(RunTreeHandler):
         self._on_judged = late_report_hook(self._judge, on_report, _attachment)
         self._examiner = AnswerExaminer(grounding_mode(grounding), relay, self._judge, log)
         self._sent = SentMessages()
-        # Calls of tools without a word, by the run around them.
-        self._steps: OrderedDict[UUID, _Step] = OrderedDict()
+        # Model calls that answered with tool calls and no text, by parent run.
+        self._steps: OrderedDict[UUID, _CallAnswers] = OrderedDict()
         self.last_report: Attachment | None = None
-        # LangChain swallows what a handler raises, unless it says this of itself.
+        # LangChain swallows a handler's errors unless this attribute is True.
         self.raise_error = on_critical == "raise"
 
     def on_chat_model_start(
@@ -167,7 +167,7 @@ class DPECallbackHandler(RunTreeHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note the run's parent, what is sent, and whether a structured answer is asked for."""
+        """Record the run's parent, the messages, and whether a structured answer is requested."""
         self._runs.start(run_id, parent_run_id)
         self._sent.note(run_id, messages, structured=_STRUCTURED in (kwargs.get("options") or {}))
 
@@ -177,12 +177,12 @@ class DPECallbackHandler(RunTreeHandler):
         """Examine each answer and attach the report.
 
         Raises:
-            SafetyHalt: an answer's risk is CRITICAL, or its judge failed and that halts, and
-                `on_critical` is `raise`.
+            SafetyHalt: `on_critical` is `raise`, and an answer's risk is CRITICAL or its judge
+                failed with `judge_failure` set to `halt`.
         """
         sent = self._sent.pop(run_id)
         if JUDGING.get() or leave_to_window(self):
-            # A judge's reply is not an answer, and a window's answer gets the sealed report.
+            # A judge's reply is not an answer; a window's answer gets the sealed report later.
             self._runs.end(run_id)
             return
         context = self._runs.context_of(run_id)
@@ -194,14 +194,14 @@ class DPECallbackHandler(RunTreeHandler):
             if sent.structured or not _only_calls(generation)
         ]
         if generations and not answers and parent_run_id is not None:
-            # A message that only calls tools is a step, unless its agent says that it has answered.
-            self._steps[parent_run_id] = _Step(run_id, generations, context, sent, rejected)
-            while len(self._steps) > MOST_TREES:
+            # Only tool calls: examined later, if the agent reports that they were the answer.
+            self._steps[parent_run_id] = _CallAnswers(run_id, generations, context, sent, rejected)
+            while len(self._steps) > MAX_TREES:
                 self._steps.popitem(last=False)
-        self._conclude(_Step(run_id, answers, context, sent, rejected))
+        self._conclude(_CallAnswers(run_id, answers, context, sent, rejected))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Examine what an agent's model called as its structured answer; forget an ended tree.
+        """Examine a structured answer that an agent's model gave as a tool call; end the run.
 
         Raises:
             SafetyHalt: as for any answer.
@@ -213,8 +213,8 @@ class DPECallbackHandler(RunTreeHandler):
         finally:
             super().on_chain_end(outputs, run_id=run_id, **kwargs)
 
-    def _conclude(self, step: _Step) -> None:
-        """Examine the answers of a model call, attach the reports and hand them on."""
+    def _conclude(self, step: _CallAnswers) -> None:
+        """Examine the answers of a model call, attach the reports and call the hooks."""
         run_id = step.run_id
         whole: list[Attachment] = []
         receipts: list[Receipt] = []
@@ -225,14 +225,14 @@ class DPECallbackHandler(RunTreeHandler):
                 self._reject(run_id, report)
                 if report.risk_level is RiskLevel.CRITICAL:
                     halt = halt or critical_risk(report)
-                # The other reports are handed on by the judge in the background.
+                # Otherwise the background judge calls `on_report`.
                 if self._on_judged is None or not was_examined(report):
                     whole.append(_attachment(report))
                 halted = halted or halt
                 attached = attachment_of(report, self._attach)
                 _attach(generation, attached, receipt.receipt_id if receipt else "")
                 receipts += [receipt] if receipt else []
-            # Only now, so that a hook that raises leaves no answer without its report.
+            # After all reports are attached, so that a hook that raises leaves none out.
             self.last_report = whole[-1] if whole else self.last_report
             if self._on_report is not None:
                 for attachment in whole:
@@ -246,7 +246,7 @@ class DPECallbackHandler(RunTreeHandler):
             raise halted
 
     def take(self, report: Report) -> None:
-        """Take the report of a window that was examined and sealed around the model call.
+        """Receive the report of the sealed window around the model call.
 
         Raises:
             SafetyHalt: its risk is CRITICAL, and `on_critical` is `raise`.
@@ -258,19 +258,19 @@ class DPECallbackHandler(RunTreeHandler):
             raise critical_risk(report)
 
     def _reject(self, run_id: UUID, report: Report) -> None:
-        """Give flagged claims to the agent whose tool call this is."""
+        """Pass flagged claims to the agent whose tool call is running."""
         self._runs.reject(run_id, rejected_claims(report))
-        hold_outside(None, report)
+        keep_for_outer(None, report)
 
-    def _examined(self, generation: Generation, step: _Step) -> Examination:
+    def _examined(self, generation: Generation, step: _CallAnswers) -> Examination:
         context, sent = step.context, step.sent
         answer = _answer(generation)
         if not answer.strip():
             return not_checked("the answer has no text")
         if context is None and not has_evidence(sent.messages):
             return not_checked(
-                "no retriever ran in the chain of this call, no tool answered, and the model was "
-                "told nothing"
+                "no retriever ran in the chain of this call, no tool answered, and there was no "
+                "system prompt"
             )
         documents = [document for retrieved in context or () for document in retrieved.documents]
         return self._examiner.examine(
@@ -288,36 +288,37 @@ class DPECallbackHandler(RunTreeHandler):
 
 @cache
 def _examine_first() -> None:
-    """Let handlers that examine answers hear the end of a model call before all others.
+    """Call handlers that examine answers before all others at the end of a model call.
 
-    LangChain goes by the order in which handlers were given, and asynchronously by `run_inline`
-    first; a tracer that is told first would write the answer down without its report.
+    LangChain calls handlers in the order given, asynchronously those with `run_inline` first; a
+    tracer called before the examination would record the answer without its report.
     """
-    whole, awhole = CallbackManagerForLLMRun.on_llm_end, AsyncCallbackManagerForLLMRun.on_llm_end
+    original = CallbackManagerForLLMRun.on_llm_end
+    aoriginal = AsyncCallbackManagerForLLMRun.on_llm_end
 
     def on_llm_end(self: Any, response: LLMResult, **kwargs: Any) -> None:
         first, others = _examiners_apart(self)
         try:
-            with at_end_of(self):
-                whole(first, response, **kwargs)
+            with examining(self):
+                original(first, response, **kwargs)
         finally:
-            # Also where an answer is withheld: it has ended, and its report is written down.
-            whole(others, response, **kwargs)
+            # Also if an answer is withheld: the call has ended, and tracers record its report.
+            original(others, response, **kwargs)
 
     async def aon_llm_end(self: Any, response: LLMResult, **kwargs: Any) -> None:
         first, others = _examiners_apart(self)
         try:
-            with at_end_of(self):
-                await awhole(first, response, **kwargs)
+            with examining(self):
+                await aoriginal(first, response, **kwargs)
         finally:
-            await awhole(others, response, **kwargs)
+            await aoriginal(others, response, **kwargs)
 
     CallbackManagerForLLMRun.on_llm_end = on_llm_end  # type: ignore[method-assign]
     AsyncCallbackManagerForLLMRun.on_llm_end = aon_llm_end  # type: ignore[method-assign]
 
 
 def _examiners_apart(run: Any) -> Iterator[Any]:
-    """The run's manager for the handlers that examine answers, then the one for all others."""
+    """Copies of a run manager: one with the examining handlers, then one with all others."""
     for examiners in (True, False):
         part = copy(run)
         part.handlers = [
@@ -329,7 +330,7 @@ def _examiners_apart(run: Any) -> Iterator[Any]:
 
 
 def _question(sent: Sequence[Message]) -> str:
-    """The user's last message; empty where none was seen."""
+    """The user's last message; empty if there is none."""
     return next((message.content for message in reversed(sent) if message.role == "user"), "")
 
 
@@ -340,20 +341,20 @@ def _turn(sent: Sequence[Message]) -> int:
 
 
 def _only_calls(generation: Generation) -> bool:
-    """Whether a model calls tools without a word: that is a step and no answer."""
+    """Whether a reply has tool calls and no text, which is a step and not an answer."""
     message = generation.message if isinstance(generation, ChatGeneration) else None
     return not generation.text and bool(getattr(message, "tool_calls", None))
 
 
 def _answer(generation: Generation) -> str:
-    """The text of an answer; of one that is a tool call, the call's arguments."""
+    """The text of an answer; the arguments if the answer is a tool call."""
     if not _only_calls(generation) or not isinstance(generation, ChatGeneration):
         return generation.text
     return structured_text(generation.message)
 
 
 def _has_structured_response(outputs: Any) -> bool:
-    """Whether an agent's model node says that its model has answered by a tool call."""
+    """Whether an agent's model node reports that a tool call was the answer."""
     for output in outputs if isinstance(outputs, list | tuple) else [outputs]:
         update = getattr(output, "update", None) if not isinstance(output, Mapping) else output
         if isinstance(update, Mapping) and update.get("structured_response") is not None:
@@ -369,7 +370,7 @@ def _attach(generation: Generation, attachment: Attachment, receipt_id: str) -> 
     metadata: Attachment = {METADATA_KEY: attachment}
     if receipt_id:
         metadata[RECEIPT_KEY] = receipt_id
-    # A new dict each time: answers out of a cache share theirs with the answers before them.
+    # Always a new dict: answers from a cache share theirs with earlier answers.
     if isinstance(generation, ChatGeneration):
         message = generation.message
         message.response_metadata = {**message.response_metadata, **metadata}
@@ -378,7 +379,7 @@ def _attach(generation: Generation, attachment: Attachment, receipt_id: str) -> 
 
 
 def _model(generation: Generation) -> str:
-    """The model that answered, as it says itself; empty where it does not."""
+    """The model name in the answer's metadata; empty if there is none."""
     if not isinstance(generation, ChatGeneration):
         return ""
     metadata = generation.message.response_metadata

@@ -1,4 +1,4 @@
-"""A chat model of LangChain over LiteLLM: any provider string, and nothing of CRP on the wire."""
+"""A LangChain chat model over LiteLLM, for any provider string; CRP metadata is never sent."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ from crp_integrations.langchain.messages import (
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 
-# What LangChain notes for its traces, or has decided by now, and hands to the model all the same.
-_ASIDE: Final = ("ls_structured_output_format", "strict", "stream")
+# Arguments that LangChain passes for its traces or has already acted on; ignored here.
+_IGNORED: Final = ("ls_structured_output_format", "strict", "stream")
 
 
 class CRPChatModel(BaseChatModel):
-    """Calls a model through LiteLLM, with tools, structured output and streams that tell usage.
+    """Calls a model through LiteLLM, with tools, structured output and streams that report usage.
 
-    It packs and checks nothing by itself: give it to `CRPRunnable(llm=…)`, or to an agent with
-    `CRPMiddleware`. What earlier answers carry in their metadata is not sent. Messages are text.
+    It does not pack or check by itself: give it to `CRPRunnable(llm=…)`, or to an agent with
+    `CRPMiddleware`. Metadata of earlier answers is not sent. Messages must be text.
 
     Attributes:
         model: provider string as LiteLLM takes it, such as `gpt-4o-mini`, or `extractive`;
             `invoke(…, model=…)` names another one for a call.
-        stop: texts at which the model ends; a call's own win.
-        timeout: seconds until one attempt is given up.
-        max_retries: further attempts that LiteLLM makes after a passing failure.
-        headers: the only headers sent beside those of the provider's client.
-        options: LiteLLM's further arguments, such as `top_p`.
+        stop: stop sequences; those of a call take precedence.
+        timeout: time limit of one attempt in seconds.
+        max_retries: number of retries that LiteLLM makes after a transient failure.
+        headers: headers to send in addition to those of the provider's client.
+        options: further arguments for LiteLLM, such as `top_p`.
 
     Raises:
-        ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
-        RequestError: there is no such field, or it has no usable value.
+        ConfigError: a header is named `CRP-…`, or an option can only be set for a single call.
+        RequestError: a field is unknown, or has no usable value.
     """
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
@@ -107,15 +107,15 @@ class CRPChatModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | Literal[True] | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with tools.
+        """Bind tools to the model.
 
         Args:
-            tools: in any form that LangChain reads.
-            tool_choice: `auto`, `none`, `any` (or `required`, True) for one of them, or the name of
-                the one that must be called; or the provider's own form.
+            tools: tools in any form that LangChain accepts.
+            tool_choice: `auto`, `none`, `any` (or `required`, True) for at least one, the name of
+                the one that must be called, or the provider's own form.
 
         Raises:
-            RequestError: no tool has the name.
+            RequestError: `tool_choice` names an unknown tool.
         """
         specs = [convert_to_openai_tool(tool) for tool in tools]
         if tool_choice is not None:
@@ -131,16 +131,16 @@ class CRPChatModel(BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, Any]:
-        """The model with answers in the form of a schema.
+        """Make the model answer in the form of a schema.
 
         Args:
-            schema: a pydantic class, or in any form that LangChain reads.
+            schema: a pydantic class, or a schema in any form that LangChain accepts.
             method: `function_calling`; `json_schema`, which the provider enforces; or `json_mode`,
                 where the prompt must describe the form.
-            strict: for `json_schema` alone, whether nothing else may be said.
+            strict: only for `json_schema`: whether the answer may contain nothing else.
 
         Raises:
-            RequestError: the method is not one of the three, or an option is not known.
+            RequestError: the method or an option is unknown.
         """
         if method == "function_calling":
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
@@ -148,7 +148,7 @@ class CRPChatModel(BaseChatModel):
             wanted = "function_calling, json_schema, json_mode"
             raise RequestError(f"method {method!r:.40} is not one of {wanted}")
         if kwargs:
-            raise RequestError(f"option {min(kwargs)!r:.40} is not known beside method {method}")
+            raise RequestError(f"option {min(kwargs)!r:.40} is not known with method {method}")
         form: dict[str, Any] = {"type": "json_object"}
         if method == "json_schema":
             json_schema = convert_to_json_schema(schema, strict=strict)
@@ -231,11 +231,11 @@ class CRPChatModel(BaseChatModel):
     def _prepare_call(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, arguments: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
-        """The client and the call; a client of its own where LiteLLM gets further arguments."""
+        """The client and the call; a separate client if LiteLLM gets further arguments."""
         check_text_only(messages)
         ends = {"stop": stop} if stop else {}
         sent = map(message_of, messages)
-        call, further = call_of(self, sent, {**arguments, **ends}, aside=_ASIDE)
+        call, further = call_of(self, sent, {**arguments, **ends}, aside=_IGNORED)
         client = client_of(self, further) if further else self._client
         return answerer(client, call), call
 

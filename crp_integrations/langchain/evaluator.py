@@ -1,4 +1,4 @@
-"""A LangSmith evaluator that scores whether an answer holds, by one judge call an answer.
+"""A LangSmith evaluator that scores whether an answer is supported, with one judge call each.
 
 It returns a dictionary, so LangSmith is not imported here.
 """
@@ -20,10 +20,11 @@ ANSWERS: Final = ("answer", "output", "response", "result")
 CONTEXTS: Final = (
     "context", "contexts", "documents", "source_documents", "retrieved_contexts",
 )  # fmt: skip
-# Where a document in the form of a dictionary has its text.
+# Keys and attributes that may contain the text of a document or message.
 TEXTS: Final = ("page_content", "content", "text")
 
-# `(inputs, outputs, reference_outputs)` or `(run, example)`, to `{"key", "score", "comment"}`.
+# Takes `(inputs, outputs, reference_outputs)` or `(run, example)`; returns a dict with `key`,
+# `score` and `comment`.
 Evaluator: TypeAlias = Callable[..., dict[str, Any]]
 
 
@@ -38,21 +39,21 @@ def crp_evaluator(
     settings: Settings | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Evaluator:
-    """A function for `evaluators=` of LangSmith's `evaluate` and `aevaluate`.
+    """Make a function for `evaluators=` of LangSmith's `evaluate` and `aevaluate`.
 
     The score is 1.0 for an answer that its context supports, 0.0 for a flagged one, and None where
-    no judge looked at it.
+    no judge checked it.
 
     Args:
         judge: a LiteLLM name, a mapping with `model` and LiteLLM's parameters, a LangChain chat
-            model, or a `Judge`; None for that of the settings.
+            model, or a `Judge`; None for the judge in the settings.
         key: name of the score.
-        question: names that the question may have among the inputs; the first that is there.
-        answer: the same among the outputs.
-        context: the same among the outputs, then the reference outputs, then the inputs.
+        question: keys of the inputs tried for the question; the first present one is used.
+        answer: keys of the outputs tried for the answer.
+        context: keys tried for the context in outputs, reference outputs, then inputs.
 
     Raises:
-        RequestError: there is no judge.
+        RequestError: no judge is given or set.
         ConfigError: an argument has no usable value.
     """
     scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
@@ -61,7 +62,7 @@ def crp_evaluator(
         inputs: Any, outputs: Any = None, reference_outputs: Any = None
     ) -> dict[str, Any]:
         if not isinstance(inputs, Mapping):
-            inputs, outputs, reference_outputs = _of_run(inputs, outputs)
+            inputs, outputs, reference_outputs = _run_fields(inputs, outputs)
         input_fields, shown, meant = inputs or {}, outputs or {}, reference_outputs or {}
         asked = _first_value((input_fields,), question, "question")
         answer_value = _first_value((shown,), answer, "answer")
@@ -73,7 +74,7 @@ def crp_evaluator(
     return evaluator
 
 
-def _of_run(run: Any, example: Any) -> tuple[Any, Any, Any]:
+def _run_fields(run: Any, example: Any) -> tuple[Any, Any, Any]:
     """Inputs, outputs and reference outputs of a run and its example."""
     inputs = getattr(example, "inputs", None) or getattr(run, "inputs", None)
     return inputs, getattr(run, "outputs", None), getattr(example, "outputs", None)
@@ -92,14 +93,14 @@ def _first_value(places: Sequence[Mapping[str, Any]], names: Sequence[str], what
 
 
 def _text(value: Any) -> str:
-    """A text, or that of a message or document."""
+    """A text, or the text of a message or document."""
     if isinstance(value, Mapping):
         value = next((value[name] for name in TEXTS if name in value), value)
     for name in TEXTS:
         if not isinstance(value, str):
             value = getattr(value, name, value)
     if not isinstance(value, str):
-        raise RequestError(f"{type(value).__name__} is no text, message or document")
+        raise RequestError(f"{type(value).__name__} is not a text, message or document")
     return value
 
 

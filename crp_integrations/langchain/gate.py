@@ -1,4 +1,4 @@
-"""A Runnable that passes an answer on, or ends the chain before a chunk of it leaves."""
+"""A Runnable that passes an answer on, or raises before any chunk of it is shown."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ from crp_integrations.vocabulary.safety import HaltReason
 ANSWERS: Final = ("answer", "output", "response", "result")
 QUESTIONS: Final = ("question", "input", "query")
 CONTEXT: Final = "context"
-# Keys of what LangChain gives out where both the message and the object are asked for.
-_RAW: Final = frozenset({"raw", "parsed", "parsing_error"})
+# Keys of LangChain's output with `include_raw=True`: the message and the parsed object.
+_RAW_KEYS: Final = frozenset({"raw", "parsed", "parsing_error"})
 
 Context = Envelope | Sequence[Fact | str]
-# Whether an answer may be shown, asked of a person; the report and the text are all they get.
+# Asks a person whether an answer may be shown, given its report and its text.
 Reviewer = Callable[[Report, str], bool]
 
 
@@ -70,27 +70,27 @@ class CRPGate(Runnable[Any, Any]):
     """Examines an answer against its context and raises `SafetyHalt`, or passes it on.
 
     As the last step of a chain it takes a dict with `answer` (or `output`, `response`, `result`),
-    `context` (documents, texts, an envelope) and maybe `question` (or `input`, `query`), and passes
-    it on with a summary of the report as `crp`. `CRPGate.around(chain)` runs a chain inside, so
-    that its steps show in no stream of LangChain or LangGraph either. A stream gives the answer in
-    pieces, all of them after the verdict.
+    `context` (documents, texts, an envelope) and optionally `question` (or `input`, `query`), and
+    returns it with a summary of the report as `crp`. `CRPGate.around(chain)` runs a chain inside,
+    which also hides its steps from the streams of LangChain and LangGraph. A stream yields the
+    answer in pieces, all of them after the verdict.
 
     Spec: CRP-SPEC-005 §1.2; related facts §6
 
     Args:
-        policy: what is let through, in the policy language. `halt-on` and other demands on what is
-            true need a judge, a verifier that reads, or `unchecked allow` beside them.
-        reviewer: a person's word where the policy asks for one; None withholds the answer.
-        settings: None reads `CRP_*` and the defaults.
-        attach: how much is passed on: `full`, `summary` (at most 1,024 bytes), or `id`.
-        judge, judge_options: as in `examine`; the policy sees the judge's level. `on_report` is
-            called with each answer's `Report`, a withheld one's too.
+        policy: rules for releasing an answer, in the policy language. `halt-on` and other
+            demands on truth need a judge, a verifier that reads, or `unchecked allow`.
+        reviewer: asked if the policy requires a person's approval; None withholds the answer.
+        settings: None reads the `CRP_*` variables and the defaults.
+        attach: how much of the report is attached: `full`, `summary` (at most 1,024 bytes), `id`.
+        judge, judge_options: as in `examine`; the policy uses the judge's level. `on_report` is
+            called with each answer's `Report`, also if the answer is withheld.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
         RequestError: an argument has no usable value, or the judge is True.
-        ConfigError: a component is not what it should be, or nobody reads the answers that the
-            policy makes demands of.
+        ConfigError: a component has the wrong type, or there is nothing that can check what the
+            policy demands.
     """
 
     def __init__(
@@ -120,46 +120,46 @@ class CRPGate(Runnable[Any, Any]):
         self._attach = attach
         self._judge = judge_for("CRPGate", judge, judge_options, settings)
         require_reader_of("CRPGate", {"policy": policy}, self._judge, settings or load())
-        # A judge hands its reports on by itself.
+        # A judge calls `on_report` itself.
         self._on_report = None if self._judge else judge_options.get("on_report")
         self.name = name
-        # What `around` plays inside; None where the input has the answer.
+        # Chain that `around` runs inside; None if the input contains the answer.
         self.chain: Runnable[Any, Any] | None = None
 
     @classmethod
     def around(cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any) -> CRPGate:
-        """A chain whose answer leaves it after the verdict or not at all.
+        """Wrap a chain so that its answer is released only after the verdict.
 
-        What its retrievers return is the context, its input the question, its output the answer.
+        Its retrievers' documents are the context, its input the question, its output the answer.
 
         Args:
-            chain: any Runnable with retrievers in it that answers with a message, a text, a
-                structure, or a dict with an `answer` (and maybe its own `context`).
+            chain: any Runnable with retrievers inside that returns a message, a text, a structure,
+                or a dict with an `answer` (and optionally its own `context`).
 
         Raises:
-            RequestError: LangChain makes no Runnable of the chain.
+            RequestError: LangChain cannot convert the chain to a Runnable.
         """
         try:
             guarded: Runnable[Any, Any] = coerce_to_runnable(chain)
         except TypeError as error:
-            raise RequestError(f"the chain is {type(chain).__name__}, no Runnable") from error
+            raise RequestError(f"the chain is {type(chain).__name__}, not a Runnable") from error
         gate = cls(policy, **how)
         gate.chain = guarded
         gate.name = gate.name or f"guarded {guarded.get_name()}"
         return gate
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The output after its verdict, with the report.
+        """Return the output with its report, after the verdict.
 
         Raises:
             SafetyHalt: the answer is withheld; the report is on the error.
-            QualityUnreachable: it misses what the policy demands of its quality.
+            QualityUnreachable: the answer is below the quality that the policy demands.
             RequestError: there is no answer, or no context.
         """
         return self._call_with_config(self._checked, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The asynchronous twin of `invoke`; examines beside the event loop."""
+        """The asynchronous twin of `invoke`; examines in a worker thread."""
         return await self._acall_with_config(self._achecked, input, config, **kwargs)
 
     def stream(
@@ -188,23 +188,23 @@ class CRPGate(Runnable[Any, Any]):
                 for part in output_chunks(output):
                     yield part
 
-        source = _only(input)
+        source = _single_input(input)
         async for part in self._atransform_stream_with_config(source, parts, config, **kwargs):
             yield part
 
     def check(self, answer: Any, context: Context, question: str = "") -> Report:
-        """Examine an answer, and return its report where it may be shown.
+        """Examine an answer, and return its report if the answer may be shown.
 
         Raises:
-            SafetyHalt: it may not; the report is on the error.
-            QualityUnreachable: it misses what the policy demands of its quality.
-            RequestError: the answer or the question is no text, or the context no such thing.
+            SafetyHalt: the answer is withheld; the report is on the error.
+            QualityUnreachable: the answer is below the quality that the policy demands.
+            RequestError: the answer, the question or the context has the wrong type.
         """
         report = examine(*_check_arguments(answer, context, question), **self._options())
         return self._decide(report, context, answer)
 
     async def acheck(self, answer: Any, context: Context, question: str = "") -> Report:
-        """The asynchronous twin of `check`; examines beside the event loop."""
+        """The asynchronous twin of `check`; examines in a worker thread."""
         report = await aexamine(*_check_arguments(answer, context, question), **self._options())
         return await asyncio.to_thread(self._decide, report, context, answer)
 
@@ -245,7 +245,7 @@ class CRPGate(Runnable[Any, Any]):
         else:
             handler = _ChainDocuments(run_manager.run_id)
             inner = handler.inner_config(config, run_manager.get_child())
-            # A chain with a config of its own adds the handlers of the run around it to these.
+            # A chain with its own config also adds the handlers of the surrounding run.
             with streaming_suppressed():
                 output = self.chain.invoke(input, inner, **kwargs)
             context, question = _context(output, handler), question_in(input)
@@ -263,7 +263,7 @@ class CRPGate(Runnable[Any, Any]):
         return self._with_report(output, await self.acheck(_answer(output), context, question))
 
     def _with_report(self, output: Any, report: Report) -> Any:
-        """An output as it came, with its report beside it."""
+        """An output with its report attached, if its type has a place for it."""
         attached = {METADATA_KEY: attachment_of(report, self._attach)}
         if isinstance(output, Mapping):
             return {**output, **attached}
@@ -274,7 +274,7 @@ class CRPGate(Runnable[Any, Any]):
 
 
 class _ChainDocuments(RunTreeHandler):
-    """What the retrievers of one call of a chain returned."""
+    """Collects the documents from the retrievers of one chain call."""
 
     def __init__(self, run_id: UUID) -> None:
         super().__init__()
@@ -284,14 +284,14 @@ class _ChainDocuments(RunTreeHandler):
     def inner_config(
         self, config: RunnableConfig, callbacks: BaseCallbackManager
     ) -> RunnableConfig:
-        """The config of the chain inside: nobody but this handler and observers hear of it."""
+        """Config for the inner chain: adds this handler, removes handlers that stream."""
         quiet = without_streaming(callbacks)
         assert isinstance(quiet, BaseCallbackManager)
         quiet.add_handler(self, inherit=True)
         return patch_config(config, callbacks=quiet)
 
     def facts(self) -> list[Fact] | None:
-        """The documents as facts; None where no retriever ran."""
+        """The documents as facts; None if no retriever ran."""
         leaf = uuid4()
         self._runs.start(leaf, self._root)
         retrieved = self._runs.context_of(leaf)
@@ -301,7 +301,7 @@ class _ChainDocuments(RunTreeHandler):
 
 
 def _context(output: Any, handler: _ChainDocuments) -> Context:
-    """What a chain's output is checked against."""
+    """The context that a chain's output is checked against."""
     facts = handler.facts()
     if isinstance(output, Mapping) and CONTEXT in output:
         return context_of(output[CONTEXT])
@@ -315,7 +315,7 @@ def _context(output: Any, handler: _ChainDocuments) -> Context:
 
 
 def _read_input(input: Any) -> tuple[Context, str]:
-    """Context and question of a dict with an answer."""
+    """Context and question of an input dict that contains an answer."""
     if not isinstance(input, Mapping):
         raise RequestError(
             f"a gate takes a dict with answer and context, not {type(input).__name__}; "
@@ -327,7 +327,7 @@ def _read_input(input: Any) -> tuple[Context, str]:
 
 
 def _check_arguments(answer: Any, context: Any, question: str) -> tuple[str, Context, str | None]:
-    """What is examined."""
+    """Checked arguments for `examine`: answer, context and question."""
     if not isinstance(question, str):
         raise RequestError(f"question is {type(question).__name__}, wanted a text")
     return text_of(answer), context_of(context), question or None
@@ -340,8 +340,8 @@ def _answer(output: Any) -> str:
     key = next((name for name in ANSWERS if name in output), None)
     if key is not None:
         return text_of(output[key])
-    if output.keys() >= _RAW:
-        # What `with_structured_output(…, include_raw=True)` gives out.
+    if output.keys() >= _RAW_KEYS:
+        # Output of `with_structured_output(…, include_raw=True)`.
         parsed = output["parsed"]
         return text_of(output["raw"] if parsed is None else parsed)
     if CONTEXT in output or not output:
@@ -350,7 +350,7 @@ def _answer(output: Any) -> str:
 
 
 def output_chunks(output: Any) -> Iterator[Any]:
-    """An output as a stream of its answer's pieces; added up, they are the output."""
+    """An output as a stream of pieces of its answer; their sum is the output."""
     if isinstance(output, str):
         yield from text_pieces(output) or [output]
     elif isinstance(output, AIMessage):
@@ -366,16 +366,16 @@ def output_chunks(output: Any) -> Iterator[Any]:
 
 
 def _in_pieces(name: str, value: Any) -> bool:
-    """Whether a value of an output is an answer that a stream gives in pieces."""
+    """Whether a value of an output is an answer that a stream yields in pieces."""
     return name in ANSWERS and isinstance(value, str | AIMessage)
 
 
-async def _only(input: Any) -> AsyncIterator[Any]:
+async def _single_input(input: Any) -> AsyncIterator[Any]:
     yield input
 
 
 def context_of(context: Any) -> Context:
-    """A context in any of its forms."""
+    """Convert a context in any accepted form to an envelope, facts or texts."""
     if isinstance(context, Envelope):
         return context
     if isinstance(context, str):
@@ -400,7 +400,7 @@ def context_of(context: Any) -> Context:
 
 
 def question_in(input: Any) -> str:
-    """The question in a chain's input, empty where none is to be seen."""
+    """The question in a chain's input; empty if none is found."""
     if isinstance(input, str):
         return input
     if isinstance(input, BaseMessage):
@@ -410,7 +410,7 @@ def question_in(input: Any) -> str:
         return question_in(named if named is not None else input.get("messages"))
     if isinstance(input, Sequence) and input:
         if any(isinstance(item, str) for item in input):
-            # A chain may take texts of any meaning.
+            # A chain's list of texts need not contain a question.
             return ""
         try:
             messages = convert_to_messages(input)
@@ -422,7 +422,7 @@ def question_in(input: Any) -> str:
 
 
 def text_of(answer: Any) -> str:
-    """The text of an answer; of a structured one, also of one in a tool call, its JSON."""
+    """The text of an answer; JSON for a structured answer, including one given as a tool call."""
     if isinstance(answer, BaseMessage):
         return str(answer.text) or structured_text(answer)
     if isinstance(answer, Generation):

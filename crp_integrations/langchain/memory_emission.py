@@ -1,4 +1,4 @@
-"""Memory items from the hooks of an agent's run."""
+"""Middleware that emits memory items during an agent's run."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ log = logging.getLogger("crp_integrations.langchain")
 
 
 class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
-    """Memory items from the four hooks of a run.
+    """Emits memory items from the four hooks of a run.
 
-    The question is `episodic` (user-action) before the run, the answer (transcript) after it; what
-    a tool gives is `episodic` (tool-output), and how it was called `procedural` (tool-recipe); what
-    the model is offered is `semantic` (tool-spec). What the fabric refuses, such as a text of two
-    words, is logged and left out; the run goes on.
+    The question (user-action), the answer (transcript) and each tool result (tool-output) become
+    `episodic` items, each tool call a `procedural` one (tool-recipe), and each tool offered to the
+    model a `semantic` one (tool-spec). An item that the fabric refuses, such as a text of two
+    words, is logged and skipped; the run continues.
 
     Spec: Summit §Backlog Write 3
 
     Args:
-        emitter: makes the items and hands them on.
+        emitter: creates the items and passes them on.
 
     Raises:
-        RequestError: it is none.
+        RequestError: `emitter` is not an Emitter.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -45,13 +45,13 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._emitter = emitter
 
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
-        """Write down what the user asks."""
+        """Emit the user's question."""
         asked = [message for message in state["messages"] if isinstance(message, HumanMessage)]
         if asked:
             self._emit(self._emitter.episodic, asked[-1].text, "user-action")
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
-        """Write down what the agent answers."""
+        """Emit the agent's answer."""
         last = state["messages"][-1] if state["messages"] else None
         if isinstance(last, AIMessage):
             self._emit(self._emitter.episodic, last.text, "transcript")
@@ -59,14 +59,14 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
     def wrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
     ) -> ModelResponse:
-        """Write down the tools that the model is offered, at its first call."""
+        """Emit the tools offered to the model, at its first call."""
         self._emit_tools(request)
         return handler(request)
 
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
-        """The same, in a loop."""
+        """The asynchronous twin of `wrap_model_call`."""
         self._emit_tools(request)
         return await handler(request)
 
@@ -75,7 +75,7 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
-        """Write down how a tool is called and what it gives."""
+        """Emit a tool call and its result."""
         result = handler(request)
         self._emit_call(request, result)
         return result
@@ -85,7 +85,7 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """The same, in a loop."""
+        """The asynchronous twin of `wrap_tool_call`."""
         result = await handler(request)
         self._emit_call(request, result)
         return result

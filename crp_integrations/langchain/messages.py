@@ -1,6 +1,6 @@
 """Conversion between LangChain's messages and documents and a turn's messages and facts.
 
-What a provider gets never holds CRP metadata: what earlier answers carry is taken off first.
+A provider never receives CRP metadata: metadata of earlier answers is removed first.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ from crp_integrations.vocabulary.safety import Role
 
 METADATA_KEY = "crp"
 RECEIPT_KEY = "crp_receipt"
-# On a tool's message: claims of a sub-agent's answer in it that its report flags.
+# Key on a tool message: claims flagged in the sub-agent's answer that it contains.
 FLAGGED_KEY = "crp_flagged"
 
 
 def envelope_text(documents: Iterable[Document]) -> str:
-    """The documents as the model is to see them: the envelope's text, without metadata.
+    """The documents as one text for the prompt, formatted like an envelope, without metadata.
 
-    Use it behind a retriever: `{"context": retriever | envelope_text, …}`. Formatting
+    Use it after a retriever: `{"context": retriever | envelope_text, …}`. Formatting
     documents in other ways can print their metadata into the prompt.
 
     Spec: CRP-SPEC-003 §7.4
 
     Raises:
-        RequestError: they are no documents.
+        RequestError: `documents` does not contain Documents.
     """
     return render([document.page_content for document in _checked(documents)])
 
 
 def documents_of(envelope: Envelope, originals: Mapping[str, Document]) -> list[Document]:
-    """An envelope's facts as documents in their order."""
+    """An envelope's facts as documents, in the same order."""
     made = []
     for place, fact in enumerate(envelope.facts):
         original = originals.get(fact.fact_id)
@@ -83,16 +83,16 @@ def documents_of(envelope: Envelope, originals: Mapping[str, Document]) -> list[
 
 
 def stored_document(fact: Fact) -> Document:
-    """A stored fact as a document: with the id and metadata it was added with.
+    """A stored fact as a document, with the id and metadata it was added with.
 
-    One that no vector-store view has added has its fact id, and its source id as `source`.
+    A fact not added by a vector-store view has its fact id, and its source id as `source`.
     """
     id_, metadata = item_metadata(fact)
     return Document(id=id_, page_content=fact.content, metadata=metadata)
 
 
 def offers(documents: Iterable[Document]) -> Iterator[OfferedFact[Document]]:
-    """Documents of a retriever as offers, with the source and place that loaders note."""
+    """Documents of a retriever as offers, with source and position from the loader's metadata."""
     for document in _checked(documents):
         source = document.metadata.get("source")
         start = document.metadata.get("start_index")
@@ -106,7 +106,7 @@ def offers(documents: Iterable[Document]) -> Iterator[OfferedFact[Document]]:
 
 
 def _location(start: Any, text: str) -> str:
-    """Where a document stands in its source: characters as a splitter counts them."""
+    """Position of a document in its source, as a character range where the start is known."""
     if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
         return f"{start}-{start + len(text)}"
     return "" if start is None else str(start)
@@ -118,7 +118,7 @@ def facts_of(documents: Iterable[Document]) -> tuple[list[Fact], dict[str, Docum
 
 
 def _checked(documents: object) -> Iterator[Document]:
-    # One document is a sequence of its fields.
+    # A single Document is iterable too, over its fields.
     if isinstance(documents, str | Document) or not isinstance(documents, Iterable):
         raise RequestError(f"documents is {type(documents).__name__}; give a list of Documents")
     for number, document in enumerate(documents, 1):
@@ -142,15 +142,15 @@ _ROLES: Final[Mapping[str, Role]] = {
 
 
 def read_conversation(messages: Sequence[Any], *, results: bool = False) -> Conversation:
-    """The last question of a conversation, and what stands around it."""
+    """Split a conversation into its last question, system prompt and other messages."""
     chat_messages = _messages(messages)
     read = [message_of(message) for message in chat_messages]
     if not results:
-        # The fabric's question and the model's messages are rebuilt from text.
+        # Checked because question and messages are rebuilt from their text alone.
         check_text_only(chat_messages)
     last = find_last_question(read)
     if last < 0:
-        raise RequestError("the messages hold no question of a user; give one, as the last message")
+        raise RequestError("the messages contain no user question; give one, as the last message")
     system = "\n\n".join(
         message.content for message in read if message.role == "system" and message.content
     )
@@ -164,12 +164,12 @@ def read_conversation(messages: Sequence[Any], *, results: bool = False) -> Conv
 
 
 def check_text_only(messages: Sequence[BaseMessage]) -> None:
-    """Check that people's and system messages hold text and nothing else."""
+    """Check that user and system messages contain only text."""
     for message in messages:
         for block in message.content if isinstance(message.content, list) else ():
             kind = "text" if isinstance(block, str) else block.get("type")
             if message.type in ("human", "system") and kind != "text":
-                raise RequestError(f"a message holds {str(kind)!r:.40}; give text alone")
+                raise RequestError(f"a message contains {str(kind)!r:.40}; give only text")
 
 
 def _messages(messages: Sequence[Any]) -> list[BaseMessage]:
@@ -180,7 +180,7 @@ def _messages(messages: Sequence[Any]) -> list[BaseMessage]:
 
 
 def message_of(message: BaseMessage) -> Message:
-    """A LangChain message as one of this package: its text, its tool calls, nothing else."""
+    """A LangChain message as a Message, with its text and tool calls only."""
     kind = message.role if isinstance(message, ChatMessage) else message.type
     role = _ROLES.get(kind)
     if role is None:
@@ -201,17 +201,17 @@ def message_of(message: BaseMessage) -> Message:
     )
 
 
-# What an agent of LangChain writes in the place of a tool where a model's call is its answer.
+# How LangChain's agent begins the tool message for a tool call that was the model's answer.
 _STRUCTURED: Final = "Returning structured response: "
 
 
 def _answers_nothing(message: ToolMessage) -> bool:
-    """Whether a tool's message says nothing of the world: it failed, or no tool has run."""
+    """Whether a tool message is no evidence: the tool failed, or no tool ran."""
     return message.status == "error" or str(message.text).startswith(_STRUCTURED)
 
 
 def rejected_in(messages: Iterable[BaseMessage]) -> tuple[RejectedClaim, ...]:
-    """Claims in tools' results that the reports on sub-agents' answers flag."""
+    """Flagged claims of sub-agents' answers, from the metadata of tool messages."""
     rejected = []
     for message in messages:
         flagged = message.response_metadata.get(FLAGGED_KEY, ())
@@ -219,20 +219,20 @@ def rejected_in(messages: Iterable[BaseMessage]) -> tuple[RejectedClaim, ...]:
             try:
                 rejected.append(RejectedClaim.model_validate(claim))
             except ValidationError:
-                # Anybody may have written a checkpoint; an entry of another form flags nothing.
+                # Other code may write checkpoints; an entry in another form is ignored.
                 continue
     return tuple(rejected)
 
 
 def attach_rejected(result: Any, rejected: Sequence[RejectedClaim]) -> None:
-    """Write claims that a sub-agent's report flags on the message of the tool that ran it."""
+    """Attach a sub-agent's flagged claims to the message of the tool that ran it."""
     for message in tool_messages(result) if rejected else ():
         flagged = [claim.model_dump(mode="json") for claim in rejected]
         message.response_metadata = {**message.response_metadata, FLAGGED_KEY: flagged}
 
 
 def tool_messages(result: Any) -> Iterator[ToolMessage]:
-    """The messages in what a tool returned: one, or those of a command."""
+    """The tool messages in a tool's result, which is a message or a command."""
     update = getattr(result, "update", None)
     messages = update.get("messages", ()) if isinstance(update, Mapping) else (result,)
     for message in messages if isinstance(messages, list | tuple) else (messages,):
@@ -241,7 +241,7 @@ def tool_messages(result: Any) -> Iterator[ToolMessage]:
 
 
 def langchain_of(message: Message) -> BaseMessage:
-    """A message of this package as LangChain's."""
+    """A Message as a LangChain message."""
     match message.role:
         case "system":
             return SystemMessage(message.content, name=message.name)
@@ -259,7 +259,7 @@ def langchain_of(message: Message) -> BaseMessage:
 
 
 def calls_of(calls: Sequence[ToolCall]) -> dict[str, Any]:
-    """Tool calls as a message's fields; those whose arguments are no JSON object are invalid."""
+    """Tool calls as a message's fields; calls whose arguments are not a JSON object are invalid."""
     good, bad = [], []
     for call in calls:
         try:
@@ -274,20 +274,20 @@ def calls_of(calls: Sequence[ToolCall]) -> dict[str, Any]:
                     name=call.name,
                     args=call.arguments,
                     id=call.id,
-                    error="the arguments are no JSON object",
+                    error="the arguments are not a JSON object",
                 )
             )
     return {"tool_calls": good, "invalid_tool_calls": bad}
 
 
 def structured_text(message: object) -> str:
-    """A model's tool calls as an answer: the arguments of each, JSON a line."""
+    """A model's tool calls as answer text: the arguments of each as one line of JSON."""
     calls = getattr(message, "tool_calls", None) or ()
     return "\n".join(answer_text(call["args"]) for call in calls)
 
 
 def chunks_of(calls: Sequence[ToolCall]) -> list[Any]:
-    """Tool calls in the form that a stream's chunk has."""
+    """Tool calls in the form of a stream chunk."""
     return [
         tool_call_chunk(name=call.name, args=call.arguments, id=call.id, index=place)
         for place, call in enumerate(calls)
@@ -312,7 +312,7 @@ def reply_of(message: BaseMessage, model: str) -> Reply:
 
 
 def strip_metadata(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Messages without what this package has attached to them; copies where there was something."""
+    """Messages without metadata of this package; a message that has some is copied."""
     return [_strip_metadata(message) for message in messages]
 
 
@@ -338,7 +338,7 @@ def answer_message(answer: Answer, attach: str) -> AIMessage:
 
 
 def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
-    """A message as a stream: its text in pieces, then everything else that it holds."""
+    """A message as a stream: its text in pieces, then all other fields."""
     whole = isinstance(message.content, list)
     for piece in () if whole else text_pieces(str(message.content)):
         yield AIMessageChunk(content=piece, id=message.id)
@@ -346,7 +346,7 @@ def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
 
 
 def last_chunk(message: AIMessage, content: Any = "") -> AIMessageChunk:
-    """The end of a message's stream, behind its text."""
+    """The last chunk of a message's stream, after its text."""
     calls = [
         ToolCall(id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
         for call in message.invalid_tool_calls
@@ -363,7 +363,7 @@ def last_chunk(message: AIMessage, content: Any = "") -> AIMessageChunk:
 
 
 def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
-    """What stands in the `response_metadata` of an answer, plain JSON."""
+    """The `response_metadata` of an answer, plain JSON."""
     return {
         "model_name": answer.reply.model,
         "finish_reason": answer.reply.finish_reason,
@@ -374,7 +374,7 @@ def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
 
 
 def usage_of(usage: Usage) -> UsageMetadata | None:
-    """Usage in LangChain's form; None when the provider told nothing."""
+    """Usage in LangChain's form; None if the provider reported none."""
     if not usage.total_tokens:
         return None
     return UsageMetadata(
@@ -385,18 +385,18 @@ def usage_of(usage: Usage) -> UsageMetadata | None:
 
 
 def report_of(run: object) -> Attachment | None:
-    """The report on the last answer in what LangChain hands out, as much of it as is attached.
+    """The report, summary or id attached to the last answer in an output of LangChain.
 
-    It is found behind a parser too: a chain's answer may be a bare text, and the run still holds
-    the message.
+    It is also found if a parser reduced the chain's answer to text: the run still contains the
+    message.
 
     Args:
-        run: a message or a chunk, an `LLMResult` or `ChatResult`, what a chain, a gate or an agent
-            gives back, a `Run` of a tracer, what `collect_runs` gives, or events of
+        run: a message or chunk, an `LLMResult` or `ChatResult`, the output of a chain, gate or
+            agent, a `Run` of a tracer, the object that `collect_runs` yields, or events of
             `astream_events`.
 
     Returns:
-        Plain JSON; None where there is no answer, or nothing is attached to the last one.
+        Plain JSON; None if there is no answer, or nothing is attached to the last one.
     """
     match run:
         case BaseMessage():
@@ -409,12 +409,12 @@ def report_of(run: object) -> Attachment | None:
         case str():
             return None
         case Mapping():
-            # The run's input comes last: the input of a parser is the answer's message.
+            # The run's input is tried last: the input of a parser is the answer's message.
             values = [value for key, value in run.items() if key not in ("input", "inputs")]
             return attached_report(run) or report_of(values) or _report_on_input(run)
         case Sequence():
             answers = [item for item in run if isinstance(item, AIMessage)]
-            # An answer with nothing attached has no report, even if an earlier answer has one.
+            # If the last answer has nothing attached, a report on an earlier one is not its report.
             reports = map(report_of, answers[-1:] or reversed(run))
             return next((report for report in reports if report is not None), None)
     collected = getattr(run, "traced_runs", None)

@@ -1,4 +1,4 @@
-"""The middleware of an agent: envelopes and verdicts for its model calls."""
+"""Agent middleware that adds an envelope to each model call and checks its answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from crp_integrations.adapters.conversations import (
 )
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    HeardReports,
+    ReportDelivery,
     attachment_of,
     check_attach,
 )
@@ -59,8 +59,8 @@ from crp_integrations.langchain.model_calls import (
 from crp_integrations.langchain.runs import (
     OuterAgent,
     agent_depth,
-    hold_outside,
     inside_agent,
+    keep_for_outer,
     outer_agent,
     session_of,
 )
@@ -74,14 +74,14 @@ from crp_integrations.relay.turn import Turn
 
 
 class CRPState(AgentState[Any]):
-    """What the middleware keeps of a run.
+    """State of the middleware for one run.
 
     Attributes:
-        crp_parent: session of the agent around it, empty for the root.
-        crp_asked: fields that the agent around it hands down.
-        crp_depth: agents around it.
-        crp_turn: model calls so far.
-        crp_own: the session is the run's alone.
+        crp_parent: session of the outer agent; empty for the root.
+        crp_asked: question fields passed down by the outer agent.
+        crp_depth: number of agents around this one.
+        crp_turn: number of model calls so far.
+        crp_own: True if the session belongs to this run alone.
     """
 
     crp_session: NotRequired[Annotated[str, PrivateStateAttr]]
@@ -93,38 +93,38 @@ class CRPState(AgentState[Any]):
 
 
 class CRPMiddleware(AgentMiddleware[CRPState, Any]):
-    """For `create_agent(…, middleware=[CRPMiddleware(relay)])`.
+    """Checks an agent's model calls: `create_agent(…, middleware=[CRPMiddleware(relay)])`.
 
     Every model call of the agent is a window: the question's envelope goes into its system message,
-    its answer is examined, judged and sealed, and carries a summary of the report in
-    `response_metadata["crp"]`, with `crp_envelope` (without texts), `crp_headers` and `crp_agent`
-    (session, window, depth, turn) beside it. A withheld answer ends the run with `SafetyHalt`.
-    Evidence is what the model was sent in the end, whatever other middlewares made of it. An agent
-    in a tool call of another one gets that one's policy, safety budget and depth.
+    and its answer is examined, judged and sealed. `response_metadata` of the answer contains a
+    summary of the report as `crp`, and `crp_envelope` (without texts), `crp_headers` and
+    `crp_agent` (session, window, depth, turn). A withheld answer ends the run with `SafetyHalt`.
+    Evidence is what the model was finally sent, after all other middlewares. An agent inside a
+    tool call of another agent gets that agent's policy and safety budget.
 
-    With `compact=True`, or the setting `compaction.enabled`, messages that fill their share of the
-    model's context are shortened before it is asked; `crp_compaction` on the answer says how.
+    With `compact=True`, or the setting `compaction.enabled`, messages that exceed their share of
+    the model's context are shortened before the call; `crp_compaction` on the answer records it.
 
-    LangGraph's `thread_id` names the session; a run without one has its own, which ends with it.
+    LangGraph's `thread_id` names the session; a run without one gets a session that ends with it.
 
     Spec: CRP-SPEC-005 §1.2, §17; related facts §8
 
     Args:
-        relay: where the facts come from and the windows are sealed.
-        max_depth: agents around this one, at most; None takes the setting
+        relay: relay that supplies the facts and seals the windows.
+        max_depth: maximum number of agents around this one; None takes the setting
             `sessions.agents.max_loop_depth`.
-        max_turns: model calls in one run, at most; LangChain's own limit is 9,999 steps.
-        block_streams: None lets streams show the model's tokens as they come where nothing may
-            withhold or mend the answer, and else shows the answer in pieces after the verdict; True
-            always does the latter; False lets the tokens through, and a halt comes after them.
-        attach: how much a message holds of its report: `full`, `summary` (at most 1,024 bytes), or
-            `id`, by which `Relay.report` gives all of it.
-        on_receipt: called with the receipt on each window, a withheld one's too.
-        asking: fields of a question as `Relay.ask` takes them; `strategy` is `push`, `pull` or
+        max_turns: maximum number of model calls in one run; LangChain's own limit is 9,999 steps.
+        block_streams: True streams an answer in pieces after the verdict; False streams tokens as
+            they arrive, and a halt follows them; None streams tokens as they arrive if nothing can
+            withhold or mend the answer, else in pieces after the verdict.
+        attach: how much of the report a message contains: `full`, `summary` (at most 1,024
+            bytes), or `id`, which `Relay.report` accepts.
+        on_receipt: called with the receipt on each window, also if the answer is withheld.
+        asking: fields of a question as in `Relay.ask`; `strategy` is `push`, `pull` or
             `reflexive`.
 
     Raises:
-        RequestError: a field has no usable value, or does not go with an agent.
+        RequestError: a field has no usable value, or cannot be used with an agent.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 
@@ -165,8 +165,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         """Find the run's session and depth.
 
         Raises:
-            AccessDenied: the agent is too deep, or the one around it may not delegate.
-            SafetyHalt: the safety budget of the one around it is spent.
+            AccessDenied: the agent is nested too deep, or the outer agent may not delegate.
+            SafetyHalt: the outer agent's safety budget is spent.
         """
         config = ensure_config()
         depth = agent_depth(config)
@@ -194,7 +194,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         """Count the model calls.
 
         Raises:
-            LimitReached: the run has had all that it may have.
+            LimitReached: the run has used all its model calls.
         """
         turn = state.get("crp_turn", 0) + 1
         if turn > self._max_turns:
@@ -208,7 +208,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         return self.before_model(state, runtime)
 
     def after_agent(self, state: CRPState, runtime: Runtime[Any]) -> None:
-        """Let go of what a session of the run's own held in memory."""
+        """End a session that belongs to this run alone, which frees its memory."""
         if state.get("crp_own") and state.get("crp_session"):
             self.relay.end_session(state["crp_session"])
 
@@ -227,7 +227,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
         Raises:
             SafetyHalt: the answer is withheld.
-            RequestError: the agent has no question, or a field has no usable value.
+            RequestError: the messages contain no question, or a field has no usable value.
         """
         turn, calls = self._window(request)
         try:
@@ -245,7 +245,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """The asynchronous twin of `wrap_model_call`; packs and examines beside the event loop."""
+        """The asynchronous twin of `wrap_model_call`; packs and examines in worker threads."""
         turn, calls = await asyncio.to_thread(self._window, request)
         try:
             answer = steps.answer_of(await adrive(turn, calls.athrough(handler)))
@@ -294,7 +294,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         return turn, calls
 
     def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
-        """What the model is sent of the agent's messages; None where that is all of them."""
+        """The agent's messages after compaction; None if compaction is off."""
         wanted = self._asking.get("compact")
         if not (self.relay.settings.compaction.enabled if wanted is None else wanted):
             return None
@@ -316,12 +316,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         state: Any = request.state
         if not answer.reply.tool_calls:
             hand_back(self.relay, state.get("crp_parent", ""), answer)
-            hold_outside(self.relay, answer.report)
+            keep_for_outer(self.relay, answer.report)
         attached: dict[str, Any] = {}
-        # A step that only calls tools has no text to report on.
+        # A step with tool calls and no text has nothing to report on.
         if answer.text.strip() or not answer.reply.tool_calls:
             attached = {METADATA_KEY: attachment_of(answer.report, self._attach)}
-            _tell(calls, answer.report)
+            _deliver_report(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
         return calls.released(
             answer,
@@ -342,15 +342,15 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         )
 
     def _withheld(self, request: ModelRequest[Any], calls: ModelCalls, halt: SafetyHalt) -> None:
-        _tell(calls, halt.report)
+        _deliver_report(calls, halt.report)
         self._hand_on(request, halt.trail)
         state: Any = request.state
         hand_back(self.relay, state.get("crp_parent", ""), halt)
         if isinstance(halt.report, Report):
-            hold_outside(self.relay, halt.report)
+            keep_for_outer(self.relay, halt.report)
 
     def _hand_on(self, request: ModelRequest[Any], id_: str) -> None:
-        """Give the receipt of a window to who asked for receipts, while its session lasts."""
+        """Call `on_receipt` with the receipt of a window, while its session lasts."""
         if self._on_receipt is None or not id_:
             return
         state: Any = request.state
@@ -397,12 +397,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         )
 
     def _judge_above(self) -> Mapping[str, Any]:
-        """The judge of the agent around this one; it reads no facts of another relay."""
+        """The outer agent's judge; none from another relay, as it would read this one's facts."""
         around = outer_agent()
         return around.judge if around is not None and around.relay is self.relay else {}
 
     def _flag(self, around: OuterAgent, result: Any, before: Sequence[RejectedClaim]) -> None:
-        """Write on a tool's message what reports within the tool flag."""
+        """Attach claims flagged during a tool call to the tool's message."""
         rejected = held_rejections(self.relay, around.session_id)
         attach_rejected(result, [claim for claim in rejected if claim not in before])
 
@@ -410,7 +410,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 def _held_back(
     request: ModelRequest[Any], calls: ModelCalls, response: ModelResponse[Any]
 ) -> Iterator[tuple[ReleasedAnswer, RunnableConfig]]:
-    """The messages that streams have not shown yet, and how they are to be shown."""
+    """The messages that streams have not shown yet, with the config to show them."""
     for message in () if calls.shown else response.result:
         if isinstance(message, AIMessage):
             released = ReleasedAnswer(message=message)
@@ -419,8 +419,8 @@ def _held_back(
                 yield released, config
 
 
-def _tell(calls: ModelCalls, report: object) -> None:
-    """Give the sealed report to the handlers that heard the calls."""
-    delivery = HeardReports()
+def _deliver_report(calls: ModelCalls, report: object) -> None:
+    """Give the sealed report to the handlers that observed the calls."""
+    delivery = ReportDelivery()
     delivery.handlers = calls.handlers
     delivery(report)

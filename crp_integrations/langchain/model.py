@@ -1,9 +1,10 @@
 """A LangChain chat model as the model of a turn, hidden from the caller's streams.
 
-LangChain has three ways by which a model's tokens get to a caller before whoever asked the model
-has them: handlers that stream (`astream_events`, `astream_log`, LangGraph's stream modes),
-`on_llm_new_token` of any handler, and the finished message in `on_llm_end` of the first kind. The
-first are left out of the call, the second needs a model that is called whole.
+In LangChain, tokens can reach a caller in three ways before the code that called the model has
+them: through handlers that stream (`astream_events`, `astream_log`, LangGraph's stream modes),
+through `on_llm_new_token` of any handler, and as the finished message in `on_llm_end` of a
+streaming handler. So streaming handlers are removed from the call, and the model is called
+without streaming.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from crp_integrations.langchain.messages import langchain_of, message_chunks, re
 from crp_integrations.langchain.runs import inside_window
 from crp_integrations.messages import ModelCall, Reply
 
-# LangGraph passes over the messages of a model with this tag.
+# LangGraph does not stream the messages of a model with this tag.
 NO_STREAM: Final = "nostream"
 
 Manager = TypeVar("Manager", bound=BaseCallbackManager)
@@ -45,23 +46,23 @@ Manager = TypeVar("Manager", bound=BaseCallbackManager)
 
 @runtime_checkable
 class StreamingHandler(Protocol):
-    """A handler that streams: LangChain hands it what runs give out, by these two methods.
+    """A handler that streams: LangChain passes it the output of runs through these two methods.
 
-    LangChain's own protocol of them is private. It has methods alone, so that those who only look
-    alike count too.
+    LangChain's own protocol is private. A protocol with methods only also matches handlers that
+    do not inherit from it.
     """
 
     def tap_output_aiter(self, run_id: Any, output: Any) -> Any:
-        """What an asynchronous run gives out, passed on."""
+        """Pass on the output of an asynchronous run."""
         ...
 
     def tap_output_iter(self, run_id: Any, output: Any) -> Any:
-        """What a run gives out, passed on."""
+        """Pass on the output of a run."""
         ...
 
 
 def without_streaming(callbacks: Callbacks) -> Callbacks:
-    """Callbacks without the handlers that stream to a caller; on a copy."""
+    """A copy of callbacks without the handlers that stream to a caller."""
     if isinstance(callbacks, BaseCallbackManager):
         return _with_handlers(callbacks, streaming=False)
     if callbacks:
@@ -70,7 +71,7 @@ def without_streaming(callbacks: Callbacks) -> Callbacks:
 
 
 def _with_handlers(callbacks: Manager, *, streaming: bool) -> Manager:
-    """A copy with only the handlers that stream, or only the others."""
+    """A copy with only the streaming handlers, or only the others."""
     made = callbacks.copy()
     for name in ("handlers", "inheritable_handlers"):
         chosen = [handler for handler in getattr(made, name) if _streams(handler) is streaming]
@@ -79,9 +80,9 @@ def _with_handlers(callbacks: Manager, *, streaming: bool) -> Manager:
 
 
 def non_streaming(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """The model, called whole and passed over by LangGraph's streams; on a copy.
+    """A copy of the model that does not stream and is hidden from LangGraph's streams.
 
-    What LangChain put around it (bound values, retries, fallbacks) is around the copy.
+    Wrappers of LangChain (bound values, retries, fallbacks) are copied with it.
     """
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": non_streaming(model.bound)})
@@ -93,15 +94,15 @@ def non_streaming(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
     if not isinstance(model, BaseChatModel):
         return model
     tags = [*(model.tags or ()), NO_STREAM]
-    return model.model_copy(update={"tags": tags, "disable_streaming": True, **_whole(model)})
+    return model.model_copy(update={"tags": tags, "disable_streaming": True, **_unstream(model)})
 
 
 class ReleasedAnswer(BaseChatModel):
-    """Gives a message that was held back to the handlers that stream, in pieces.
+    """Streams a message that was held back to the streaming handlers, in pieces.
 
     Attributes:
-        message: the one that was let through.
-        cache: never one of LangChain's.
+        message: the message that was released.
+        cache: always False: LangChain must not cache it.
     """
 
     message: AIMessage
@@ -119,7 +120,7 @@ class ReleasedAnswer(BaseChatModel):
             yield ChatGenerationChunk(message=chunk)
 
     def config(self, name: str) -> RunnableConfig | None:
-        """The config of a run that only handlers which stream hear; None where there is none."""
+        """Config of a run with only the streaming handlers; None if there are none."""
         config = ensure_config()
         callbacks = config.get("callbacks")
         if not isinstance(callbacks, BaseCallbackManager):
@@ -130,7 +131,7 @@ class ReleasedAnswer(BaseChatModel):
 
 
 def streaming_suppressed() -> AbstractContextManager[None]:
-    """Within it, what is called without a config of its own has no handlers that stream."""
+    """Inside the `with` block, calls without their own config have no streaming handlers."""
     config = ensure_config()
     hidden = without_streaming(config.get("callbacks"))
     return context_value(var_child_runnable_config, {**config, "callbacks": hidden})
@@ -140,23 +141,23 @@ def _streams(handler: Any) -> bool:
     return isinstance(handler, StreamingHandler)
 
 
-def _whole(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
-    # Some models look at this field alone.
+def _unstream(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
+    # Some models check only this field and ignore `disable_streaming`.
     return {"streaming": False} if "streaming" in type(model).model_fields else {}
 
 
 class LangChainModel(FrameworkChatModel):
-    """Any `BaseChatModel`, bare or wrapped by LangChain, behind the `Model` port.
+    """Any `BaseChatModel`, bare or wrapped by LangChain, as a `Model`.
 
-    Where an answer may be withheld, no handler that streams sees its calls, and it shows in none of
-    LangChain's streams.
+    If an answer may be withheld, no streaming handler sees its calls, and no stream of LangChain
+    shows it.
 
     Args:
-        model: the chat model; its own settings hold where a call sets none.
-        callbacks: of the run that the calls belong to; None for none.
+        model: the chat model; its own settings apply where a call sets none.
+        callbacks: callbacks of the run that makes the calls.
 
     Attributes:
-        handlers: those that heard the calls; they are given the answer's report.
+        handlers: handlers that observed the calls; they receive the answer's report.
     """
 
     def __init__(self, model: Runnable[Any, Any], callbacks: Callbacks = None) -> None:
@@ -166,24 +167,24 @@ class LangChainModel(FrameworkChatModel):
         self.handlers: list[Any] = []
 
     def reply_to(self, call: ModelCall) -> Reply:
-        """Answer a call, with whatever LangChain raises."""
-        with self._hearing(call) as config:
+        """Answer a call; LangChain's errors are not wrapped."""
+        with self._observed(call) as config:
             message = self._bound(call).invoke(_langchain_messages(call), config)
         return reply_of(message, call.model)
 
     async def areply_to(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `reply_to`."""
-        with self._hearing(call) as config:
+        with self._observed(call) as config:
             message = await self._bound(call).ainvoke(_langchain_messages(call), config)
         return reply_of(message, call.model)
 
     def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
-        """Answer a call in the model's own pieces, then the reply."""
+        """Yield the model's chunks of an answer, then the reply."""
         whole: Any = None
         chunks = self._bound(call).stream(_langchain_messages(call), self._config(call))
         while True:
-            # Only while the model goes on: between two pieces others run in this context.
-            with self._hearing(call):
+            # Only while the model runs: between two pieces, the caller runs in this context.
+            with self._observed(call):
                 chunk: Any = next(chunks, None)
             if chunk is None:
                 break
@@ -197,7 +198,7 @@ class LangChainModel(FrameworkChatModel):
         whole: Any = None
         chunks = self._bound(call).astream(_langchain_messages(call), self._config(call))
         while True:
-            with self._hearing(call):
+            with self._observed(call):
                 chunk: Any = await anext(chunks, None)
             if chunk is None:
                 break
@@ -211,8 +212,8 @@ class LangChainModel(FrameworkChatModel):
         return {"callbacks": self._callbacks if shown else without_streaming(self._callbacks)}
 
     @contextmanager
-    def _hearing(self, call: ModelCall) -> Iterator[RunnableConfig]:
-        # A wrapper adds the handlers of the run around it to those that it is given.
+    def _observed(self, call: ModelCall) -> Iterator[RunnableConfig]:
+        # A wrapper adds the handlers of the surrounding run to the given ones.
         hidden = nullcontext() if self.shown(call) else streaming_suppressed()
         with hidden, inside_window(self.handlers):
             yield self._config(call)
@@ -223,7 +224,7 @@ class LangChainModel(FrameworkChatModel):
         model = own.bind(**options) if options else own
         if not call.tools:
             return model
-        # A wrapper with an attribute of its own for it knows what else is bound.
+        # A wrapper with its own `bind_tools` keeps the other bound values.
         bind_tools = getattr(own, "bind_tools", None)
         if bind_tools is None:
             wanted = "bind them to the chat model inside, or give that one"
@@ -237,7 +238,7 @@ def _streamed_reply(whole: BaseMessageChunk | None, model: str) -> Reply:
 
 
 def chat_model_in(model: object) -> BaseChatModel:
-    """The chat model that answers, inside what LangChain puts around one; the first of several."""
+    """The chat model inside LangChain's wrappers; of several fallbacks, the first."""
     inside = model
     while not isinstance(inside, BaseChatModel):
         if isinstance(inside, RunnableBindingBase):
@@ -250,7 +251,7 @@ def chat_model_in(model: object) -> BaseChatModel:
 
 
 def model_name(model: BaseChatModel) -> str:
-    """The name under which a chat model's tokenizer and context limit are looked up; or empty."""
+    """Model name for looking up the tokenizer and the context limit; empty if unknown."""
     for field in ("model_name", "model", "model_id", "deployment_name"):
         named = getattr(model, field, None)
         if isinstance(named, str) and named:

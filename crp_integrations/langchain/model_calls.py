@@ -1,4 +1,4 @@
-"""An agent's model call as a window, and its messages, shortened where they fill its context."""
+"""An agent's model call as a window, and compaction of its messages."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.safety import Purpose
 
-if TYPE_CHECKING:  # in older versions they take no parameter
+if TYPE_CHECKING:  # older versions of these classes are not generic
     Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
     AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
-# A text, since the response of LangChain 1.2 is no generic class.
+# The type is quoted, since `ModelResponse` of LangChain 1.2 is not generic.
 class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
-    """The model behind an agent's middleware, as the model of a turn."""
+    """The model that a middleware's handler calls, as the model of a turn."""
 
     def __init__(
         self,
@@ -61,34 +61,34 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         super().__init__(conversation, model)
         self._request = request
         self._shows = shows
-        # Whether streams have shown the answer's tokens as they came.
+        # Whether streams showed the answer's tokens as they arrived.
         self.shown = False
-        # What is told of messages that were shortened; empty for nothing.
+        # Metadata about shortened messages; empty if none were.
         self.compaction = compaction or {}
-        # Handlers that hear the calls; they are given the window's report.
+        # Handlers that observe the calls; they receive the window's report.
         self.handlers: list[Any] = []
-        # Told of the system prompt and the messages that the model got in the end.
+        # Called with the system prompt and messages that the model finally got.
         self.on_sent: Callable[[str, Sequence[Message]], None] | None = None
         self._handler: Handler | None = None
         self._ahandler: AsyncHandler | None = None
 
     def through(self, handler: Handler) -> ModelCalls:
-        """The same, called synchronously."""
+        """Set the synchronous handler and return self."""
         self._handler = handler
         return self
 
     def athrough(self, handler: AsyncHandler) -> ModelCalls:
-        """The same, called asynchronously."""
+        """Set the asynchronous handler and return self."""
         self._ahandler = handler
         return self
 
     # --- the port ------------------------------------------------------------------------
 
     def call(self, call: ModelCall) -> Reply:
-        """Answer a call; the model's own errors go on unchanged."""
+        """Answer a call; the model's errors are not wrapped."""
         assert self._handler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.handlers), heard_messages() as final:
+        with hidden, inside_window(self.handlers), recorded_messages() as final:
             response = self._handler(self._requested(call))
         return self._reply(call, response, final)
 
@@ -96,18 +96,18 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.handlers), heard_messages() as final:
+        with hidden, inside_window(self.handlers), recorded_messages() as final:
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response, final)
 
     def released(self, answer: Answer, proof: dict[str, Any]) -> ModelResponse[Any]:
-        """The response whose text was examined, with the proof on its message, a copy."""
+        """A copy of the response whose text was examined, with the proof in its metadata."""
         response = self._response_of(answer)
         result = [
             message.model_copy(
                 update={
                     "response_metadata": {**message.response_metadata, **proof},
-                    # By it LangGraph knows the pieces that its streams have shown.
+                    # LangGraph uses the id to recognise messages that it has already streamed.
                     "id": message.id or str(uuid.uuid4()),
                 }
             )
@@ -118,7 +118,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         return ModelResponse(result=result, structured_response=response.structured_response)
 
     def _hides_tokens(self, call: ModelCall) -> bool:
-        """Whether no stream shows a call's tokens: only those of an answer may be seen."""
+        """Whether streams must not show a call's tokens; only those of an answer may be shown."""
         self.shown = call.purpose is Purpose.ANSWER and self._shows()
         return not self.shown
 
@@ -126,7 +126,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         request = self._request
         system, further = self._split(call.messages)
         own = further is not None
-        # The turn's own system message comes first and holds all others, wherever they stood.
+        # The turn's system message comes first and contains all others, wherever they were.
         dialogue = [
             message for message in strip_metadata(request.messages) if message.type != "system"
         ]
@@ -154,14 +154,14 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         original = self._request.system_message
         if original is None or not isinstance(original.content, list):
             return _plain_system(text)
-        # Its blocks may say more than their text, as where a provider's cache ends.
-        # The separator stays in the added text: a model reads blocks without a gap between them.
+        # Blocks are kept: they may contain more than text, such as a provider's cache markers.
+        # The added text keeps its separator: models join blocks without a gap.
         added = text.removeprefix(message_of(original).content)
         blocks = [*original.content, *([{"type": "text", "text": added}] if added else [])]
         return SystemMessage(blocks)
 
     def _note_sent(self, call: ModelCall, final: Sequence[BaseMessage]) -> None:
-        """Report what the model got from the application, without what the turn added."""
+        """Call `on_sent` with what the application sent, without the turn's additions."""
         system, further = self._split(call.messages)
         if self.on_sent is None or further is None or not final:
             return
@@ -183,21 +183,21 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         self._note_sent(call, final.sent_for(message))
         reply = reply_of(message, self._model)
         if response.structured_response is not None and message.tool_calls:
-            # An answer that the agent asked for in the form of a tool call is an answer, behind
-            # whatever the model says in words.
+            # A structured answer may be a tool call: its arguments are added to the text, and it
+            # no longer counts as a tool call.
             texts = [text for text in (reply.text, structured_text(message)) if text.strip()]
             reply = reply.changed(text="\n".join(texts), tool_calls=())
         return self._keep(call, reply, response)
 
 
 class FinalMessages(BaseCallbackHandler):
-    """Notes what models are sent, after every middleware has changed what it changes.
+    """Records the messages that models are sent, after all middlewares have changed them.
 
-    A middleware may stand between this package's and the model, as `@dynamic_prompt` does, so what
-    is sent is heard where LangChain tells of it last.
+    Other middlewares, such as `@dynamic_prompt`, may run between this package's and the model, so
+    the messages are taken from LangChain's callback at the start of the model call.
     """
 
-    # Asynchronous runs tell other handlers in a thread, which may be late.
+    # Asynchronous runs call other handlers in a thread, which may be too late.
     run_inline = True
 
     def __init__(self) -> None:
@@ -213,19 +213,19 @@ class FinalMessages(BaseCallbackHandler):
         run_id: UUID,
         **kwargs: Any,
     ) -> None:
-        """Note the messages."""
+        """Record the messages."""
         with self._lock:
             self._started[run_id] = messages[0] if len(messages) == 1 else ()
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note which message answered them."""
+        """Record which message answered them."""
         first = next((generation for batch in response.generations for generation in batch), None)
         with self._lock:
             sent = self._started.pop(run_id, ())
             self._answered.append((getattr(first, "message", None), sent))
 
     def sent_for(self, answer: AIMessage) -> Sequence[BaseMessage]:
-        """What a message answered; of one that a middleware has made anew, what was sent last."""
+        """The messages that `answer` replied to; the last ones sent if a middleware replaced it."""
         with self._lock:
             answered = list(reversed(self._answered))
         for same in (
@@ -242,8 +242,8 @@ class FinalMessages(BaseCallbackHandler):
 
 
 @contextmanager
-def heard_messages() -> Iterator[FinalMessages]:
-    """Within it, what models are sent is noted, as far as they tell LangChain."""
+def recorded_messages() -> Iterator[FinalMessages]:
+    """Record messages that models receive inside the `with` block, through a callback."""
     final = FinalMessages()
     config = ensure_config()
     callbacks = config.get("callbacks")
@@ -257,7 +257,7 @@ def heard_messages() -> Iterator[FinalMessages]:
 
 
 def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:
-    """The tools in the OpenAI shape, whose definitions take room in the model's context."""
+    """The tools in the OpenAI format; their definitions count towards the model's context."""
     return [
         tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools
     ]
@@ -272,11 +272,11 @@ COMPACTION_KEY: Final = "crp_compaction"
 
 @dataclass(frozen=True, slots=True)
 class CompactedMessages:
-    """What a model is sent of an agent's messages.
+    """An agent's messages after compaction.
 
     Attributes:
-        metadata: for the answer, plain JSON: the account, and by `shown` what stands for
-            the messages so far; empty where nothing has changed since it was last told.
+        metadata: plain JSON for the answer: `account`, and in `shown` the ids and changed texts of
+            the messages sent; empty if this call shortened nothing.
     """
 
     messages: list[BaseMessage]
@@ -293,7 +293,7 @@ def compact_messages(
     model: str | None,
     session_id: str,
 ) -> CompactedMessages:
-    """The messages of a call, shortened if a trigger fires."""
+    """Shorten the messages of a call if a trigger fires."""
     read = [message_of(message) for message in messages]
     by_id = dict(zip(make_ids(read), zip(messages, read, strict=True), strict=True))
     names, sent = _apply_last_compaction(messages, by_id)
@@ -329,7 +329,7 @@ def compact_messages(
 def _apply_last_compaction(
     messages: Sequence[BaseMessage], by_id: Mapping[str, tuple[BaseMessage, Message]]
 ) -> tuple[tuple[str, ...], list[BaseMessage]]:
-    """The messages, where those before the last compaction are replaced by what it showed."""
+    """Ids and messages; those before the last compaction are replaced by its result."""
     names = tuple(by_id)
     places = [
         place
@@ -341,7 +341,7 @@ def _apply_last_compaction(
     place = places[-1]
     shown = messages[place].response_metadata[COMPACTION_KEY]["shown"]
     before = frozenset(names[:place])
-    # An application may have taken messages out since; then everything is looked at anew.
+    # If the application has removed messages since, the last compaction is ignored.
     if any(text is None and name not in before for name, text in shown):
         return names, list(messages)
     compacted = [
@@ -356,7 +356,7 @@ def _compacted_message(source: tuple[BaseMessage, Message] | None, text: str) ->
 
 
 def _with_text(source: BaseMessage | None, message: Message) -> BaseMessage:
-    """A message as LangChain's; its own one, with another text where that has changed."""
+    """A Message as LangChain's: the source message, with its text replaced if that changed."""
     if source is None:
         return HumanMessage(message.content)
     if str(source.text) == message.content:

@@ -1,4 +1,4 @@
-"""The retriever and the document compressor that return a packed envelope, and the reranker."""
+"""The retriever and the document compressor, which both return a packed envelope."""
 
 from __future__ import annotations
 
@@ -34,30 +34,29 @@ CANDIDATES: Final = 50
 
 
 class CRPRetriever(BaseRetriever):
-    """Returns what fits the budget best, in the order in which the model should see it.
+    """Returns the documents that fit the budget best, in the order for the prompt.
 
     Spec: CRP-SPEC-003 §5 to §7
 
-    The envelope, with everything dropped and why, is published as the custom event
-    `crp_envelope`; each document carries its part in `metadata["crp"]`.
+    The envelope, with the reason for each dropped document, is published as the custom event
+    `crp_envelope`; each document has its own part in `metadata["crp"]`.
 
     Attributes:
-        relay: where the facts are; or leave it out and give `source`.
-        source: any retriever whose documents are packed instead; see `wrap`.
-        model: whose tokenizer counts.
-        budget_tokens: most tokens of the documents rendered by `envelope_text`; None or `auto` for
-            what the question needs, `window` for all that the model's context limit leaves.
-        k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
-        reranker, preset: for a source's documents; a relay has its own.
-        second_look: most further questions that a source is asked, with what its first documents
-            bring up; 0 for none, 8 are enough. It finds what a question leads to over another
-            document.
-        session_id: session of a relay whose facts in memory are found too; `invoke(query,
+        relay: relay that finds the facts; None if `source` is given.
+        source: retriever whose documents are packed instead; see `wrap`.
+        model: model whose tokenizer counts.
+        budget_tokens: maximum number of tokens of the documents as rendered by `envelope_text`;
+            None or `auto` for what the question needs, `window` for all that the model can take.
+        k: maximum number of documents, None for as many as fit; `invoke(query, k=…)` overrides it.
+        reranker, preset: used for a source's documents; a relay has its own.
+        second_look: maximum number of follow-up queries to a source, made from names and texts of
+            its first documents, to find what only those lead to; 0 for none, 8 are enough.
+        session_id: session of a relay whose facts in memory are also searched; `invoke(query,
             session_id=…)` overrides it.
 
     Raises:
-        RequestError: a field has no usable value, or does not go with another.
-        ConfigError: what is given as a reranker is none.
+        RequestError: a field has no usable value, or cannot be combined with another.
+        ConfigError: `reranker` is not a reranker.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -108,11 +107,11 @@ class CRPRetriever(BaseRetriever):
         """Pack the documents of a retriever or vector store that you already have.
 
         Args:
-            candidates: documents that a vector store is asked for; a retriever knows its own.
-            fields: of the class above, and of every retriever.
+            candidates: number of documents to request from a vector store; a retriever has its own.
+            fields: attributes of this class, and of every LangChain retriever.
 
         Raises:
-            RequestError: the source is neither, or a field has no usable value.
+            RequestError: the source has the wrong type, or a field has no usable value.
         """
         check_count("candidates", candidates, least=1)
         untyped: object = source
@@ -147,7 +146,7 @@ class CRPRetriever(BaseRetriever):
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **fields: Any
     ) -> list[Document]:
         child: Any = {"callbacks": run_manager.get_child()}
-        # Packing is computing, not waiting: it runs beside the event loop, not on it.
+        # Packing is CPU work, so it runs in a worker thread instead of the event loop.
         if self.source is None:
             envelope, documents = await asyncio.to_thread(self._from_relay, query, **fields)
         else:
@@ -166,7 +165,7 @@ class CRPRetriever(BaseRetriever):
     def _selection(
         self, query: str, k: int | None = None, session_id: str | None = None, **unknown: Any
     ) -> CallerSelection:
-        """A question to the source."""
+        """The selection of a question to the source."""
         _refuse_unknown(unknown)
         if session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
@@ -176,7 +175,7 @@ class CRPRetriever(BaseRetriever):
     def _from_relay(
         self, query: str, k: int | None = None, session_id: str | None = None, **unknown: Any
     ) -> tuple[Envelope, list[Document]]:
-        """The relay's envelope and its documents."""
+        """The relay's envelope, and its facts as documents."""
         _refuse_unknown(unknown)
         assert self.relay is not None
         session = session_id or self.session_id
@@ -192,25 +191,25 @@ class CRPRetriever(BaseRetriever):
         return envelope, documents_of(envelope, self._stored(envelope))
 
     def _stored(self, envelope: Envelope) -> dict[str, Document]:
-        """The facts' own metadata, as a fabric's documents carry it."""
+        """The envelope's stored facts as documents with their metadata, by fact id."""
         assert self.relay is not None
         stored = self.relay.fabric.facts([fact.fact_id for fact in envelope.facts])
         return {fact.fact_id: stored_document(fact) for fact in stored}
 
 
 class CRPDocumentCompressor(BaseDocumentCompressor):
-    """Keeps the documents that fit the budget best, in the order in which a model should see them.
+    """Keeps the documents that fit the budget best, in the order for the prompt.
 
-    For `ContextualCompressionRetriever`, and wherever a chain has documents and a question. A
-    document keeps its id and metadata, and has its part of the envelope in `metadata["crp"]`.
+    For `ContextualCompressionRetriever`, and any chain with documents and a question. A document
+    keeps its id and metadata, and has its own part of the envelope in `metadata["crp"]`.
 
     Spec: CRP-SPEC-003 §6, §7
 
-    The fields are those of `CRPRetriever`.
+    `CRPRetriever` describes the fields.
 
     Raises:
         RequestError: a field has no usable value.
-        ConfigError: what is given as a reranker is none.
+        ConfigError: `reranker` is not a reranker.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -242,7 +241,7 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """The asynchronous twin of `compress_documents`; packs beside the event loop."""
+        """The asynchronous twin of `compress_documents`; packs in a worker thread."""
         envelope, packed = await asyncio.to_thread(self._pack, documents, query)
         if _has_parent_run(callbacks):
             payload = envelope.model_dump(mode="json")
@@ -279,7 +278,7 @@ def _pack(
 
 
 def _joined(first: Sequence[Document], more: Sequence[Sequence[Document]]) -> list[Document]:
-    """What a source gave for several questions."""
+    """The documents of the first query and of its follow-up queries."""
     return [*first, *(document for documents in more for document in documents)]
 
 
@@ -292,5 +291,5 @@ def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
 
 
 def _has_parent_run(callbacks: Callbacks | None) -> bool:
-    """Whether there is a run to publish under; LangChain refuses an event without one."""
+    """Whether a run is active; LangChain refuses an event outside of a run."""
     return getattr(callbacks, "parent_run_id", None) is not None

@@ -1,4 +1,4 @@
-"""The whole turn as a Runnable: a question in, the checked and sealed answer out."""
+"""The whole turn as a Runnable: takes a question, returns the checked and sealed answer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.adapters.conversations import Conversation
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    HeardReports,
+    ReportDelivery,
     check_attach,
-    halts_heard,
+    deliver_on_halt,
 )
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import answer_message, last_chunk, read_conversation
@@ -44,34 +44,34 @@ from crp_integrations.relay.steps import Outcome
 ParentRun: TypeAlias = ParentRunManager | AsyncParentRunManager
 Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
 
-# A caller's question may come from anywhere, so it can name none of a `Request`'s other fields.
+# The only keys of an input dict: it may come from end users, so it must not set other fields.
 QUESTIONS: Final = ("question", "input", "query")
 HISTORIES: Final = ("history", "chat_history", "messages")
-# Filled in from the question.
+# Fields that come from the input, so that `asking` must not set them.
 _FILLED: Final = frozenset({"history", "results", "compaction"})
 
 
 class CRPRunnable(Runnable[Question, AIMessage]):
     """Answers from a fabric, examined and sealed, wherever a chain expects a chat model or chain.
 
-    In: a question; a dict with `question` (or `input`, `query`) and maybe `history` (or
-    `chat_history`); a dict with `messages`; messages; a prompt's value. Out: an `AIMessage` with
-    a summary of the report in `response_metadata["crp"]`, and `crp_envelope`, `crp_headers` and
-    `crp_session` beside it. A withheld answer raises `SafetyHalt`. A stream gives the model's
-    pieces as they come where nothing may withhold, mend or continue the answer, else after the
-    verdict; the last chunk carries the metadata.
+    Input: a question; a dict with `question` (or `input`, `query`) and optionally `history` (or
+    `chat_history`); a dict with `messages`; messages; a prompt value. Output: an `AIMessage` whose
+    `response_metadata` contains a summary of the report as `crp`, and `crp_envelope`,
+    `crp_headers` and `crp_session`. A withheld answer raises `SafetyHalt`. A stream yields the
+    model's chunks as they arrive if nothing can withhold, mend or continue the answer, else after
+    the verdict; the last chunk has the metadata.
 
     `configurable.session_id`, else LangGraph's `thread_id`, names the session.
 
     Spec: CRP-SPEC-005 §1.2
 
     Args:
-        relay: where the facts come from and the windows are sealed.
-        llm: a LangChain chat model that answers, maybe with bound values, retries or fallbacks
-            around it; None lets the relay call `model`.
-        attach: how much a message holds of its report: `full`, `summary` (at most 1,024 bytes), or
-            `id`, by which `Relay.report` gives all of it.
-        asking: fields of a question as `Relay.ask` takes them; those of `invoke` and its kin win.
+        relay: relay that supplies the facts and seals the windows.
+        llm: a LangChain chat model that answers, with or without bound values, retries or
+            fallbacks around it; None lets the relay call `model`.
+        attach: how much of the report a message contains: `full`, `summary` (at most 1,024
+            bytes), or `id`, which `Relay.report` accepts.
+        asking: fields of a question as in `Relay.ask`; those given to a call take precedence.
 
     Raises:
         RequestError: an argument has no usable value.
@@ -109,9 +109,9 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             kwargs: fields of a question for this call.
 
         Raises:
-            RequestError: the input holds no question, or a field has no usable value.
+            RequestError: the input contains no question, or a field has no usable value.
             SafetyHalt: the answer is withheld.
-            CRPError: whatever else `Relay.ask` raises.
+            CRPError: any other error of `Relay.ask`.
         """
         return self._call_with_config(self._ask, input, config, **kwargs)
 
@@ -124,7 +124,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     def stream(
         self, input: Question, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[AIMessage]:
-        """Pieces of the answer; the last chunk has no text and carries the proof.
+        """Yield the answer in pieces; the last chunk has no text and contains the metadata.
 
         Raises:
             SafetyHalt: the answer is withheld; no piece came before.
@@ -148,7 +148,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
         turn, model, delivery = self._begin(input, run_manager, config, kwargs)
-        with halts_heard(delivery), self.relay.tracer.step(ASK):
+        with deliver_on_halt(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(drive(turn, model))
         delivery(answer.report)
         return answer_message(answer, self._attach)
@@ -157,7 +157,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
         turn, model, delivery = self._begin(input, run_manager, config, kwargs)
-        with halts_heard(delivery), self.relay.tracer.step(ASK):
+        with deliver_on_halt(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(await adrive(turn, model))
         delivery(answer.report)
         return answer_message(answer, self._attach)
@@ -171,7 +171,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> Iterator[AIMessage]:
         turn, model, delivery = self._begin(next(input), run_manager, config, kwargs)
         parts = trace_stream(self.relay.tracer, STREAM, drive_live(turn, model))
-        with halts_heard(delivery), closing(parts):
+        with deliver_on_halt(delivery), closing(parts):
             for part in parts:
                 yield self._chunk(part, delivery)
 
@@ -184,12 +184,12 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> AsyncIterator[AIMessage]:
         turn, model, delivery = self._begin(await anext(input), run_manager, config, kwargs)
         parts = atrace_stream(self.relay.tracer, STREAM, adrive_live(turn, model))
-        with halts_heard(delivery):
+        with deliver_on_halt(delivery):
             async with aclosing(parts):
                 async for part in parts:
                     yield self._chunk(part, delivery)
 
-    def _chunk(self, part: str | Outcome, delivery: HeardReports) -> AIMessageChunk:
+    def _chunk(self, part: str | Outcome, delivery: ReportDelivery) -> AIMessageChunk:
         if isinstance(part, str):
             return AIMessageChunk(content=part)
         answer = steps.answer_of(part)
@@ -198,8 +198,8 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     def _begin(
         self, input: Question, run: ParentRun, config: RunnableConfig, fields: Mapping[str, Any]
-    ) -> tuple[Composition, Model, HeardReports]:
-        """The question's windows, the model that answers in them, and who hears the report."""
+    ) -> tuple[Composition, Model, ReportDelivery]:
+        """The question's windows, the model that answers them, and the handlers for the report."""
         _check_fields(fields)
         read = question_of(input)
         asking = {**self._asking, **fields}
@@ -211,7 +211,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             asking["system_prompt"] = system
         if read.history:
             asking["history"] = read.history
-        turn, delivery = self.relay.play(read.question, **asking), HeardReports()
+        turn, delivery = self.relay.play(read.question, **asking), ReportDelivery()
         if self.llm is None:
             self.relay._check_model(turn.request.model)
             return turn, self.relay._models, delivery
@@ -221,7 +221,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
 
 def question_of(input: Question) -> Conversation:
-    """What is asked, and what was said before."""
+    """The question in an input, and the messages before it."""
     if isinstance(input, str):
         return Conversation(input)
     if isinstance(input, PromptValue):
@@ -259,7 +259,7 @@ def _read_mapping(input: Mapping[str, Any]) -> Conversation:
 
 
 def _read_history(name: str, history: Any) -> list[Any]:
-    """Messages, or one alone; a text is none, since nobody knows who said it."""
+    """A list of messages; text is refused, since its role is unknown."""
     if isinstance(history, BaseMessage):
         return [history]
     if isinstance(history, str | Mapping) or not isinstance(history, Sequence):

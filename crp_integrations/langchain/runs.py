@@ -1,8 +1,8 @@
 """The tree of LangChain runs: documents, messages and session of each model call.
 
-Retriever and model are cousins in the tree. Documents are shelved under every ancestor of the
-retriever's run; a model's run climbs to the first ancestor that has some. So concurrent
-inputs of one batch each find their own.
+Retriever and model runs are cousins in the tree. Documents are stored under every ancestor of the
+retriever's run, and a model's run uses those of its nearest ancestor that has any. So concurrent
+inputs of one batch each find their own documents.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from crp_integrations.observability.observers import RUN_SPANS
 from crp_integrations.relay.relay import Relay
 from crp_integrations.session.records import session_id_of
 
-# LangChain tells nobody when a model or retriever that is itself the root gets cancelled, so the
-# oldest tree is given up for the newest; whoever still runs in it is then not checked.
-MOST_TREES: Final = 4_096
+# LangChain sends no event when a cancelled model or retriever is itself the root, so the oldest
+# tree is dropped for the newest; a run still active in a dropped tree is not checked.
+MAX_TREES: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class RetrieverResult:
-    """What one retriever run returned."""
+    """The query and documents of one retriever run."""
 
     query: str
     documents: tuple[Document, ...]
@@ -50,14 +50,14 @@ class _Run:
     parent: UUID | None
     root: UUID
     query: str = ""
-    shelf: dict[UUID, RetrieverResult] = field(default_factory=dict)
+    results: dict[UUID, RetrieverResult] = field(default_factory=dict)
     tool: bool = False
-    # Of a tool's run what reports within it flag; of any other what tools' runs within it came to.
+    # For a tool's run: claims flagged inside it. For other runs: those of the tool runs inside it.
     rejected: tuple[RejectedClaim, ...] = ()
 
 
 class RunTree:
-    """The runs in progress; a tree is forgotten when its root ends. Safe under threads."""
+    """The runs in progress; a tree is dropped when its root ends. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -67,41 +67,41 @@ class RunTree:
     def start(
         self, run_id: UUID, parent: UUID | None, *, query: str = "", tool: bool = False
     ) -> None:
-        """A run began; `query` is what a retriever was asked."""
+        """Record the start of a run; `query` is the query of a retriever."""
         with self._lock:
             above = self._runs.get(parent) if parent is not None else None
             root = above.root if above is not None else run_id
             own = parent if above is not None else None
             self._runs[run_id] = _Run(own, root, query, tool=tool)
             self._trees.setdefault(root, []).append(run_id)
-            if len(self._trees) > MOST_TREES:
+            if len(self._trees) > MAX_TREES:
                 self._forget(next(iter(self._trees)))
 
     def add_documents(self, run_id: UUID, documents: Sequence[Document]) -> None:
-        """A retriever ended: shelve its documents in place of what its own children found."""
+        """Store an ended retriever's documents, instead of those of the retrievers it wraps."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None:
                 return
             result = RetrieverResult(run.query, tuple(documents))
             for ancestor in self._ancestors(run_id):
-                shelf = self._runs[ancestor].shelf
-                for inner in [other for other in shelf if run_id in self._ancestors(other)]:
-                    # A wrapper's documents are what goes on; the wrapped ones were narrowed.
-                    del shelf[inner]
-                shelf[run_id] = result
+                results = self._runs[ancestor].results
+                for inner in [other for other in results if run_id in self._ancestors(other)]:
+                    # The chain gets the wrapper's documents, a selection of the wrapped ones.
+                    del results[inner]
+                results[run_id] = result
 
     def context_of(self, run_id: UUID) -> tuple[RetrieverResult, ...] | None:
-        """What a model call saw: the shelf of its first ancestor that has one, else None."""
+        """Retriever results of the nearest ancestor of a model call that has any, else None."""
         with self._lock:
             for ancestor in self._ancestors(run_id):
-                shelf = self._runs[ancestor].shelf
-                if shelf:
-                    return tuple(shelf.values())
+                results = self._runs[ancestor].results
+                if results:
+                    return tuple(results.values())
             return None
 
     def reject(self, run_id: UUID, claims: Sequence[RejectedClaim]) -> None:
-        """The report on a model call's answer flags claims: the tool around it gives them on."""
+        """Add flagged claims of a model call's answer to the tool run around it."""
         with self._lock:
             runs = (self._runs[ancestor] for ancestor in self._ancestors(run_id))
             tool = next((run for run in runs if run.tool), None)
@@ -109,7 +109,7 @@ class RunTree:
                 tool.rejected = unique_claims(tool.rejected, claims)
 
     def tool_rejected(self, run_id: UUID) -> tuple[RejectedClaim, ...]:
-        """A tool ended: what reports within it flag, which holds for the runs around it."""
+        """The claims flagged inside an ended tool run; adds them to the runs around it."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None or not run.rejected:
@@ -121,13 +121,13 @@ class RunTree:
             return run.rejected
 
     def rejected_of(self, run_id: UUID) -> tuple[RejectedClaim, ...]:
-        """What reports flag on answers that a model call got by tools."""
+        """Flagged claims in the tool results that a model call received."""
         with self._lock:
             runs = (self._runs[ancestor] for ancestor in self._ancestors(run_id))
             return unique_claims(*(run.rejected for run in runs if not run.tool))
 
     def end(self, run_id: UUID) -> None:
-        """A run ended, well or not; the end of a root forgets its tree."""
+        """Record the end or failure of a run; the end of a root drops its tree."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None and run.root == run_id:
@@ -151,7 +151,7 @@ class RunTree:
 
 
 class RunTreeHandler(BaseCallbackHandler):
-    """Notes every run with its parent, and shelves what retrievers return; see `RunTree`."""
+    """Records every run with its parent, and the documents of retrievers; see `RunTree`."""
 
     def __init__(self) -> None:
         self._runs = RunTree()
@@ -159,13 +159,13 @@ class RunTreeHandler(BaseCallbackHandler):
     def on_chain_start(
         self, *args: Any, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        """Note the run's parent."""
+        """Record the run's parent."""
         self._runs.start(run_id, parent_run_id)
 
     def on_tool_start(
         self, *args: Any, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        """Note the run's parent."""
+        """Record the run's parent."""
         self._runs.start(run_id, parent_run_id, tool=True)
 
     on_llm_start: Any = on_chain_start
@@ -180,46 +180,46 @@ class RunTreeHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note the run's parent and what was asked."""
+        """Record the run's parent and the query."""
         self._runs.start(run_id, parent_run_id, query=query)
 
     def on_retriever_end(
         self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Shelve the documents for the model calls that descend from the same runs."""
+        """Store the documents for model calls that have an ancestor in common."""
         self._runs.add_documents(run_id, documents)
         self._runs.end(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget the tree when its root ends."""
+        """Drop the tree when its root ends."""
         self._runs.end(run_id)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Write on the message what reports within the tool flag; forget a tree with its root."""
+        """Attach claims flagged inside the tool to its message; end the run."""
         attach_rejected(output, self._runs.tool_rejected(run_id))
         self._runs.end(run_id)
 
     on_llm_end: Any = on_chain_end
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget the tree when its root fails."""
+        """Drop the tree when its root fails."""
         self._runs.end(run_id)
 
     on_tool_error = on_llm_error = on_retriever_error = on_chain_error
 
 
-# Handlers that heard a model call of a window, whose report is the window's; None outside of one.
-_HEARD: Final[ContextVar[list[Any] | None]] = ContextVar("crp_langchain_heard", default=None)
+# Handlers that observed model calls of the current window and get its report; None outside one.
+_OBSERVERS: Final[ContextVar[list[Any] | None]] = ContextVar("crp_langchain_heard", default=None)
 
 
 def inside_window(handlers: list[Any]) -> AbstractContextManager[None]:
-    """Model calls inside are of a window that is examined and sealed as a whole."""
-    return context_value(_HEARD, handlers)
+    """Mark model calls in the `with` block as part of a window that is examined as a whole."""
+    return context_value(_OBSERVERS, handlers)
 
 
 def leave_to_window(handler: Any) -> bool:
-    """Whether a window around the model call examines its answer, and tells the handler then."""
-    handlers = _HEARD.get()
+    """Whether a window examines the model call's answer; if so, register the handler for it."""
+    handlers = _OBSERVERS.get()
     if handlers is None:
         return False
     if not any(other is handler for other in handlers):
@@ -228,11 +228,11 @@ def leave_to_window(handler: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """What was sent in a call; nothing where it was not seen.
+class SentCall:
+    """The messages sent in a model call; empty if they were not observed.
 
     Attributes:
-        structured: LangChain makes an object of the answer, which may be a tool call.
+        structured: True if LangChain parses the answer, which may be a tool call, into an object.
     """
 
     messages: tuple[Message, ...] = ()
@@ -240,19 +240,19 @@ class Sent:
     structured: bool = False
 
 
-# The run of a model call, while handlers that examine answers hear of its end.
+# The run of a model call while examining handlers run at its end.
 _ENDING: Final[ContextVar[BaseRunManager | None]] = ContextVar("crp_langchain_ending", default=None)
 
 
-def at_end_of(run: BaseRunManager) -> AbstractContextManager[None]:
-    """What runs inside examines the answer of this run."""
+def examining(run: BaseRunManager) -> AbstractContextManager[None]:
+    """Mark the `with` block as the examination of this run's answer."""
     return context_value(_ENDING, run)
 
 
 def run_span() -> Any:
-    """The OpenTelemetry span of the run around what runs now, as a tracer of LangChain's keeps it.
+    """The OpenTelemetry span of the current run, from a tracer among LangChain's handlers.
 
-    OpenInference and Langfuse know it by the run's id; None without one of them.
+    OpenInference and Langfuse find it by the run's id; None without one of them.
     """
     ending = _ENDING.get()
     config = var_child_runnable_config.get() or {}
@@ -274,45 +274,45 @@ RUN_SPANS.append(run_span)
 
 
 class SentMessages:
-    """Messages of calls in progress. Bounded: nobody is told of a call that is cancelled."""
+    """Messages of calls in progress; limited in number, since a cancelled call sends no event."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._messages: OrderedDict[UUID, Sent] = OrderedDict()
+        self._messages: OrderedDict[UUID, SentCall] = OrderedDict()
 
     def note(
         self, run_id: UUID, messages: Sequence[Sequence[BaseMessage]], *, structured: bool = False
     ) -> None:
-        """Note what is sent.
+        """Record the messages of a call.
 
-        Nothing is noted for several conversations in one call, nor for an unknown role.
+        A call with several conversations, or with an unknown role, is not recorded.
         """
         if len(messages) != 1:
             return
         try:
             converted = tuple(map(message_of, messages[0]))
-            read = Sent(converted, rejected_in(messages[0]), structured)
+            read = SentCall(converted, rejected_in(messages[0]), structured)
         except RequestError:
             return
         with self._lock:
             self._messages[run_id] = read
-            while len(self._messages) > MOST_TREES:
+            while len(self._messages) > MAX_TREES:
                 self._messages.popitem(last=False)
 
-    def pop(self, run_id: UUID) -> Sent:
-        """What was sent in a call, once."""
+    def pop(self, run_id: UUID) -> SentCall:
+        """Return and remove the messages of a call."""
         with self._lock:
-            return self._messages.pop(run_id, Sent())
+            return self._messages.pop(run_id, SentCall())
 
 
-# LangChain's word, then LangGraph's.
+# LangChain's key for a session, then LangGraph's.
 _KEYS: Final = ("session_id", "thread_id")
 
 
 def session_of(config: Mapping[str, Any] | None) -> str:
-    """The session that a config names, by `session_id` or else `thread_id`; empty for none.
+    """The session id in a config, from `session_id` or else `thread_id`; empty for none.
 
-    An id of ours is taken as it is, and any other name is hashed (`session_id_of`).
+    An id made by this package is used unchanged; any other name is hashed (`session_id_of`).
     """
     configurable = (config or {}).get("configurable") or {}
     for key in _KEYS:
@@ -323,11 +323,11 @@ def session_of(config: Mapping[str, Any] | None) -> str:
     return ""
 
 
-# Of LangGraph's namespace: a graph within a node within a graph.
-_BETWEEN: Final = "|"
-_BEHIND_NAME: Final = ":"
-# The node in which an agent of LangChain runs its tools.
-_TOOLS: Final = "tools"
+# Separators in LangGraph's checkpoint namespace, `node:task|node:task` for nested graphs.
+_BETWEEN_LEVELS: Final = "|"
+_AFTER_NAME: Final = ":"
+# The node in which a LangChain agent runs its tools.
+_TOOLS_NODE: Final = "tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +335,8 @@ class OuterAgent:
     """The agent whose tool call is running.
 
     Attributes:
-        depth: agents around that agent, 0 for the root.
-        judge: fields of a question by which agents below it are judged that have no judge.
+        depth: number of agents around that agent, 0 for the root.
+        judge: judge fields for inner agents without a judge.
     """
 
     relay: Relay
@@ -354,14 +354,14 @@ def outer_agent() -> OuterAgent | None:
 
 
 def inside_agent(agent: OuterAgent) -> AbstractContextManager[None]:
-    """What runs inside runs in a tool call of this agent."""
+    """Mark the `with` block as a tool call of this agent."""
     return context_value(_OUTER, agent)
 
 
-def hold_outside(relay: Relay | None, report: Report) -> None:
-    """Hold the flagged claims of an answer for the agent around it, where that has another relay.
+def keep_for_outer(relay: Relay | None, report: Report) -> None:
+    """Keep an answer's flagged claims for the outer agent if that uses another relay.
 
-    Within one relay they go up with the rest of what a sub-agent hands back.
+    Within one relay, they are part of the result that a sub-agent hands back.
     """
     around = outer_agent()
     if around is not None and around.relay is not relay and around.session_id:
@@ -369,7 +369,7 @@ def hold_outside(relay: Relay | None, report: Report) -> None:
 
 
 def agent_depth(config: Mapping[str, Any] | None = None) -> int:
-    """How many agents are around the one that runs here, 0 for the root.
+    """Number of agents around the current one, 0 for the root.
 
     Agents without the middleware count too, by the tool nodes of LangGraph's namespace.
     """
@@ -377,6 +377,6 @@ def agent_depth(config: Mapping[str, Any] | None = None) -> int:
     known = 0 if around is None else around.depth + 1
     configurable = (ensure_config() if config is None else config).get("configurable") or {}
     namespace = str(configurable.get("checkpoint_ns") or "")
-    above = namespace.split(_BETWEEN)[:-1]
-    named = sum(part.partition(_BEHIND_NAME)[0] == _TOOLS for part in above)
+    above = namespace.split(_BETWEEN_LEVELS)[:-1]
+    named = sum(part.partition(_AFTER_NAME)[0] == _TOOLS_NODE for part in above)
     return max(known, named)

@@ -1,7 +1,7 @@
 """LangGraph's store and LangChain's document store over the fabric.
 
-A value is one fact, its head, that holds it whole, and one more for every further text by which a
-query finds it. The head counts those, so a text that a half-done write left behind is passed over.
+A value is one fact, its head, which contains the whole value, plus one fact per further text that
+queries can find. The head records their number; texts left by an interrupted write are ignored.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from crp_integrations.vocabulary.context import SourceKind
 Labels = tuple[str, ...]
 Place = tuple[Labels, str]
 
-# All of a value, as LangGraph writes it among the paths of an index.
+# LangGraph's index path for the whole value.
 WHOLE: Final = "$"
-# In a fact's extra data: the value of a head, or the head that a further text is of.
+# Keys in a fact's extra data: the value, on a head; the head's id and a number, on further texts.
 _HEAD: Final = "kept"
 _PART: Final = "kept-part-of"
-# How many hits a query begins with, and how many times as many follow where those at hand belong
-# to too few values.
+# Number of hits that a query requests first, and the factor for each further request while the
+# hits belong to too few values.
 _FIRST_HITS: Final = 32
 _WIDER: Final = 4
-_ANY: Final = "*"
-_SIGN: Final = "$"
-_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+_ANY_LABEL: Final = "*"
+_OPERATOR_PREFIX: Final = "$"
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "$gt": operator.gt,
     "$gte": operator.ge,
     "$lt": operator.lt,
@@ -75,14 +75,14 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """A value with where it stands.
+    """A stored value with its path and key.
 
     Attributes:
-        path: the labels above its key.
-        ttl_minutes: how long it lives after it was last read or written; None for ever.
-        expires_at: when it is gone; None for never.
-        parts: how many facts beside its head say its texts.
-        searchable: whether a query may find it.
+        path: LangGraph namespace of the value.
+        ttl_minutes: lifetime after the last read or write; None for unlimited.
+        expires_at: time when the value expires; None for never.
+        parts: number of facts with its further texts, not counting the head.
+        searchable: whether queries may find it.
     """
 
     path: Labels
@@ -97,11 +97,11 @@ class StoredValue:
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """Path and key, which identify the value."""
         return self.path, self.key
 
     def alive(self, now: datetime) -> bool:
-        """Whether its time has not run out."""
+        """Whether the value has not expired."""
         return self.expires_at is None or self.expires_at > now
 
 
@@ -109,29 +109,29 @@ _VALUE: Final = TypeAdapter(StoredValue)
 
 
 class CRPStore(BaseStore):
-    """Items under namespaces and keys, in a crash-safe, erasable and sealed fabric.
+    """A LangGraph store of items by namespace and key, in a crash-safe, erasable and sealed fabric.
 
-    For `create_agent(…, store=CRPStore("./memory"))`, `graph.compile(store=…)` and nodes. Every
-    item is kept as facts of a source of its namespace, and found by the fabric's own embedder.
+    For `create_agent(…, store=CRPStore("./memory"))`, `graph.compile(store=…)` and nodes. Each
+    namespace is a source whose facts contain its items; the fabric's embedder searches them.
 
     Spec: CRP-SPEC-009 §2, §8
 
     Args:
-        place: a folder of its own, made at the first write; None for memory; or a namespace of a
-            fabric. Relays over that namespace answer questions from its items too.
-        fields: paths of a value that a query finds it by, `$` for all of it; `put(index=…)` wins.
-        ttl: how long items live where `put` does not say it, as LangGraph configures it.
-        kind: kind of source of what is kept; decides its importance.
-        labels: access labels put on what is kept.
-        options: of `Relay.open`, such as `subject`, where no namespace is given.
+        place: a separate folder, created at the first write; None for memory; or a namespace of a
+            fabric. Relays over that namespace also answer questions from its items.
+        fields: paths of a value to search, `$` for the whole value; `put(index=…)` overrides it.
+        ttl: default lifetime of items in LangGraph's form; `put` may override it.
+        kind: source kind of stored items; decides their importance.
+        labels: access labels of stored items.
+        options: options of `Relay.open`, such as `subject`, if no namespace is given.
 
     Raises:
-        RequestError: a relay is given, options beside a namespace, or fields or a time to live
-            that have no use.
+        RequestError: `place` is a relay, options come with a namespace, or fields or ttl are not
+            usable.
     """
 
     supports_ttl = True
-    # What the URIs of its sources begin with: `langgraph:users/anna`.
+    # Scheme of its source URIs, such as `langgraph:users/anna`.
     _scheme = "langgraph"
 
     def __init__(
@@ -152,25 +152,25 @@ class CRPStore(BaseStore):
         self._items: StoreItems = items_of(_namespace_of(place, options), kind, labels)
         self._fields = _paths("fields", fields)
         self.ttl_config = _checked_ttl(ttl)
-        # Writers of one process wait for each other; those of others may find the store busy.
+        # Writers in this process wait for each other; a writer in another may get a busy error.
         self._writing = Lock()
 
     @property
     def namespace(self) -> Namespace:
-        """Where the items are."""
+        """The namespace that contains the items."""
         return self._items.namespace
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do several operations; reads see what was there before the batch.
+        """Run several operations; reads see the state before the batch.
 
-        All puts that are not deletions are written together or not at all, then the deletions.
+        All puts except deletions are written together or not at all; deletions follow.
 
         Raises:
-            RequestError: an operation is not known, a namespace is empty, a value is no plain JSON,
-                or a filter has an operator that there is not.
-            FactRejected: a value cannot be a fact.
+            RequestError: an operation or a filter's operator is unknown, a namespace is empty, or
+                a value is not plain JSON.
+            FactRejected: a value cannot be stored as a fact.
         """
-        # Of several puts under one key the last counts.
+        # The last of several puts to one key counts.
         puts: dict[Place, PutOp] = {}
         read: list[StoredValue] = []
         results = [self._run(op, puts, read) for op in ops]
@@ -185,11 +185,11 @@ class CRPStore(BaseStore):
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """The asynchronous twin of `batch`; reads and embeds beside the event loop."""
+        """The asynchronous twin of `batch`; runs it in a worker thread."""
         return await asyncio.to_thread(self.batch, list(ops))
 
     def sweep_ttl(self) -> int:
-        """Delete the items whose time has run out, which no read shows any more; how many."""
+        """Delete expired items, which reads no longer return; return their number."""
         with self._writing:
             now = self._now
             dead = [value for value in self._all(()) if not value.alive(now)]
@@ -197,17 +197,17 @@ class CRPStore(BaseStore):
         return len(dead)
 
     def erase(self, namespace_prefix: tuple[str, ...]) -> int:
-        """Erase everything under a prefix, so that no byte of it stays in any file.
+        """Erase everything under a prefix, so that no byte of it remains in any file.
 
-        `delete` takes items out of reach at once, and their bytes leave with `maintain`.
+        `delete` hides items at once, but their bytes remain until `maintain`.
 
         Spec: CRP-SPEC-009 §8.3
 
         Returns:
-            How many namespaces were erased.
+            Number of erased namespaces.
 
         Raises:
-            RequestError: the prefix is no tuple of names.
+            RequestError: the prefix is not a tuple of names.
         """
         sources = self._sources(_labels(namespace_prefix))
         for source in sources:
@@ -217,7 +217,7 @@ class CRPStore(BaseStore):
     # --- operations ----------------------------------------------------------------------
 
     def _run(self, op: Op, puts: dict[Place, PutOp], read: list[StoredValue]) -> Result:
-        """What an operation answers; notes what to write, and what was read and lives on."""
+        """Result of an operation; adds writes to `puts` and values to be refreshed to `read`."""
         match op:
             case GetOp(namespace=path, key=key):
                 stored = self._stored([(_labels(path), key)])
@@ -259,7 +259,7 @@ class CRPStore(BaseStore):
         )
         hits: list[tuple[StoredValue, float | None]] = list(islice(scored, end))
         if len(hits) < end:
-            # Those that no query finds fill up what is left, as in LangGraph's own stores.
+            # Values not found by the query fill the rest, as in LangGraph's own stores.
             places = {value.place for value, _ in hits}
             rest = (
                 (value, None)
@@ -270,7 +270,7 @@ class CRPStore(BaseStore):
         return hits[begin:end]
 
     def _nearest(self, prefix: Labels, query: str) -> Iterator[tuple[StoredValue, float]]:
-        """Values found by a query with the cosine of their nearest text, highest first."""
+        """Values matching a query, with the cosine of their nearest text, highest first."""
         sources = self._sources(prefix)
         if not sources or not query.strip():
             return
@@ -284,7 +284,7 @@ class CRPStore(BaseStore):
             for fact, score in hits:
                 number, head_id = _part(fact)
                 head = heads.get(head_id or fact.fact_id)
-                # What a half-done write left behind is no text of its head any more.
+                # A text left over from an interrupted write no longer belongs to its head.
                 if head is None or number > head.parts or not head.searchable:
                     continue
                 if head.alive(now) and head.place not in given_out:
@@ -302,7 +302,7 @@ class CRPStore(BaseStore):
         return sorted(paths)[op.offset : op.offset + op.limit]
 
     def _put(self, written: Sequence[tuple[PutOp, dict[str, JsonValue]]]) -> None:
-        """Keep values, in the place of those with the same path and key: all of them or none."""
+        """Store values, replacing those with the same path and key: all of them or none."""
         with self._writing:
             now = self._now
             there = self._stored([(tuple(op.namespace), op.key) for op, _ in written])
@@ -331,21 +331,21 @@ class CRPStore(BaseStore):
                     id_ = _id_of_part(head.id, number)
                     items.append(replace(head, id=id_, content=text, extra=extra))
                 if before is not None:
-                    # Further texts that the value has no more.
+                    # Texts that the new value no longer has.
                     stale += self._part_ids(before)[value.parts :]
             self._items.put(items)
             self._forget(stale)
 
     def _refresh(self, read: Sequence[StoredValue]) -> None:
-        """Let values that were read live on from now; those that live for ever stay as they are."""
-        mortal = {named(self._id(value.place)) for value in read if value.ttl_minutes is not None}
-        if not mortal:
+        """Restart the lifetime of values that were read; values without one do not change."""
+        expiring = {named(self._id(value.place)) for value in read if value.ttl_minutes is not None}
+        if not expiring:
             return
         with self._writing:
             now = self._now
             items: list[StoreItem] = []
-            # As they are now, since another writer may have put another value there.
-            for fact in self.namespace.facts(sorted(mortal)):
+            # Read again, since another writer may have changed them.
+            for fact in self.namespace.facts(sorted(expiring)):
                 value = self._read(fact)
                 later = None if value is None else _expiry(now, value.ttl_minutes)
                 if value is not None and later is not None and later != value.expires_at:
@@ -364,7 +364,7 @@ class CRPStore(BaseStore):
         return [value for value in values if value.alive(now)]
 
     def _under(self, prefix: Labels = ()) -> list[StoredValue]:
-        """Values whose path begins so, those that were written last first."""
+        """Values whose path begins with `prefix`, the last written first."""
         values = sorted(self._alive(self._all(prefix)), key=lambda value: value.place)
         return sorted(values, key=lambda value: value.updated_at, reverse=True)
 
@@ -394,13 +394,13 @@ class CRPStore(BaseStore):
         return tuple(unquote(label) for label in rest.split("/")) if rest else ()
 
     def _all(self, prefix: Labels) -> list[StoredValue]:
-        """Values whose path begins so, also those whose time ran out."""
+        """Values whose path begins with `prefix`, including expired ones."""
         sources = self._sources(prefix)
         where = Where(sources=sources)
         return self._heads(self.namespace.find_own(where)) if sources else []
 
     def _stored(self, places: Sequence[Place]) -> dict[Place, StoredValue]:
-        """Values by path and key, also those whose time ran out."""
+        """Values by path and key, including expired ones."""
         wanted = list(dict.fromkeys(named(self._id(place)) for place in places))
         return {value.place: value for value in self._heads(wanted)}
 
@@ -409,7 +409,7 @@ class CRPStore(BaseStore):
         return [value for fact in facts if (value := self._read(fact)) is not None]
 
     def _heads_of(self, facts: Sequence[Fact]) -> dict[str, StoredValue]:
-        """The heads of facts by the head's fact id."""
+        """The heads that facts belong to, by the head's fact id."""
         heads = {fact.fact_id: value for fact in facts if (value := self._read(fact)) is not None}
         missing = {head for fact in facts if (head := _part(fact)[1]) and head not in heads}
         return heads | {named(self._id(v.place)): v for v in self._heads(sorted(missing))}
@@ -431,7 +431,7 @@ class CRPStore(BaseStore):
         )
 
     def _texts(self, op: PutOp, value: dict[str, JsonValue]) -> list[str]:
-        """What is embedded, each of a fact's length; a short one says where it stands too."""
+        """Texts to embed, each within a fact's length; a short one also names its path and key."""
         paths = self._fields if op.index is None else ()
         if op.index is not None and op.index is not False:
             paths = _paths("index", op.index) or self._fields
@@ -464,26 +464,26 @@ class CRPStore(BaseStore):
 
 
 class _DocumentValues(CRPStore):
-    # The URIs of its sources are such as `documents:reports`.
+    # Scheme of its source URIs, such as `documents:reports`.
     _scheme = "documents"
 
 
 class CRPDocumentStore(BaseKeyValueStore[str, Document]):
     """Documents of any length by key, in a crash-safe, erasable and sealed fabric.
 
-    For what wants a `docstore`, such as a retriever that finds chunks and answers with the
-    documents that they are of.
+    For components that need a `docstore`, such as a retriever that searches chunks and returns the
+    documents they belong to.
 
     Spec: CRP-SPEC-009 §2, §8
 
     Args:
-        place: a folder of its own, made at the first write; None for memory; or a namespace of a
-            fabric. Relays over that namespace answer questions from the documents too.
-        name: of the collection; keys of two collections have nothing to do with each other.
-        options: `kind`, `labels` and `Relay.open`'s own, as `CRPStore` takes them.
+        place: a separate folder, created at the first write; None for memory; or a namespace of a
+            fabric. Relays over that namespace also answer questions from the documents.
+        name: name of the collection; each collection has its own keys.
+        options: `kind`, `labels` and options of `Relay.open`, as for `CRPStore`.
 
     Raises:
-        RequestError: a relay is given, options beside a namespace, or no name.
+        RequestError: `place` is a relay, options come with a namespace, or the name is empty.
     """
 
     def __init__(
@@ -500,20 +500,20 @@ class CRPDocumentStore(BaseKeyValueStore[str, Document]):
 
     @property
     def namespace(self) -> Namespace:
-        """Where the documents are."""
+        """The namespace that contains the documents."""
         return self._values.namespace
 
     def mget(self, keys: Sequence[str]) -> list[Document | None]:
-        """Documents in the order of the keys; None for what is not there."""
+        """Documents in the order of the keys; None for unknown keys."""
         items: list[Any] = self._values.batch([GetOp(self._path, key) for key in _keys(keys)])
         return [None if item is None else _document(item.value) for item in items]
 
     def mset(self, key_value_pairs: Sequence[tuple[str, Document]]) -> None:
-        """Keep documents, in the place of those with the same keys: all of them or none.
+        """Store documents, replacing those with the same keys: all of them or none.
 
         Raises:
-            RequestError: these are no pairs, a key is no text, or a document's metadata are no
-                plain JSON.
+            RequestError: an item is not a pair, a key is not a string, or a document's metadata is
+                not plain JSON.
         """
         try:
             last = dict(key_value_pairs)
@@ -525,11 +525,11 @@ class CRPDocumentStore(BaseKeyValueStore[str, Document]):
         self._values.batch([_put_op(self._path, key, value) for key, value in last.items()])
 
     def mdelete(self, keys: Sequence[str]) -> None:
-        """Delete documents; keys that are not there are left out."""
+        """Delete documents; unknown keys are ignored."""
         self._values.batch([PutOp(self._path, key, None) for key in _keys(keys)])
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
-        """Keys that begin so, ascending; all of them without a prefix."""
+        """Keys that begin with `prefix`, in ascending order; without a prefix, all keys."""
         keys = sorted(value.key for value in self._values._under(self._path))
         yield from (key for key in keys if key.startswith(prefix or ""))
 
@@ -550,7 +550,7 @@ def _document(value: dict[str, Any]) -> Document:
 
 
 def _namespace_of(place: object, options: Mapping[str, Any]) -> Namespace:
-    """The namespace that was given, or that of a folder or store of its own."""
+    """The given namespace, or the namespace of a new relay over a folder or store."""
     if isinstance(place, Relay):
         raise RequestError(
             "a relay was given, which would answer everybody's questions from what is kept; "
@@ -568,13 +568,13 @@ def _namespace_of(place: object, options: Mapping[str, Any]) -> Namespace:
 
 
 def _json_value(op: PutOp) -> dict[str, JsonValue]:
-    """A value as plain JSON that shares nothing with what was given."""
+    """A deep copy of a value as plain JSON."""
     name = f"the value of {op.key!r:.40}"
     return plain_metadata(op.value or {}, name=name, refusal=RequestError)
 
 
 def _item_fields(value: StoredValue) -> dict[str, Any]:
-    """What LangGraph's items have of a value."""
+    """A value as fields of LangGraph's `Item`."""
     return {
         "namespace": value.path,
         "key": value.key,
@@ -592,9 +592,9 @@ def _filter_holds(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) ->
 
 
 def _equals(value: Any, wanted: Any) -> bool:
-    """Equality as of JSON documents; an object wanted may leave keys out."""
+    """JSON equality; an object in `wanted` need not list all keys."""
     if isinstance(wanted, Mapping):
-        if any(str(key).startswith(_SIGN) for key in wanted):
+        if any(str(key).startswith(_OPERATOR_PREFIX) for key in wanted):
             return all(_operator_holds(value, str(sign), bound) for sign, bound in wanted.items())
         return isinstance(value, Mapping) and _filter_holds(value, wanted)
     if isinstance(wanted, list | tuple):
@@ -606,19 +606,19 @@ def _equals(value: Any, wanted: Any) -> bool:
 def _operator_holds(value: Any, sign: str, bound: Any) -> bool:
     if sign in ("$eq", "$ne"):
         return _equals(value, bound) is (sign == "$eq")
-    order = _ORDERS.get(sign)
+    order = _COMPARISONS.get(sign)
     if order is None:
-        wanted = ", ".join(("$eq", "$ne", *_ORDERS))
+        wanted = ", ".join(("$eq", "$ne", *_COMPARISONS))
         raise RequestError(f"operator {sign!r:.40} is not one of {wanted}")
     try:
-        # Numbers in words are numbers, as in the stores of LangGraph.
+        # Numeric strings compare as numbers, as in LangGraph's stores.
         return order(float(value), float(bound))
     except (TypeError, ValueError):
         return isinstance(value, str) and isinstance(bound, str) and order(value, bound)
 
 
 def _namespace_matches(path: Sequence[str], conditions: Sequence[MatchCondition] | None) -> bool:
-    """Whether a namespace begins and ends as it is wanted; `*` stands for any one label."""
+    """Whether a namespace has the wanted prefix and suffix; `*` matches any one label."""
     for condition in conditions or ():
         wanted, kind = _labels(condition.path), condition.match_type
         if kind not in ("prefix", "suffix"):
@@ -626,21 +626,21 @@ def _namespace_matches(path: Sequence[str], conditions: Sequence[MatchCondition]
         begin = 0 if kind == "prefix" else max(0, len(path) - len(wanted))
         part = path[begin : begin + len(wanted)]
         if len(part) < len(wanted) or any(
-            pattern not in (_ANY, label) for pattern, label in zip(wanted, part, strict=True)
+            pattern not in (_ANY_LABEL, label) for pattern, label in zip(wanted, part, strict=True)
         ):
             return False
     return True
 
 
 def _texts_in(name: str, texts: Any, remedy: str, wanted: str) -> tuple[str, ...]:
-    """Texts of a list; a text in its place would be read letter by letter."""
+    """Check a list of strings; a single string is refused, as it would be read by characters."""
     if isinstance(texts, str | Mapping) or not isinstance(texts, Iterable):
         shown = f"the text {texts!r:.60}" if isinstance(texts, str) else type(texts).__name__
         raise RequestError(f"{name} is {shown}; {remedy}")
     listed = tuple(texts)
     for text in listed:
         if not isinstance(text, str):
-            raise RequestError(f"{name} {listed!r:.80} holds {text!r:.40}, wanted {wanted} alone")
+            raise RequestError(f"{name} {listed!r:.80} contains {text!r:.40}, wanted only {wanted}")
     return listed
 
 
@@ -649,20 +649,20 @@ def _labels(path: Any) -> Labels:
 
 
 def _paths(name: str, paths: Any) -> tuple[str, ...]:
-    """Paths of a value by which a query finds it."""
+    """Check the paths of a value that queries search."""
     rest = ", or False for a value that no query finds" if name == "index" else ""
     return _texts_in(name, paths, f"give a list of paths, as {name}=['text']{rest}", "paths")
 
 
 def _minutes(ttl: Any) -> float | None:
-    """How long an item lives; None for ever."""
+    """Lifetime of an item in minutes; None for unlimited."""
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, Real)):
         raise RequestError(f"ttl is {ttl!r:.40}, wanted a number of minutes")
     return None if ttl is None else float(ttl)
 
 
 def _checked_ttl(ttl: Any) -> TTLConfig | None:
-    """How long items live where `put` does not say it."""
+    """Check the default lifetime of items."""
     if ttl is None:
         return None
     if not isinstance(ttl, Mapping):
@@ -682,7 +682,7 @@ def _id_of_part(head: str, number: int) -> str:
 
 
 def _part(fact: Fact) -> tuple[int, str]:
-    """A further text's number and its head's fact id; 0 and an empty one for a head."""
+    """A further text's number and its head's fact id; for a head, 0 and an empty string."""
     fields = item_extra(fact).get(_PART)
     return (int(fields[1]), str(fields[0])) if isinstance(fields, list) else (0, "")
 

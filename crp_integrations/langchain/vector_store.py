@@ -25,13 +25,13 @@ from crp_integrations.vocabulary.context import SourceKind
 
 
 class FabricEmbeddings(Embeddings):
-    """The embedder whose vectors a fabric stores, for chains that embed for themselves.
+    """A fabric's embedder as `Embeddings`, for chains that compute vectors themselves.
 
     Args:
-        embedder: a fabric's; `namespace.embedder`.
+        embedder: a fabric's embedder, `namespace.embedder`.
 
     Raises:
-        RequestError: it is no embedder.
+        RequestError: `embedder` is not an embedder.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -53,19 +53,19 @@ Filter = Mapping[str, Any] | Where | None
 
 
 class CRPVectorStore(VectorStore):
-    """Documents kept as facts: crash-safe, erasable, sealed, and exact to search.
+    """A vector store with exact search whose documents are crash-safe, erasable, sealed facts.
 
-    It shows everything that the namespace's subject may retrieve, whoever put it there. Ids
-    are the caller's own; a document whose id exists is changed. Without ids, equal text with
-    equal metadata of one source is one document. `metadata["source"]` names the source, by which
-    `erase` finds every document of it. Scores are cosines, highest first.
+    It shows all facts that the namespace's subject may retrieve, including those added elsewhere.
+    The caller chooses the ids; a document with a known id is replaced. Without ids, equal text
+    with equal metadata from one source is one document. `metadata["source"]` names the source,
+    which `erase` uses to find its documents. Scores are cosines, highest first.
 
     Spec: CRP-SPEC-009 §2, §3
 
     Args:
         place: a relay, or a namespace of a fabric.
-        kind: kind of source of what is added; decides its importance.
-        labels: access labels put on what is added.
+        kind: source kind of added documents; decides their importance.
+        labels: access labels of added documents.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class CRPVectorStore(VectorStore):
 
     @property
     def namespace(self) -> Namespace:
-        """Where the documents are."""
+        """The namespace that contains the documents."""
         return self._items.namespace
 
     @property
@@ -108,14 +108,14 @@ class CRPVectorStore(VectorStore):
         """Open a vector store and put texts into it.
 
         Args:
-            embedding: makes the vectors; None for the embedder that ships, or that of `place`.
+            embedding: computes the vectors; None for the built-in embedder, or that of `place`.
             store: folder or store object to open instead of `place`; None for memory.
-            identity: name of the embedding model and its version; a store on disk needs it,
-                since vectors of two models must never be mixed.
-            options: of `Relay.open`.
+            identity: name and version of the embedding model; required for a store on disk, since
+                vectors of two models must never be mixed.
+            options: options of `Relay.open`.
 
         Raises:
-            RequestError: an argument does not go with another.
+            RequestError: two arguments cannot be combined.
         """
         if place is None:
             embedder = _embedder(embedding, identity, in_memory=store is None)
@@ -144,15 +144,15 @@ class CRPVectorStore(VectorStore):
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Add texts, or change those whose id exists: all of them or none.
+        """Add texts, replacing those with a known id: all of them or none.
 
         Args:
-            batch_size: given by LangChain's indexing, and of no effect: one call is one batch.
+            batch_size: passed by LangChain's indexing, and ignored: one call is one batch.
 
         Raises:
-            FactRejected: a text is too short or too long for a fact, or metadata are not plain
+            FactRejected: a text is too short or too long for a fact, or metadata is not plain
                 JSON; nothing was added.
-            RequestError: there are not as many ids or metadatas as texts.
+            RequestError: the number of ids or metadatas differs from that of the texts.
         """
         _refuse_options(kwargs)
         _check_lists(texts=texts, metadatas=metadatas, ids=ids)
@@ -175,10 +175,10 @@ class CRPVectorStore(VectorStore):
         return self._items.put(items)
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Delete documents; ids that are not there are left out.
+        """Delete documents; unknown ids are ignored.
 
         Args:
-            ids: None deletes everything that the view shows and the tenant owns.
+            ids: None deletes all documents shown here that the tenant owns.
         """
         _refuse_options(kwargs)
         if ids is None:
@@ -188,7 +188,7 @@ class CRPVectorStore(VectorStore):
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Documents in the order asked for, each once; ids that are not there are left out."""
+        """Documents in the order of `ids`, each once; unknown ids are left out."""
         return [stored_document(fact) for fact in self._items.get(ids)]
 
     # --- searching ---------------------------------------------------------------------
@@ -199,7 +199,7 @@ class CRPVectorStore(VectorStore):
         """The k documents nearest to a text.
 
         Args:
-            filter: metadata keys with the values wanted, all of them; or a `Where`.
+            filter: metadata keys and values that must all match; or a `Where`.
         """
         scored = self.similarity_search_with_score(query, k, filter, **kwargs)
         return [document for document, _ in scored]
@@ -234,8 +234,8 @@ class CRPVectorStore(VectorStore):
         """Documents near a text and unlike each other.
 
         Args:
-            fetch_k: how many of the nearest to choose from.
-            lambda_mult: [0, 1]; 1 looks at the query alone, 0 at differences alone.
+            fetch_k: number of nearest documents to choose from.
+            lambda_mult: weight in [0, 1]; 1 uses only similarity to the query, 0 only diversity.
         """
         vector = self._vector(query)
         return self.max_marginal_relevance_search_by_vector(
@@ -266,7 +266,7 @@ class CRPVectorStore(VectorStore):
         return self.namespace.embedder.embed_query(query)
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        """A cosine below 0 is no relevance at all; [0, 1] stays as it is."""
+        """The cosine as relevance, with negative values set to 0."""
         return lambda cosine: min(1.0, max(0.0, cosine))
 
 
@@ -308,11 +308,11 @@ def _embedder(embedding: object, identity: str, *, in_memory: bool) -> Embedder 
     return LangChainEmbedder(embedding, identity or f"langchain/{type(embedding).__name__}")
 
 
-def _check_lists(*, texts: object, **beside: object) -> None:
-    """Check that texts and what goes with each are lists; a text would be read letter by letter."""
+def _check_lists(*, texts: object, **lists: object) -> None:
+    """Check that all arguments are lists; a string would be read by characters."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise RequestError(f"texts is {type(texts).__name__}, wanted a list of texts")
-    for name, values in beside.items():
+    for name, values in lists.items():
         wrong = isinstance(values, str) or not isinstance(values, Sequence)
         if values is not None and wrong:
             raise RequestError(
@@ -321,6 +321,6 @@ def _check_lists(*, texts: object, **beside: object) -> None:
 
 
 def _refuse_options(kwargs: Mapping[str, Any]) -> None:
-    """An option that is not known is named, not passed over in silence."""
+    """Raise an error for an unknown option instead of ignoring it."""
     if kwargs:
         raise RequestError(f"option {sorted(kwargs)[0]!r} is not known to CRPVectorStore")

@@ -1,10 +1,10 @@
-"""LiteLLM: a router whose every attempt gets the context packed for the model it really tries.
+"""LiteLLM: a router that packs the context of every attempt for the model that it tries.
 
-In: LiteLLM's list of models and a `Relay`. Out: LiteLLM's own responses with the proof in their
-attribute crp. Read `router.py` (the front), `deployments.py` (a turn's calls through the router),
-`attempt_packing.py` (packing again for each attempt), then `response_metadata.py` (answer and proof
-out); `logger.py`, which only looks on; `proxy.py`, for LiteLLM's proxy. The
-room sends nothing of CRP to a provider.
+Input: LiteLLM's list of models and a `Relay`. Output: LiteLLM's own responses with the report in
+their attribute `crp`. Read `router.py` (the entry point), `deployments.py` (a turn's calls through
+the router), `attempt_packing.py` (packing again for each attempt), `response_metadata.py` (answer
+and proof on the response), `logger.py` (reports only) and `proxy.py` (for LiteLLM's proxy). No
+module sends CRP metadata to a provider.
 """
 
 from importlib import import_module
@@ -21,7 +21,7 @@ __all__ = ["CRPLogger", "CRPProxyHook", "CRPRouter", "CRPStream"]
 
 
 def __getattr__(name: str) -> Any:
-    """The hook, which needs the proxy's own libraries, when it is asked for."""
+    """Import `CRPProxyHook` on first use, since it needs the proxy's libraries."""
     if name != "CRPProxyHook":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,7 +1,7 @@
 """The envelope packed again for each attempt: retries, fallbacks, other deployments.
 
-LiteLLM calls the hook once per attempt with the deployment's real model. The call behind an
-attempt is found through a context variable, so no id travels in metadata, and none can leak.
+LiteLLM calls the hook once per attempt with the deployment's real model. A context variable links
+an attempt to its call, so metadata contains no id that could leak.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ TOOL_ARGUMENTS: Final = frozenset(
     {"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"}
 )
 _FUNCTION_ARGUMENTS: Final = frozenset({"functions", "function_call"})
-# What shapes an answer, and has no place in a call that prepares, checks or joins answers.
+# Arguments that shape an answer; left out of calls that prepare, check or join answers.
 ANSWER_FIELDS: Final = TOOL_ARGUMENTS | frozenset(
     {"response_format", "stop", "logit_bias", "logprobs", "top_logprobs", "modalities"}
     | {"presence_penalty", "frequency_penalty", "prediction", "audio", "verbosity", "n"}
     | {"max_tokens", "max_completion_tokens", "stream_options", "top_p", "_skip_mcp_handler"}
 )
-# Fields of a question that the router fills in from LiteLLM's arguments.
+# Fields of a question that the router takes from LiteLLM's arguments.
 ROUTER_FIELDS: Final = frozenset(
     {"model", "system_prompt", "history", "results", "max_tokens", "temperature", "seed", "tools"}
     | {"compact", "compaction"}
@@ -41,24 +41,24 @@ ROUTER_FIELDS: Final = frozenset(
 
 
 def message_list(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages in the OpenAI shape."""
+    """Messages in the OpenAI format."""
     return [message_json(message) for message in messages]
 
 
 def is_answer(step: Dispatch) -> bool:
-    """Whether a call's reply is an answer to the question, a first or a mended one."""
+    """Whether a call's reply is an answer to the question, the first or a mended one."""
     return step.envelope is not None and step.purpose is Purpose.ANSWER
 
 
 def call_arguments(step: Dispatch, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """LiteLLM's arguments of one call, without model and messages."""
+    """LiteLLM's arguments for one call, without model and messages."""
     call = step.call
     whole = is_answer(step)
     arguments = {
         name: value for name, value in kwargs.items() if whole or name not in ANSWER_FIELDS
     }
     if whole and any(tool not in tools_of(kwargs) for tool in call.tools):
-        # The turn has tools of its own, such as the search of the agentic strategy.
+        # The turn added tools, such as the search of the agentic strategy.
         arguments = {
             name: value for name, value in arguments.items() if name not in _FUNCTION_ARGUMENTS
         }
@@ -77,14 +77,14 @@ def call_arguments(step: Dispatch, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tools_of(kwargs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The caller's tools, those of the old form too; their definitions take room in a context."""
+    """The caller's tools, also in the old form; their definitions count towards the context."""
     functions = kwargs.get("functions") or ()
     old = [{"type": "function", "function": function} for function in functions]
     return [*(kwargs.get("tools") or ()), *old]
 
 
 def question_fields(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[str, Any]:
-    """The fields of a question that a caller gave by their names."""
+    """Check the names of question fields given by a caller, and return the fields."""
     if crp is not None and not isinstance(crp, Mapping):
         raise RequestError(f"crp is {type(crp).__name__}, wanted a dict of a question's fields")
     fields = dict(crp or {})
@@ -97,13 +97,13 @@ def question_fields(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[st
 
 
 def refuse_question_fields(arguments: Mapping[str, Any]) -> None:
-    """Check that no field of a question stands among LiteLLM's arguments.
+    """Check that LiteLLM's arguments contain no field of a question.
 
-    LiteLLM hands on what it does not know: a policy would be none, and go to the provider.
+    LiteLLM passes on unknown arguments: a policy would go to the provider and have no effect.
     """
     fields = QuestionFields.__annotations__.keys() - ROUTER_FIELDS
     for name, value in arguments.items():
-        # LiteLLM has a switch of its own by the name of `cache`, which is a dict.
+        # LiteLLM has its own `cache` argument, which is a dict or a bool.
         if (
             name in fields
             and value is not None
@@ -119,9 +119,9 @@ def _is_cache_switch(value: Any) -> bool:
 
 
 def refuse_metadata(arguments: Mapping[str, Any]) -> None:
-    """Check that no argument carries something of CRP into a provider's request.
+    """Check that no argument puts CRP metadata into a provider's request.
 
-    LiteLLM puts what it does not know, and `extra_body`, into the body.
+    LiteLLM puts unknown arguments, and `extra_body`, into the request body.
     """
     body = arguments.get("extra_body")
     names = [*arguments, *(body if isinstance(body, Mapping) else ())]
@@ -134,7 +134,7 @@ def refuse_metadata(arguments: Mapping[str, Any]) -> None:
 
 
 def _tool_choice(function_call: Any) -> Any:
-    """The old form's choice of a function in the form that goes with tools."""
+    """Convert the old `function_call` argument to a `tool_choice`."""
     if isinstance(function_call, Mapping):
         return {"type": "function", "function": dict(function_call)}
     return function_call
@@ -160,7 +160,7 @@ def check_entries(model_list: object) -> None:
 
 
 def first_model(router: Any, group: str) -> str:
-    """The model of a group's first deployment, which the hook replaces by the real one."""
+    """The model of a group's first deployment; at each attempt, the hook packs for the real one."""
     for entry in entries_of(router, group):
         info = entry.get("model_info") or {}
         return str(info.get("base_model") or entry["litellm_params"]["model"])
@@ -170,21 +170,21 @@ def first_model(router: Any, group: str) -> str:
 litellm = library()
 
 
-# Sampling values that a turn may set by itself, and that not every model takes.
+# Sampling values that a turn may set and that not every model supports.
 SAMPLING: Final = ("temperature", "seed")
 
 
 class ContextPacker(Protocol):
-    """A turn, as far as an attempt needs it.
+    """The methods of a turn that an attempt needs.
 
     Attributes:
-        crowded_out: the last fit's window has no room for the facts that were found.
+        crowded_out: True if the last fit left no tokens for the facts found.
     """
 
     crowded_out: bool
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
-        """Pack for a model; the last fit is what counts."""
+        """Pack for a model; the last fit is taken to be the one that was sent."""
         ...
 
 
@@ -193,16 +193,17 @@ class CallAttempts:
     """One call of the router while it runs.
 
     Attributes:
-        step: the dispatch that is played.
-        messages: what the router was called with; a call with other messages is not ours.
-        base: how many messages the turn's last fit before this call had; what a call for the answer
-            has beyond them (an earlier draft, what to mend) goes behind those fitted again.
-        packed: what goes out, and for which model and limit that was packed.
-        own: sampling values that the turn chose, and not the caller.
-        proxied: the call is a proxy's own, which needs a stream where it asked for one.
-        model: model last tried.
+        step: the dispatch that the call executes.
+        messages: messages passed to the router; they identify this call to the hook.
+        base: number of messages in the turn's last fit before this call. Further messages of a call
+            for an answer (a draft, a request to mend it) are appended after each new fit.
+        packed: model and input limit that `sent` is packed for.
+        sent: messages to send.
+        own: names of the sampling values that the turn chose instead of the caller.
+        proxied: True for a call that LiteLLM's proxy makes; it keeps a requested stream.
+        model: model of the last attempt.
         tried: models tried, in order.
-        refused: our own error of the last attempt's packing, None after one that was packed.
+        refused: error of this package in the last attempt's packing; None if it was packed.
     """
 
     turn: ContextPacker
@@ -219,14 +220,14 @@ class CallAttempts:
 
     @property
     def fits(self) -> bool:
-        """Whether the call carries facts that are packed for its model.
+        """Whether the call contains facts to be packed again for each model.
 
-        A call that judges a draft stays as it is: the draft was written from these very facts.
+        A call that judges a draft is not changed: the draft was written from these facts.
         """
         return is_answer(self.step)
 
     def fit(self, model: str, limit: int | None) -> None:
-        """Pack for an attempt, unless that was done for the very same one."""
+        """Pack for an attempt, unless `sent` is already packed for this model and limit."""
         if not self.fits or self.packed == (model, limit):
             return
         fitted = self.turn.fit(model, input_limit=limit)
@@ -235,8 +236,8 @@ class CallAttempts:
         self.packed = (model, limit)
 
 
-# Held by whoever makes the call alone. A context lives longer: an event loop keeps that of each
-# timer, also of a cancelled one, and those of a connection are set for hours.
+# A weak reference, so that only the code that makes the call keeps the record alive. A context
+# lives longer: an event loop keeps the contexts of timers, some of them for hours.
 CURRENT_ATTEMPTS: Final[ContextVar[ReferenceType[CallAttempts] | None]] = ContextVar(
     "crp_litellm_attempts", default=None
 )
@@ -249,7 +250,7 @@ class AttemptPacking(CustomLogger):
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: Any
     ) -> dict[str, Any] | None:
-        """The attempt's arguments with its own messages, None for calls of others."""
+        """The attempt's arguments with its packed messages; None for calls of other code."""
         held = CURRENT_ATTEMPTS.get()
         running = held() if held else None
         if running is None or kwargs.get("messages") != running.messages:
@@ -266,12 +267,12 @@ class AttemptPacking(CustomLogger):
             if running.fits and running.turn.crowded_out:
                 own = "known for it" if limit is None else f"of max_input_tokens={limit}"
                 raise ModelContextExceeded(
-                    f"the context limit {own} leaves model {model!r} no room for context beside "
+                    f"the context limit {own} leaves model {model!r} no room for context besides "
                     "the question; raise it, or ask with a shorter system prompt and history"
                 )
         except ModelContextExceeded as error:
             running.refused = error
-            # LiteLLM's own class, so that it asks the next deployment.
+            # LiteLLM's own class, so that it tries the next deployment.
             raise litellm.ContextWindowExceededError(
                 str(error), model, kwargs.get("custom_llm_provider") or ""
             ) from error
@@ -279,13 +280,13 @@ class AttemptPacking(CustomLogger):
             running.refused = error
             raise
         running.refused = None
-        # The router starts every attempt from the messages that it was called with.
+        # Set at every attempt: the router starts each from the messages it was called with.
         taken = _supported_arguments(kwargs, running.own)
         return {**(taken if running.proxied else _without_stream(taken)), "messages": running.sent}
 
 
 def deployment_model(kwargs: dict[str, Any]) -> tuple[str, int | None]:
-    """The model behind a deployment, and the input tokens that its list entry states."""
+    """The model of a deployment, and the input limit in its entry of the model list."""
     info = kwargs.get("model_info") or {}
     model = info.get("base_model") or kwargs["model"]
     limit = info.get("max_input_tokens")
@@ -293,9 +294,9 @@ def deployment_model(kwargs: dict[str, Any]) -> tuple[str, int | None]:
 
 
 def _supported_arguments(kwargs: dict[str, Any], own: frozenset[str]) -> dict[str, Any]:
-    """The arguments without those of a turn's own sampling values that the model does not take.
+    """The arguments without the turn's sampling values that the model does not support.
 
-    A caller's own values stay, and are refused by LiteLLM where they are not taken.
+    A caller's values stay; LiteLLM refuses those that are not supported.
     """
     own_names = own & kwargs.keys()
     if not own_names:
@@ -306,13 +307,14 @@ def _supported_arguments(kwargs: dict[str, Any], own: frozenset[str]) -> dict[st
     if taken is None:
         return kwargs
     left = {name: value for name, value in kwargs.items() if name not in own_names or name in taken}
-    # A model may take a parameter and not every value of it. Tools are never left out silently.
+    # `drop_params` because a model may support a parameter but not all of its values. Not set if
+    # it would silently drop tools.
     tools_stay = not kwargs.get("tools") or "tools" in taken
     return {**left, "drop_params": True} if tools_stay else left
 
 
 def _without_stream(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments; without a stream where its end cannot be detected, as for a mock's."""
+    """The arguments; without streaming if a stream's end cannot be detected, as for a mock."""
     end_known = kwargs.get("mock_response") is None and tells_end(
         litellm, kwargs["model"], kwargs.get("custom_llm_provider")
     )
@@ -325,6 +327,6 @@ _HOOK: Final = AttemptPacking()
 
 
 def install_hook() -> None:
-    """Make LiteLLM call the hook; again has no effect."""
+    """Make LiteLLM call the hook; a second call has no effect."""
     if _HOOK not in litellm.callbacks:
         litellm.callbacks.append(_HOOK)

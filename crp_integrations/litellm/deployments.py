@@ -61,12 +61,12 @@ from crp_integrations.relay.steps import (
 )
 
 T = TypeVar("T")
-# At the end of the process: how long open calls get to be cancelled.
+# Time limit at the end of the process for cancelling open calls.
 STOP_SECONDS: Final = 5.0
 
 
 def run_blocking(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
-    """The result of asynchronous work, for a caller outside its loop; None for the own loop."""
+    """Run a coroutine in another loop and wait for its result; None is this module's loop."""
     loop = loop or own_loop()
     if running_loop() is loop or not loop.is_running():
         work.close()
@@ -85,7 +85,7 @@ def run_blocking(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop |
 
 
 def make_in_loop(make: Callable[[], T]) -> T:
-    """What a function makes while a loop runs: a router with budgets starts a task of its own."""
+    """Call a function inside a running loop: a router with budgets starts a task when created."""
     if running_loop() is not None:
         return make()
 
@@ -97,7 +97,7 @@ def make_in_loop(make: Callable[[], T]) -> T:
 
 @cache
 def own_loop() -> asyncio.AbstractEventLoop:
-    """The loop, which lasts as long as the process."""
+    """The event loop of this module, which runs until the process ends."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=_run_loop, args=(loop,), name="crp-litellm", daemon=True)
     thread.start()
@@ -105,7 +105,7 @@ def own_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-# A forked process has the loop and not its thread, and would wait for ever.
+# A forked process inherits the loop without its thread, and would wait for ever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=own_loop.cache_clear)
 
@@ -113,7 +113,7 @@ if hasattr(os, "register_at_fork"):
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
-    # LiteLLM leaves a worker for its logs in every loop; unfinished, it would complain.
+    # LiteLLM's logging worker must be cancelled, or asyncio warns about a pending task.
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
@@ -127,7 +127,7 @@ def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> Non
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread."""
+    """The event loop that runs in this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -139,13 +139,13 @@ litellm = library()
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCall:
-    """One call that was answered.
+    """A call with its response.
 
     Attributes:
-        response: LiteLLM's response; a list of chunks when it was a stream.
-        tried: models tried for it, the one that answered last.
-        deployment: id of the deployment that answered, empty when LiteLLM does not tell.
-        shown: how many of the chunks the caller has already.
+        response: LiteLLM's response; a list of chunks if it was a stream.
+        tried: models tried; the last one answered.
+        deployment: id of the deployment that answered; empty if LiteLLM does not report it.
+        shown: number of chunks that the caller has already received.
     """
 
     step: Dispatch
@@ -157,12 +157,12 @@ class AnsweredCall:
 
 
 class Deployments(WholeReplies):
-    """Answers the calls of one request through a `litellm.Router`; a `Model` like any other.
+    """A `Model` that answers the calls of one request through a `litellm.Router`.
 
     Attributes:
-        spent: the calls that were answered, in order.
-        tried: every model that was tried, in order.
-        live: whether the answer's chunks are shown as they come.
+        spent: answered calls, in order.
+        tried: all models tried, in order.
+        live: whether the answer's chunks are shown as they arrive.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Deployments(WholeReplies):
         *,
         streams: bool = False,
     ) -> None:
-        """Take a request's arguments."""
+        """Create the model for one request."""
         self.spent: list[AnsweredCall] = []
         self.tried: list[str] = []
         self.live = False
@@ -184,25 +184,25 @@ class Deployments(WholeReplies):
         self._made: dict[int, tuple[WatchedTurn, Dispatch]] = {}
 
     def watched(self, turn: Playable) -> WatchedTurn:
-        """The turn, whose calls are known here from now on."""
+        """Wrap a turn so that its calls are registered here."""
         return WatchedTurn(turn, self)
 
-    def made(self, turn: WatchedTurn, step: Dispatch) -> None:
-        """Note whose call a dispatch is."""
+    def register(self, turn: WatchedTurn, step: Dispatch) -> None:
+        """Register the turn that a dispatch belongs to."""
         self._made[id(step.call)] = (turn, step)
 
     def answers(self, call: ModelCall) -> bool:
         """Whether a call's reply is an answer to the question."""
         return is_answer(self._made[id(call)][1])
 
-    def handed(self, call: ModelCall) -> CallAttempts:
-        """A call that somebody else makes, as the hook packs it for each of its attempts."""
+    def proxied_call(self, call: ModelCall) -> CallAttempts:
+        """The record of a call that the proxy makes, for the hook to pack each attempt."""
         running = self._attempts(*self._made.pop(id(call)))
         running.proxied = True
         return running
 
     async def acall(self, call: ModelCall) -> Reply:
-        """Answer a call by the group's deployments and their fallbacks."""
+        """Answer a call through the group's deployments and their fallbacks."""
         [reply] = [part async for part in self._answer(call, live=False)]
         return reply  # type: ignore[no-any-return]
 
@@ -211,7 +211,7 @@ class Deployments(WholeReplies):
         return run_blocking(self.acall(call))
 
     def astream(self, call: ModelCall) -> AsyncGenerator[Any]:
-        """LiteLLM's chunks as they come, where nothing may withhold the answer; then the reply."""
+        """LiteLLM's chunks as they arrive if `live` is set; then the reply."""
         return self._answer(call, live=self.live)
 
     def _attempts(self, turn: WatchedTurn, step: Dispatch) -> CallAttempts:
@@ -233,19 +233,18 @@ class Deployments(WholeReplies):
         )
         running.packed = turn.packed
         if running.fits and step.envelope and checks_before_calls(self._router):
-            # LiteLLM leaves out deployments that these messages do not fit; facts can be fewer.
+            # LiteLLM skips deployments too small for these messages, but fewer facts may fit.
             running.messages = _without_envelope(messages, step.envelope.text)
         return running
 
     async def _answer(self, call: ModelCall, *, live: bool) -> AsyncGenerator[Any]:
-        """Ask the group, and again where the response is no answer.
+        """Call the group, and retry if the response is not an answer.
 
-        LiteLLM has done its own retries and fallbacks when a call returns. It lets two failures
-        pass: a response without a choice, and a stream that breaks off. It takes up a broken stream
-        only while nothing came, since its caller has the pieces already. Where nobody gets pieces
-        before the verdict, both count as failures like any other.
+        When a call returns, LiteLLM has done its own retries and fallbacks, but it does not treat
+        a response without choices, or a stream that breaks off after its first chunk, as failures.
+        Here both count as failures, unless chunks have already been shown.
         """
-        # Not removed: a judge's call may be made again, and all last as long as the request.
+        # Not removed: a judge's call may be repeated. This object lives as long as the request.
         turn, step = self._made[id(call)]
         running = self._attempts(turn, step)
         arguments = call_arguments(step, self._arguments)
@@ -256,7 +255,7 @@ class Deployments(WholeReplies):
         groups, shown = self._groups(arguments), False
         try:
             while True:
-                response = await _noticed(
+                response = await _await_in_call(
                     running,
                     self._router.acompletion(
                         model=groups.pop(0), messages=running.messages, **arguments
@@ -266,7 +265,7 @@ class Deployments(WholeReplies):
                 try:
                     async with aclosing(read_answer(response, running, streams=streams)) as parts:
                         while not isinstance(
-                            part := await _noticed(running, anext(parts)), AnsweredCall
+                            part := await _await_in_call(running, anext(parts)), AnsweredCall
                         ):
                             if live:
                                 shown = True
@@ -283,7 +282,7 @@ class Deployments(WholeReplies):
         yield with_forced_calls(part.reply, arguments.get("tool_choice"))
 
     def _groups(self, arguments: Mapping[str, Any]) -> list[str]:
-        """The groups that are asked in turn: retries, then fallbacks."""
+        """The groups to call in order: retries, then fallbacks."""
         retries = (
             arguments["num_retries"] if "num_retries" in arguments else retries_of(self._router)
         )
@@ -304,13 +303,13 @@ class Deployments(WholeReplies):
         return [*groups, *(group for group in fallbacks if isinstance(group, str))]
 
     def translated(self, error: Exception, running: CallAttempts) -> CRPError:
-        """The package's own error of a call that failed; knows which models were tried."""
+        """This package's error for a failed call, with the models tried."""
         own: CRPError
         if isinstance(error, CRPError):
             own = error
         elif isinstance(running.refused, CRPError):
             own = running.refused
-        # A wildcard or a deployment's id is no group by name, so only a refusal is looked at.
+        # Only after LiteLLM refused: a wildcard or a deployment's id is valid without a group.
         elif getattr(error, "status_code", None) == 400 and not entries_of(
             self._router, self._group
         ):
@@ -329,12 +328,12 @@ class Deployments(WholeReplies):
 
 
 class WatchedTurn:
-    """A turn whose dispatches are noted with whom they belong to.
+    """A turn whose dispatches are registered with `Deployments`.
 
     Attributes:
-        base: how many messages its last fit had.
-        packed: the model and limit of its last fit.
-        crowded_out: whether that has no room for the facts that were found.
+        base: number of messages in its last fit.
+        packed: model and input limit of its last fit.
+        crowded_out: True if the last fit left no tokens for the facts found.
     """
 
     def __init__(self, turn: Any, deployments: Deployments) -> None:
@@ -346,11 +345,11 @@ class WatchedTurn:
 
     def begin(self) -> Step:
         """The first step."""
-        return self._noted(self._turn.begin(), begins=True)
+        return self._register(self._turn.begin(), begins=True)
 
     def receive(self, result: Result) -> Step:
         """The step after a reply, or after the outcomes of a Fan's turns."""
-        return self._noted(self._turn.receive(result))
+        return self._register(self._turn.receive(result))
 
     def fail(self, error: BaseException) -> Outcome:
         """End the window because of an error or a cancellation."""
@@ -358,31 +357,31 @@ class WatchedTurn:
         return outcome
 
     def show_at_once(self) -> bool:
-        """Whether the answer may be shown as it comes."""
+        """Whether the answer may be shown as it arrives."""
         self._deployments.live = bool(self._turn.show_at_once())
         return self._deployments.live
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
-        """Pack for a model; the last fit is what counts."""
+        """Pack for a model; the last fit is taken to be the one that was sent."""
         fitted: FittedDispatch = self._turn.fit(model, input_limit=input_limit)
         self.base, self.crowded_out = len(fitted.messages), fitted.crowded_out
         self.packed = (model, input_limit)
         return fitted
 
-    def _noted(self, step: Step, *, begins: bool = False) -> Step:
+    def _register(self, step: Step, *, begins: bool = False) -> Step:
         if isinstance(step, Fan):
             return Fan(tuple(self._deployments.watched(turn) for turn in step.turns))
         if isinstance(step, Dispatch):
             if isinstance(step, FittedDispatch):
                 self.base, self.crowded_out = len(step.messages), step.crowded_out
-                # A turn packs by what is known of the model, without any entry's own limit.
+                # A turn packs by the model's known limit, not by that of a list entry.
                 self.packed = (step.model, None)
-            self._deployments.made(self, step)
+            self._deployments.register(self, step)
         return step
 
 
-async def _noticed(running: CallAttempts, awaited: Awaitable[T]) -> T:
-    """What is awaited, while the hook packs for this call."""
+async def _await_in_call(running: CallAttempts, awaited: Awaitable[T]) -> T:
+    """Await something while the hook packs for this call."""
     token = CURRENT_ATTEMPTS.set(ref(running))
     try:
         return await awaited
@@ -393,9 +392,9 @@ async def _noticed(running: CallAttempts, awaited: Awaitable[T]) -> T:
 async def read_answer(
     response: Any, running: CallAttempts, *, streams: bool
 ) -> AsyncGenerator[Any]:
-    """The chunks of a stream as they come, up to the one that ends it; then the answered call.
+    """Yield a stream's chunks as they arrive, except those that end it; then the answered call.
 
-    A whole response, where the hook asked for one, is one chunk.
+    For a response that is not a stream, yield only the answered call.
     """
     tried, deployment = len(running.tried), str(notes_of(response).get("model_id") or "")
     priced_as, shown = (deployment, running.model), 0
@@ -408,7 +407,7 @@ async def read_answer(
         try:
             async for chunk in response:
                 if len(running.tried) > tried:
-                    # LiteLLM does not tell whether a deployment that took over has finished.
+                    # LiteLLM does not report whether a deployment that took over finished.
                     raise ModelError(f"the stream of model {running.model!r} was taken over")
                 assembly.add(chunk)
                 received.append(chunk)
@@ -425,7 +424,7 @@ async def read_answer(
 
 
 def _says_something(chunk: Any) -> bool:
-    """Whether a chunk has a part of the answer, and not the role or usage alone."""
+    """Whether a chunk contains a part of the answer, not only the role or usage."""
     delta = chunk.choices[0].delta if chunk.choices else None
     parts = ("content", "tool_calls", "reasoning_content")
     return any(getattr(delta, name, None) for name in parts)
@@ -440,7 +439,7 @@ def _check_hook_ran(running: CallAttempts) -> None:
 
 
 def _without_envelope(messages: Sequence[Mapping[str, Any]], text: str) -> list[dict[str, Any]]:
-    """The messages with the envelope's text left out of the first."""
+    """The messages without the envelope's text in the first one."""
     first, *rest = [dict(message) for message in messages]
     if text and first["role"] == "system":
         first["content"] = first["content"].replace(text, "", 1)

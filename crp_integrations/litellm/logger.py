@@ -1,4 +1,4 @@
-"""`CRPLogger`: reports on the answers of plain LiteLLM calls, which go their way unchanged."""
+"""`CRPLogger`: reports on the answers of plain LiteLLM calls, without changing the calls."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from litellm.integrations.custom_logger import CustomLogger  # noqa: E402 - afte
 Context = Envelope | Sequence[Fact | str]
 Attachment = dict[str, Any]
 
-# Calls whose end LiteLLM never tells, such as streams that nobody reads, are given up oldest first.
-MOST_CALLS: Final = 4_096
+# Limit on recorded calls, oldest dropped first: an unread stream has no end event.
+MAX_CALLS: Final = 4_096
 _CALL_ID: Final = "litellm_call_id"
 log = logging.getLogger("crp_integrations.litellm")
 
@@ -56,13 +56,13 @@ class _ShownContext:
 
 @dataclass(slots=True)
 class _LoggedCall:
-    """A call on its way.
+    """A call in progress.
 
     Attributes:
-        shown: what its model was shown; None where nobody said it.
-        done: the attachment, once there is one.
-        begun: an examination of its answer has begun.
-        judges: it is a judge's, and its reply no answer.
+        shown: context that its model was shown; None if not given.
+        done: future of the attachment.
+        begun: True once the examination of its answer has begun.
+        judges: True for a judge's call, whose reply is not an answer.
     """
 
     shown: _ShownContext | None
@@ -72,7 +72,7 @@ class _LoggedCall:
 
 
 class CRPLogger(CustomLogger):
-    """Examines every answer against what its own call was shown, and attaches the report.
+    """Examines every answer against the context shown to its call, and attaches the report.
 
     ```python
     logger = CRPLogger()
@@ -82,28 +82,28 @@ class CRPLogger(CustomLogger):
     report = logger.report(response)
     ```
 
-    A call is paired with the innermost `shown` around it, in its own thread or task: callers that
-    run side by side never get each other's. The attachment is the report as plain JSON; of what was
-    not examined it has the level UNKNOWN, and `reasons` say why. It stands in `response.crp` as
-    well: of `acompletion` when that returns, of others when `report` does.
+    A call belongs to the innermost `shown` around it, in its own thread or task, so concurrent
+    callers never get each other's. The attachment is the report as plain JSON; if an answer was
+    not examined, its level is UNKNOWN and `reasons` says why. It is also set as `response.crp`:
+    for `acompletion` before it returns, for other calls before `report` returns.
 
-    It withholds nothing: who streams has the tokens before LiteLLM tells a callback of the end.
-    With a judge an attachment is made once that has spoken; in `background` mode it is the
-    screen's, and `on_report` is called later. A judge's own calls are no answers, and get none.
+    The logger withholds nothing: a stream's tokens arrive before LiteLLM calls it at the end.
+    With a judge, the attachment is made after the judge has answered; in `background` mode it is
+    made before, and `on_report` is called later. Calls of a judge itself get no attachment.
 
     Spec: CRP-SPEC-005 §2
 
     Args:
         grounding: how far the prompt lets the model go beyond the context.
-        on_report: called with what was attached, once for each call.
-        embedder: None for the one that ships.
-        settings: None reads `CRP_*` and the defaults.
-        judge, judge_options: as in `examine`; None for the judge of the settings.
+        on_report: called with the attachment, once for each call.
+        embedder: None for the built-in one.
+        settings: None reads the `CRP_*` variables and the defaults.
+        judge, judge_options: as in `examine`; None for the judge in the settings.
 
     Raises:
-        RequestError: the grounding mode is not one of the three, or `on_report` no function; or the
-            judge is True: no model is called here.
-        ConfigError: what is given as an embedder, settings or a judge is none.
+        RequestError: the grounding mode is unknown, `on_report` is not a function, or the judge is
+            True, although no model is called here.
+        ConfigError: the embedder, the settings or the judge has the wrong type.
     """
 
     def __init__(
@@ -137,23 +137,23 @@ class CRPLogger(CustomLogger):
         self._lock = Lock()
 
     def install(self) -> None:
-        """Make LiteLLM call it; again has no effect."""
+        """Register with LiteLLM; a second call has no effect."""
         for callbacks in callback_lists():
             if self not in callbacks:
                 callbacks.append(self)
 
     @contextmanager
     def shown(self, context: Context, question: str | None = None) -> Iterator[None]:
-        """Calls made inside show their model this context.
+        """Declare the context that calls in the `with` block show their model.
 
         Args:
             context: an envelope, facts, or texts.
-            question: what is asked; None where it is not known.
+            question: the question; None if unknown.
 
         Raises:
-            RequestError: the context is none of these, or the question no text.
+            RequestError: the context or the question has the wrong type.
         """
-        # Checked now: when the answer comes, no caller is left to get the error.
+        # Checked now, since an error at the time of the answer would not reach the caller.
         untyped: object = context
         if isinstance(untyped, str) or not isinstance(untyped, Envelope | Sequence):
             seen = "one string" if isinstance(untyped, str) else type(untyped).__name__
@@ -168,16 +168,16 @@ class CRPLogger(CustomLogger):
             self._around.reset(token)
 
     def report(self, response: Any, timeout: float | None = 60.0) -> Attachment:
-        """What was attached to a response, or to a stream that was read to its end.
+        """The attachment of a response, or of a stream that was read to its end.
 
-        LiteLLM tells of an answer in the background, so it is waited for.
+        Waits for it, since LiteLLM calls the logger in the background.
 
         Args:
-            timeout: seconds.
+            timeout: time limit in seconds.
 
         Raises:
-            RequestError: the response is of no call that this logger heard of.
-            TimeoutError: LiteLLM did not tell of the answer, as of a stream not read to its end.
+            RequestError: the response belongs to no call that this logger observed.
+            TimeoutError: LiteLLM did not report the answer, such as for an unread stream.
         """
         return self._call_of(response).done.result(timeout)
 
@@ -186,20 +186,20 @@ class CRPLogger(CustomLogger):
         done = asyncio.wrap_future(self._call_of(response).done)
         return await asyncio.wait_for(asyncio.shield(done), timeout)
 
-    # --- what LiteLLM tells; it calls these with these parameter names ---------------------
+    # --- LiteLLM's hooks; it passes these parameter names as keywords -----------------------
 
     def log_pre_api_call(self, model: Any, messages: Any, kwargs: dict[str, Any]) -> None:
-        """Note what a call shows; LiteLLM asks in the caller's own thread or task."""
-        self._noted(kwargs)
+        """Record the context of a call; LiteLLM calls this in the caller's thread or task."""
+        self._record_call(kwargs)
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
-        """Note what a call shows, also of a provider that LiteLLM does not tell of later."""
-        self._noted(kwargs)
+        """Record the context of a call, also for providers without `log_pre_api_call`."""
+        self._record_call(kwargs)
 
     async def async_post_call_success_deployment_hook(
         self, request_data: dict[str, Any], response: Any, call_type: Any
     ) -> Any:
-        """Attach the report before the caller has the answer."""
+        """Attach the report before the caller gets the answer."""
         if _answer_text(response) is not None:
             await asyncio.to_thread(self._examined, request_data, response)
         return None
@@ -216,9 +216,9 @@ class CRPLogger(CustomLogger):
         """Examine the whole of a stream."""
         await asyncio.to_thread(self._examined, kwargs, response_obj)
 
-    # --- within --------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------
 
-    def _noted(self, kwargs: dict[str, Any]) -> None:
+    def _record_call(self, kwargs: dict[str, Any]) -> None:
         call_id = _call_id(kwargs)
         if not call_id:
             return
@@ -229,7 +229,7 @@ class CRPLogger(CustomLogger):
                 self._calls[call_id] = _LoggedCall(shown, judges=JUDGING.get())
             elif known.shown is None:
                 known.shown = shown
-            while len(self._calls) > MOST_CALLS:
+            while len(self._calls) > MAX_CALLS:
                 self._calls.popitem(last=False)
 
     def _call_of(self, response: Any) -> _LoggedCall:
@@ -239,7 +239,7 @@ class CRPLogger(CustomLogger):
             call = self._calls.get(str(call_id))
         if call is None:
             raise RequestError(
-                "the response is of no call that this logger heard of; install it before the call"
+                "this logger observed no call with this response; install it before the call"
             )
         return call
 
@@ -269,13 +269,13 @@ class CRPLogger(CustomLogger):
         answers: int,
         conversation: Sequence[Message],
     ) -> tuple[Attachment, bool]:
-        """The attachment, and whether its judge tells `on_report`."""
+        """The attachment, and whether the judge calls `on_report` later."""
         if shown is None and not has_evidence(conversation):
-            return _unread("nobody said what the call was shown, and no tool answered"), False
+            return _unread("no context was given for the call, and no tool answered"), False
         if answers != 1:
-            return _unread(f"the response holds {answers} answers"), False
+            return _unread(f"the response contains {answers} answers"), False
         if not answer:
-            return _unread("the answer holds no text"), False
+            return _unread("the answer has no text"), False
         try:
             report = examine(
                 answer,
@@ -289,17 +289,17 @@ class CRPLogger(CustomLogger):
                 on_report=self._later,
             )
         except SafetyHalt as halt:
-            # It withholds nothing; the report says that the judge failed.
+            # Not raised, as nothing is withheld here; the report says that the judge failed.
             report = cast("Report", halt.report)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the report says it
-            # Its own words may quote a text, which no log may hold.
+        except Exception as error:  # noqa: BLE001 - the report names any error
+            # Only the type is logged: the message may quote a text.
             log.error("the examination of an answer failed with %s", type(error).__name__)
             return _unread(f"the examination failed with {type(error).__name__}", answer), False
         return _report_json(report), self._later is not None
 
 
 def _tool_conversation(messages: object) -> tuple[Message, ...]:
-    """What a call's messages say of tools; nothing where they are no text."""
+    """A call's messages that serve as evidence; empty if they are not text."""
     try:
         read = conversation_of(messages) if isinstance(messages, list) else []
     except RequestError:
@@ -312,16 +312,16 @@ def _report_json(report: Report) -> Attachment:
 
 
 def _call_id(kwargs: dict[str, Any]) -> str:
-    """LiteLLM's id of a call, wherever this version of it has it."""
+    """LiteLLM's id of a call, whose place depends on LiteLLM's version."""
     inner = kwargs.get("litellm_params")
     call_id = kwargs.get(_CALL_ID) or (inner.get(_CALL_ID) if isinstance(inner, dict) else None)
     return str(call_id or "")
 
 
 def _answer_text(response: Any, kwargs: Mapping[str, Any] | None = None) -> str | None:
-    """The text of a whole response; None for a stream's piece or what is no answer.
+    """The text of a whole response; None for a chunk of a stream or another kind of response.
 
-    Where the caller named the tool that must be called, that call's arguments are the answer.
+    If the caller named a tool that must be called, the call's arguments are the answer.
     """
     choices = getattr(response, "choices", None)
     message = getattr(choices[0], "message", None) if choices else None

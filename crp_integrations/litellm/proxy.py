@@ -1,4 +1,4 @@
-"""`CRPProxyHook`: CRP in LiteLLM's proxy, for every client that speaks to it."""
+"""`CRPProxyHook`: CRP in LiteLLM's proxy, for all of its clients."""
 
 from __future__ import annotations
 
@@ -42,33 +42,33 @@ from crp_integrations.relay.steps import Halt, Outcome, Playable, Release
 litellm = library()
 
 GRACE_SECONDS: Final = 5.0
-# Of an envelope, beside the ids of its facts.
+# Envelope fields sent to the client, in addition to the ids of its facts.
 _ENVELOPE_FIELDS: Final = {"etag", "state_hash", "quality_tier", "token_count", "token_budget"}
-# What the proxy calls a chat completion.
+# The proxy's call types of a chat completion.
 CHAT: Final = frozenset({"completion", "acompletion"})
-# Beside what shapes an answer, what a further call of the same request needs: whom it is booked on,
-# and how it is tried again.
+# Arguments that further calls of the same request need besides those of the answer: for billing,
+# retries and fallbacks.
 _FURTHER_CALL_FIELDS: Final = frozenset(
     {"metadata", "timeout", "num_retries", "fallbacks", "disable_fallbacks"}
 )
-# Set anew for each call.
+# Arguments that are set for each call.
 _FIELDS_OF_EACH_CALL: Final = frozenset({"model", "messages", "stream", "stream_options"})
 _LOGGING: Final = "litellm_logging_obj"
 _INTERNAL: Final = "litellm.proxy.hooks"
 
 RelayOf = Relay | Callable[[Any], Relay]
-# The question of the request that runs here; LiteLLM takes its record away when a call has failed.
-# Held by its record, see `hook.RUNNING`.
+# The question of the current request, for when a call fails and LiteLLM drops its record of it. A
+# weak reference, see `CURRENT_ATTEMPTS`.
 _CURRENT_REQUEST: Final[ContextVar[weakref.ref[ProxyRequest] | None]] = ContextVar(
     "crp_litellm_request", default=None
 )
 
 
 class ProxyRequest(WholeReplies):
-    """A question of the proxy, from its first step to its outcome. For one request alone.
+    """The question of one proxy request, from its first step to its outcome.
 
     Attributes:
-        running: the call that the proxy makes; None before it was handed out.
+        running: the call that the proxy makes; None until the question needs it.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ProxyRequest(WholeReplies):
         streams: bool,
         tells_usage: bool = False,
     ) -> None:
-        """Take a question."""
+        """Create the question of one request."""
         self.running: CallAttempts | None = None
         self._deployments = deployments
         self._streams = streams
@@ -94,7 +94,7 @@ class ProxyRequest(WholeReplies):
         self._response: Any = None
 
     async def begin(self) -> Outcome | None:
-        """Play until the proxy's call is due."""
+        """Run until the proxy's call is needed; return the outcome if the question ends earlier."""
         task = self._task = asyncio.create_task(adrive(self._played, self))
         try:
             await asyncio.wait((task, self._due), return_when=asyncio.FIRST_COMPLETED)
@@ -107,14 +107,14 @@ class ProxyRequest(WholeReplies):
         return None
 
     async def take(self, response: Any) -> Outcome:
-        """Play on with the proxy's response, or its stream, which is read to its end; once."""
+        """Continue with the proxy's response or stream, which is read once, to its end."""
         async with self._ended:
             if self._response is None and not self._reply.done():
                 assert self.running is not None
                 try:
                     read = read_answer(response, self.running, streams=self._streams)
                     [*_, spent] = [part async for part in read]
-                except Exception as error:  # noqa: BLE001 - the outcome says which
+                except Exception as error:  # noqa: BLE001 - the outcome reports it
                     self._reply.set_exception(self._deployments.translated(error, self.running))
                 except BaseException:
                     self.give_up()
@@ -126,7 +126,7 @@ class ProxyRequest(WholeReplies):
         return await self.outcome()
 
     async def fail(self, error: Exception) -> Outcome | None:
-        """End the window because the proxy's call failed; None where none was on its way."""
+        """End the window because the proxy's call failed; None if there was no call."""
         if self.running is None or self._task is None:
             return None
         if not self._reply.done():
@@ -134,21 +134,21 @@ class ProxyRequest(WholeReplies):
         return await self.outcome()
 
     async def outcome(self) -> Outcome:
-        """How the question ended."""
+        """Wait for the outcome of the question."""
         assert self._task is not None
         return await asyncio.shield(self._task)
 
     def ended(self) -> Outcome | None:
-        """How the question ended, as far as it has."""
+        """The outcome of the question; None if it has none yet."""
         task = self._task
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
         return task.result()
 
     def give_up(self) -> None:
-        """Seal the window of a request that nobody waits for any more; from any thread.
+        """Seal the window of a request whose client is gone; callable from any thread.
 
-        A hook that is on its way is given some time.
+        Waits `GRACE_SECONDS` for a hook that may still arrive.
         """
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.call_later, GRACE_SECONDS, self._gone)
@@ -158,7 +158,7 @@ class ProxyRequest(WholeReplies):
             self._task.cancel()
 
     def released(self, outcome: Release) -> Any:
-        """The response that the client gets, with the answer and its proof; chunks of a stream.
+        """The client's response with the answer and its proof; for a stream, its chunks.
 
         The client gets the envelope's ids and numbers, but not the facts' texts.
         """
@@ -171,15 +171,15 @@ class ProxyRequest(WholeReplies):
         chunks = proven_chunks(answer, spent, proof, tells_usage=self._tells_usage)
         ending = [chunk for chunk in chunks if chunk.choices][-1]
         if getattr(ending, "provider_specific_fields", None) is None:
-            # LiteLLM's short way to print a plain chunk leaves out what it does not know.
+            # Otherwise LiteLLM serializes the chunk in a short form without unknown fields.
             ending.provider_specific_fields = {}
         return chunks
 
     async def acall(self, call: ModelCall) -> Reply:
-        """Answer a call of the question: the first one for the answer is the proxy's."""
+        """Answer a call of the question; the proxy makes the first call for an answer."""
         if self._due.done() or not self._deployments.answers(call):
             return await self._deployments.acall(call)
-        self._due.set_result(self._deployments.handed(call))
+        self._due.set_result(self._deployments.proxied_call(call))
         return await self._reply
 
     def call(self, call: ModelCall) -> Reply:
@@ -191,22 +191,22 @@ class CRPProxyHook(CustomLogger):
     """A callback of LiteLLM's proxy: `litellm_settings: callbacks: my_module.hook`.
 
     Every chat completion is a question to the fabric: its CRP headers are read, the envelope goes
-    into the messages of each attempt, the answer is examined, judged and sealed before a byte of it
-    goes out, and the response carries the CRP headers, and the report as `crp`. What is withheld or
-    refused has the status of `relay/steps.py`.
+    into the messages of each attempt, the answer is examined, judged and sealed before any byte of
+    it is sent, and the response has the CRP headers, and the report as `crp`. A withheld or refused
+    answer gets the HTTP status defined in `relay/steps.py`.
 
     Spec: CRP-SPEC-005 §1.2; related facts §3
 
     Args:
-        relay: where the facts come from and the windows are sealed; or a function that is given
-            LiteLLM's `UserAPIKeyAuth` and gives the relay of that key's tenant.
-        refuse_others: refuse what is no chat completion, which goes through unchecked otherwise.
-        asking: fields of a question as `Relay.ask` takes them, for all requests; a request's
-            headers win, but for `policy` and `safety_budget`, which they can only tighten.
+        relay: relay that supplies the facts and seals the windows; or a function from LiteLLM's
+            `UserAPIKeyAuth` to the relay of that key's tenant.
+        refuse_others: refuse requests other than chat completions; else they pass unchecked.
+        asking: fields of a question as in `Relay.ask`, for all requests; a request's headers take
+            precedence, except that they can only tighten `policy` and `safety_budget`.
 
     Raises:
-        RequestError: there is no such field, or it has no usable value; or what is given is no
-            relay and no function.
+        RequestError: a field is unknown or has no usable value, or `relay` is neither a relay nor
+            a function.
         PolicySyntaxError: the policy does not follow its grammar.
     """
 
@@ -227,20 +227,20 @@ class CRPProxyHook(CustomLogger):
         self._policy = parse_policy(policy) if policy else None
         self._relay = relay
         self._refuse_others = refuse_others
-        # By LiteLLM's own record of a request, which no client can name.
+        # Keyed by LiteLLM's own record of a request, which no client can forge.
         self._open: weakref.WeakKeyDictionary[Any, ProxyRequest] = weakref.WeakKeyDictionary()
         register_extractive()
 
     # --- before the call -----------------------------------------------------------------
 
-    # LiteLLM calls all of these with these parameter names.
+    # LiteLLM passes these parameter names as keywords.
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
     ) -> dict[str, Any] | None:
         """Read the headers, pack the envelope, and put it into the messages.
 
         Raises:
-            HTTPException: the request is refused; with the status, body and headers of CRP.
+            HTTPException: the request is refused, with the status, body and headers of CRP.
         """
         _CURRENT_REQUEST.set(None)
         CURRENT_ATTEMPTS.set(None)
@@ -300,12 +300,12 @@ class CRPProxyHook(CustomLogger):
         )
 
     def _question_fields(self, headers: Mapping[str, str]) -> dict[str, Any]:
-        """The operator's fields and those of a request's headers."""
+        """The operator's fields combined with those in a request's headers."""
         requested: dict[str, Any] = dict(from_headers(headers))
         joined = {**self._asking, **requested}
         joined["policy"] = requested.get("policy")
         if self._policy is not None:
-            # The operator's policy binds a request as its parent's does: the strictest holds.
+            # Inherited like the policy of a parent session, so that the strictest rules apply.
             above = requested.get("inherited_policy")
             both = combine_strictest(parse_policy(above), self._policy) if above else self._policy
             joined["inherited_policy"] = render_policy(both)
@@ -321,7 +321,7 @@ class CRPProxyHook(CustomLogger):
         return joined
 
     def _keep(self, data: dict[str, Any], request: ProxyRequest) -> None:
-        """Put the call into LiteLLM's data, and the question where the later hooks find it."""
+        """Put the call into LiteLLM's data, and store the question for the later hooks."""
         running, logging = request.running, data.get(_LOGGING)
         assert running is not None
         if logging is None:
@@ -335,7 +335,7 @@ class CRPProxyHook(CustomLogger):
         data["messages"] = running.messages
         self._open[logging] = request
         _CURRENT_REQUEST.set(weakref.ref(request))
-        # A client that goes away while its model is called has no later hook.
+        # If the client disconnects during the model call, LiteLLM calls no later hook.
         weakref.finalize(logging, request.give_up)
         CURRENT_ATTEMPTS.set(weakref.ref(running))
 
@@ -344,7 +344,7 @@ class CRPProxyHook(CustomLogger):
     async def async_post_call_success_hook(
         self, data: dict[str, Any], user_api_key_dict: Any, response: Any
     ) -> Any:
-        """Examine, judge and seal; the response with its proof.
+        """Examine, judge and seal the answer; return the response with its proof.
 
         Raises:
             HTTPException: the answer is withheld or refused.
@@ -357,10 +357,10 @@ class CRPProxyHook(CustomLogger):
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
-        """The stream's chunks after the verdict; the last one carries the proof.
+        """Yield the stream's chunks after the verdict; the last one contains the proof.
 
         Raises:
-            HTTPException: the answer is withheld or refused; before any chunk.
+            HTTPException: the answer is withheld or refused; raised before any chunk.
         """
         request = self._of(request_data)
         if request is None:
@@ -378,10 +378,10 @@ class CRPProxyHook(CustomLogger):
         request_headers: dict[str, str] | None = None,
         litellm_call_info: dict[str, Any] | None = None,
     ) -> dict[str, str] | None:
-        """The CRP headers of the outcome, also of one that is withheld or refused.
+        """The CRP headers of the outcome, also if the answer is withheld or refused.
 
-        A stream is read here already, so that its headers say the verdict, unless another callback
-        works on streams: what that one makes of the chunks is what is examined then, later.
+        A stream is read here, so that its headers contain the verdict; but not if another callback
+        changes streams, since the changed chunks must be examined later.
         """
         request = self._of(data)
         if request is None:
@@ -390,7 +390,7 @@ class CRPProxyHook(CustomLogger):
             try:
                 await request.take(response)
             except CRPError:
-                # The stream's own hook raises it, as what the client is to see.
+                # The hook for streams raises it again, for the client.
                 return None
         outcome = request.ended()
         return None if outcome is None else _outcome_headers(outcome)
@@ -402,7 +402,7 @@ class CRPProxyHook(CustomLogger):
         user_api_key_dict: Any,
         traceback_str: str | None = None,
     ) -> HTTPException | None:
-        """Seal the window of a call that failed; LiteLLM's own error goes on to the client."""
+        """Seal the window of a failed call; the client gets LiteLLM's error."""
         request = self._of(request_data)
         if request is not None and request.ended() is None:
             try:
@@ -410,7 +410,7 @@ class CRPProxyHook(CustomLogger):
             except CRPError as error:
                 return _error_response(error)
             running = request.running
-            # What was refused here, while packing for an attempt, is no error of a provider.
+            # A refusal while packing for an attempt is not a provider's error.
             if running is not None and running.refused is not None and outcome is not None:
                 return _outcome_error(outcome)
         return None
@@ -423,7 +423,7 @@ class CRPProxyHook(CustomLogger):
         return current() if current else None
 
     def _others(self) -> bool:
-        """Whether another callback than LiteLLM's own works on streams."""
+        """Whether a callback, other than this and LiteLLM's own, changes streams."""
         name = "async_post_call_streaming_iterator_hook"
         for callback in litellm.callbacks:
             kind = type(callback)
@@ -473,7 +473,7 @@ def _error_response(error: CRPError) -> HTTPException:
 
 
 def _pop_crp_headers(data: Mapping[str, Any]) -> dict[str, str]:
-    """The CRP headers of a request, taken out of it, so that no log gets them either."""
+    """Remove the CRP headers from a request, so that they are not logged, and return them."""
     request = data.get("proxy_server_request")
     headers: dict[str, str] = {}
     holders = (data, request, data.get("metadata"), data.get("litellm_metadata"))
@@ -486,7 +486,7 @@ def _pop_crp_headers(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _refuse_metadata(data: Mapping[str, Any]) -> None:
-    """Check that a request's body carries nothing of CRP on to a provider."""
+    """Check that a request's body would send no CRP metadata to a provider."""
     try:
         refuse_metadata(data)
         for name in ARGUMENTS:

@@ -1,4 +1,4 @@
-"""LiteLLM's response of the answering call with the released answer and its proof."""
+"""Puts the released answer and its proof on LiteLLM's response."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ litellm = library()
 
 
 class CRPStream(Iterator[Any], AsyncIterator[Any]):
-    """The chunks of an answer, to be read once, with `for` and `next` or with `async for`.
+    """The chunks of an answer, readable once, with `for` and `next` or with `async for`.
 
-    Where nothing may withhold the answer they come as the model sends them, else after the verdict.
-    The chunk that ends the answer comes after the verdict in both cases.
+    If nothing can withhold the answer, chunks arrive as the model sends them, else after the
+    verdict. The last chunk of the answer always arrives after the verdict.
 
     Attributes:
         crp, crp_envelope, crp_headers, crp_calls, crp_cost: as on a response that is not a
-            stream; the chunk that ends the answer has them too. None before there is a verdict.
-        usage: tokens of all calls together; None before there is a verdict.
+            stream, and as on the last chunk of the answer. None before the verdict.
+        usage: total usage of all calls; None before the verdict.
     """
 
     crp: dict[str, Any] | None = None
@@ -54,7 +54,7 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
     async def opened(
         cls, parts: AsyncGenerator[Any], spent: Sequence[AnsweredCall], *, tells_usage: bool
     ) -> CRPStream:
-        """A stream whose first chunk is there; raises what stands in the way of it."""
+        """A stream with its first chunk already read, so that earlier errors are raised here."""
         stream = cls(parts, spent, tells_usage=tells_usage)
         await stream._read()
         return stream
@@ -74,7 +74,7 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
         return self._ready.popleft()
 
     def close(self) -> None:
-        """Stop reading: the provider's connection is let go of, and an open window is sealed."""
+        """Stop reading: closes the provider's connection and seals an open window."""
         self._over = True
         self._ready.clear()
         if running_loop() is self._loop:
@@ -94,13 +94,13 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
         return await asyncio.to_thread(run_blocking, work, self._loop)
 
     async def _read(self) -> None:
-        """Get the next chunk ready; there is none at the end."""
+        """Add the next chunk to `_ready`, or nothing at the end."""
         async for part in self._parts:
             if isinstance(part, Outcome):
                 self._over = True
                 self._end(answer_of(part))
             elif not isinstance(part, str):
-                # A text is that of an answer whose chunks waited for the verdict.
+                # Text is skipped: `_end` adds the chunks of an answer that waited for the verdict.
                 self._ready.append(part)
                 return
         self._over = True
@@ -114,7 +114,7 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
 
 
 def proof_of(answer: Answer, spent: Sequence[AnsweredCall]) -> dict[str, Any]:
-    """The fields that an answer's response carries beside LiteLLM's own."""
+    """The fields added to LiteLLM's response."""
     calls = [_call_summary(call) for call in spent]
     costs = [call["cost_usd"] for call in calls]
     return {
@@ -127,10 +127,10 @@ def proof_of(answer: Answer, spent: Sequence[AnsweredCall]) -> dict[str, Any]:
 
 
 def proven_response(answer: Answer, spent: Sequence[AnsweredCall], proof: Mapping[str, Any]) -> Any:
-    """The response that the application gets.
+    """The response for the application.
 
-    It is that of the call whose reply is the answer; its text is the answer's, which after a
-    continuation is more than that one call's; its usage is that of all calls.
+    It is the response of the call that answered, with the usage of all calls and the answer's
+    text, which is longer than that call's after a continuation.
     """
     answering = _answering_call(answer, spent)
     response = _with_proof(answering.response, proof)
@@ -146,9 +146,9 @@ def proven_response(answer: Answer, spent: Sequence[AnsweredCall], proof: Mappin
 def proven_chunks(
     answer: Answer, spent: Sequence[AnsweredCall], proof: Mapping[str, Any], *, tells_usage: bool
 ) -> list[Any]:
-    """The chunks of the answer that were not shown yet, the one that ends it with its proof.
+    """The answer's chunks that were not shown yet; the last one with choices has the proof.
 
-    As in LiteLLM, usage is on a chunk of its own, without a choice, and only on request.
+    As in LiteLLM, usage is on a separate chunk without choices, and only on request.
     """
     answering = _answering_call(answer, spent)
     response = answering.response
@@ -161,7 +161,7 @@ def proven_chunks(
         chunks = _spread_text(chunks, answer.text)
     chunks[-1] = _with_proof(chunks[-1], proof)
     if tells_usage:
-        # A chunk that has no choice takes the place of LiteLLM's own.
+        # Replaces LiteLLM's own chunk without choices.
         closing = copy.copy(last)
         closing.choices, closing.usage = [], total_usage(spent)
         chunks.append(closing)
@@ -177,9 +177,9 @@ def _without_usage(chunk: Any) -> Any:
 
 
 def _with_proof(response: Any, proof: Mapping[str, Any]) -> Any:
-    """A copy that carries the proof, also through `model_dump()`.
+    """A copy with the proof, which `model_dump()` also returns.
 
-    LiteLLM logs its own object afterwards, and its callbacks get nothing of CRP with it.
+    LiteLLM logs its own object afterwards, so its callbacks get no CRP metadata.
     """
     carrier = copy.copy(response)
     if notes := notes_of(carrier):
@@ -190,7 +190,7 @@ def _with_proof(response: Any, proof: Mapping[str, Any]) -> Any:
 
 
 def _answering_call(answer: Answer, spent: Sequence[AnsweredCall]) -> AnsweredCall:
-    """The call whose reply is the answer, or else the last one that answered."""
+    """The call whose reply is the answer, else the last one for an answer."""
     answering = [call for call in spent if is_answer(call.step)]
     if not answering:
         raise EngineError("a window was released without an answer", engine="litellm")
@@ -212,7 +212,7 @@ def _call_summary(spent: AnsweredCall) -> dict[str, Any]:
 
 
 def total_usage(spent: Sequence[AnsweredCall]) -> Any:
-    """LiteLLM's usage with every number the sum over all calls; None when no call reported any."""
+    """LiteLLM's usage summed over all calls; None if no call reported any."""
     usages = []
     for call in spent:
         parts = call.response if isinstance(call.response, list) else [call.response]
@@ -239,12 +239,12 @@ def _sum_usage(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     return summed
 
 
-# A word with what follows it, or the space that a text begins with.
+# A word with the whitespace after it, or whitespace at the start of a text.
 _WORDS: Final = re.compile(r"\S+\s*|\s+")
 
 
 def _spread_text(chunks: Sequence[Any], text: str) -> list[Any]:
-    """Copies of chunks, with the text, word by word, where the first one with text was."""
+    """Copies of chunks, with the text as one chunk per word at the place of the first text."""
     from litellm.types.utils import Delta, StreamingChoices
 
     at = next((n for n, chunk in enumerate(chunks) if chunk.choices[0].delta.content), 0)

@@ -1,4 +1,4 @@
-"""`CRPRouter`: a LiteLLM router, an envelope for every attempt, a verdict on every answer."""
+"""`CRPRouter`: a LiteLLM router that packs for every attempt and checks every answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from crp_integrations.relay.relay import Relay
 
 litellm = library()
 
-# Fields of a question that stand beside LiteLLM's arguments.
+# Fields of a question that are accepted among LiteLLM's arguments.
 _JUDGING: Final = ("judge", *JUDGE_OPTIONS)
 _NAMED: Final = ("budget_tokens", "grounding", "session_id", "k")
 
@@ -46,12 +46,12 @@ _NAMED: Final = ("budget_tokens", "grounding", "session_id", "k")
 class CRPRouter:
     """A LiteLLM router over deployments, with the fabric's facts in every call.
 
-    Each attempt gets the envelope packed for its own model: its tokenizer, its window, or the
-    `max_input_tokens` of its entry. The answer is examined against the envelope of the attempt
-    that answered. `extractive` may stand in the list and needs no key.
+    Each attempt gets the envelope packed for its own model: its tokenizer, its context limit, or
+    the `max_input_tokens` of its entry. The answer is examined against the envelope of the attempt
+    that answered. The list may contain `extractive`, which needs no key.
 
     Attributes:
-        router: the `litellm.Router` underneath.
+        router: the wrapped `litellm.Router`.
     """
 
     def __init__(
@@ -63,15 +63,14 @@ class CRPRouter:
         policy: str | None = None,
         **router_kwargs: Any,
     ) -> None:
-        """Make the router.
+        """Create the router.
 
         Args:
-            relay: where the facts come from and the windows are sealed.
+            relay: relay that supplies the facts and seals the windows.
             allow_headers: names of HTTP headers that a call may send to its provider.
-            policy: of every call; `crp={"policy": …}` of a call tightens it.
-            router_kwargs: as `litellm.Router` takes them; and `judge`, `judge_when`,
-                `judge_budget`, `judge_mode`, `judge_failure` and `on_report` of every call that
-                names none of its own.
+            policy: policy of every call; a call can tighten it with `crp={"policy": …}`.
+            router_kwargs: arguments of `litellm.Router`; and defaults for `judge`, `judge_when`,
+                `judge_budget`, `judge_mode`, `judge_failure` and `on_report` of calls.
         """
         check_relay(relay, "CRPRouter")
         self._judging = _pop_fields(router_kwargs, _JUDGING)
@@ -97,8 +96,8 @@ class CRPRouter:
         self._allowed = tuple(allow_headers)
 
     def __getattr__(self, name: str) -> Any:
-        """What `litellm.Router` has and this one does not; nothing that it calls is checked."""
-        # Copying and unpickling ask before there is a router.
+        """Other attributes of `litellm.Router`; calls through them are not checked."""
+        # Copying and unpickling look up attributes before `router` is set.
         if name.startswith("_") or "router" not in vars(self):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r:.80}")
         return getattr(self.router, name)
@@ -114,35 +113,34 @@ class CRPRouter:
     ) -> Any:
         """Answer a conversation's last question from the fabric.
 
-        The last message of the user alone is what the fabric is asked; the others go along as
-        they are, system messages in front. What tools answered to the question may follow it.
+        Only the user's last message is the question to the fabric; the other messages are sent
+        unchanged, system messages first. Tool results may follow the question.
 
         Spec: CRP-SPEC-005 §1.2
 
         Args:
             model: name of a group in the model list.
-            messages: OpenAI shape, text alone; the last one is the user's, or a tool's result.
-            stream: whether chunks are wanted. They come as the model sends them, and after the
-                verdict where the answer may be withheld, asked for again or continued.
-            crp: fields of a question by the names that `Relay.ask` has for them, such as `policy`,
-                `strategy` or `cache`.
+            messages: text messages in the OpenAI format; the last is the user's or a tool result.
+            stream: return a stream. Its chunks arrive as the model sends them, but after the
+                verdict if the answer may be withheld, asked for again or continued.
+            crp: fields of a question as in `Relay.ask`, such as `policy`, `strategy` or `cache`.
             kwargs: LiteLLM's arguments, such as `max_tokens` or `tools`; and `budget_tokens`,
                 `grounding`, `session_id`, `k`, `judge`, `judge_when`, `judge_budget`, `judge_mode`,
                 `judge_failure` and `on_report`, as in `crp`.
 
         Returns:
             LiteLLM's response with the report in `response.crp`, the envelope in
-            `response.crp_envelope`, the headers in `response.crp_headers`, every call in
-            `response.crp_calls` and the cost of all of them in `response.crp_cost`, None where
-            LiteLLM has no price; `response.usage` is that of all calls. A `CRPStream` with the
-            same at its end when `stream` is set.
+            `response.crp_envelope`, the headers in `response.crp_headers`, all calls in
+            `response.crp_calls` and their total cost in `response.crp_cost` (None if LiteLLM lacks
+            a price); `response.usage` is the total usage of all calls. With `stream`, a `CRPStream`
+            that has the same attributes at its end.
 
         Raises:
             RequestError: a message or argument has no usable value.
-            ConfigError: a header is not on the list, or would send CRP metadata to a provider.
+            ConfigError: a header is not in `allow_headers`, or an argument would send CRP metadata.
             ModelNotFound: no group of the list has this name.
-            ModelError: no deployment answered; `tried` has the models; the window is sealed. It is
-                an instance of LiteLLM's class too, such as `litellm.RateLimitError`.
+            ModelError: no deployment answered; `tried` lists the models; the window is sealed. It
+                is also an instance of LiteLLM's class, such as `litellm.RateLimitError`.
             SafetyHalt: the answer is withheld; the window is sealed.
         """
         if kwargs.get("n") not in (None, 1):
@@ -159,7 +157,7 @@ class CRPRouter:
         for name in named:
             if more.get(name) is not None:
                 raise RequestError(f"{name} is given twice, once in crp; give it once")
-        # Each time, since an application may have set its own list of callbacks since.
+        # At each call, since an application may have replaced the list of callbacks.
         install_hook()
         played = self._relay.play(
             question.question,
@@ -191,24 +189,24 @@ class CRPRouter:
         return proven_response(answer, spent, proof_of(answer, spent))
 
     def completion(self, model: str, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> Any:
-        """The synchronous twin of `acompletion`; it drives that one in a loop of its own.
+        """The synchronous twin of `acompletion`, which it runs in a separate event loop.
 
-        LiteLLM's own synchronous path never asks what an attempt should carry.
+        LiteLLM's own synchronous path does not call the hook that packs each attempt.
 
         Raises:
-            RequestError: it is called from within a call of a router, which it would block.
+            RequestError: it is called inside a call of a router, which it would block.
         """
         return run_blocking(self.acompletion(model, messages, **kwargs))
 
 
 def _pop_fields(kwargs: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The fields of a question among LiteLLM's arguments, taken out of them."""
+    """Remove fields of a question from LiteLLM's arguments and return them."""
     fields = {name: kwargs.pop(name, None) for name in names}
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _entry(listed: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of a model list, in which LiteLLM knows no model without a provider's name."""
+    """Copy an entry of a model list; `extractive` gets a provider prefix, which LiteLLM needs."""
     entry = dict(listed)
     params = entry.get("litellm_params") or {}
     if params.get("model") == EXTRACTIVE:

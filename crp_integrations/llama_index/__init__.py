@@ -1,15 +1,15 @@
-"""LlamaIndex: retrieve, pack, answer and check in the query engines and agents that exist.
+"""LlamaIndex: retrieve, pack, answer and check in existing query engines and agents.
 
-In: any retriever, query engine or agent. Out: the same with nodes that fit a token budget and
-answers that carry a report, or are withheld before a stream shows them. Read `retrieval.py` with
+Input: any retriever, query engine or agent. Output: its nodes packed to fit a token budget, its
+answers with a report attached, or withheld before a stream shows them. Read `retrieval.py` with
 `nodes.py`; `query_engine.py` with `messages.py` and `model.py`; `handler.py` with `span_tree.py`
-and `spans.py`; `agent_llm.py`; `llm.py`; `memory.py`; `vector_store.py`; and `evaluator.py`. The
-room never changes a caller's node or message, never puts CRP metadata into a prompt or embedding
-and never alters a model's text.
+and `spans.py`; `agent_llm.py`; `llm.py`; `memory.py`; `vector_store.py`; and `evaluator.py`. No
+module changes a caller's node or message, puts CRP metadata into a prompt or embedding, or alters
+a model's text.
 """
 
 try:
-    import llama_index.core  # noqa: F401 - asked for by name so that the error says what to install
+    import llama_index.core  # noqa: F401 - imported here so that the error says what to install
 except ImportError as error:
     from crp_integrations.errors import MissingExtra
 

@@ -1,4 +1,4 @@
-"""The LLM of an agent: an envelope for every call of it, a verdict on every answer."""
+"""An LLM for agents that adds an envelope to every call and checks every answer."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ dispatcher = get_dispatcher(__name__)
 
 @dataclass(slots=True)
 class _AgentRun:
-    """What is kept of an agent's run.
+    """Session and inherited fields of an agent's run.
 
     Attributes:
-        parent: session of the agent around it, empty for the root.
-        handed: fields that the agent around it hands down.
-        judge: fields by which it and agents below it are judged that have no judge of their own.
-        own: the session is the run's alone, and ends with it.
+        parent: session of the outer agent; empty for the root.
+        handed: question fields passed down by the outer agent.
+        judge: judge fields for this agent and inner agents, for those without a judge.
+        own: True if the session belongs to this run alone and ends with it.
     """
 
     session_id: str
@@ -107,33 +107,33 @@ class _Window:
 
 
 class CRPAgentLLM(ChatLLM):
-    """For `FunctionAgent(llm=CRPAgentLLM(relay, llm), …)` and the agents of an `AgentWorkflow`.
+    """Checks an agent's model calls: `FunctionAgent(llm=CRPAgentLLM(relay, llm), …)`.
 
     Every call of the agent's model is a window: the question's envelope goes into the system
-    message, its answer is examined, judged and sealed, and the metadata of the agent's output have
-    a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers` and `crp_agent`
-    (agent, depth, turn, session, window). A withheld answer ends the run with `SafetyHalt`, and no
-    event of the agent's stream has shown a word of it. What tools answer is evidence. An agent in a
-    tool call of another one gets that one's policy, safety budget and depth.
+    message, and its answer is examined, judged and sealed. The metadata of the agent's output
+    contains a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers` and
+    `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
+    `SafetyHalt` before any event of the agent's stream shows it. Tool results are evidence. An
+    agent inside a tool call of another agent gets that agent's policy and safety budget.
 
-    The session is `session_id`, else what `instrument_tags` named by `session_id` when the run
-    began; a run without one has its own, which ends with it.
+    The session is `session_id`, else the `session_id` in `instrument_tags` when the run began; a
+    run without one gets a session that ends with it.
 
     Spec: CRP-SPEC-005 §1.2, §17; related facts §8
 
     Args:
-        relay: where the facts come from and the windows are sealed.
-        llm: the model that answers, with its own settings; it is called whole.
-        max_depth: agents around this one, at most; None takes the setting
+        relay: relay that supplies the facts and seals the windows.
+        llm: the model that answers, with its own settings.
+        max_depth: maximum number of agents around this one; None takes the setting
             `sessions.agents.max_loop_depth`.
-        on_receipt: called with the receipt on each window, a withheld one's too.
-        attach: how much the metadata hold of a report: `full`, `summary` (at most 1,024 bytes), or
-            `id`, by which `Relay.report` gives all of it.
-        asking: fields of a question as `Relay.ask` takes them; `strategy` is `push`, `pull` or
+        on_receipt: called with the receipt on each window, also if the answer is withheld.
+        attach: how much of the report the metadata contains: `full`, `summary` (at most 1,024
+            bytes), or `id`, which `Relay.report` accepts.
+        asking: fields of a question as in `Relay.ask`; `strategy` is `push`, `pull` or
             `reflexive`.
 
     Raises:
-        RequestError: a field has no usable value, or does not go with an agent.
+        RequestError: a field has no usable value, or cannot be used with an agent.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 
@@ -158,7 +158,7 @@ class CRPAgentLLM(ChatLLM):
         check_llm(llm)
         super().__init__(callback_manager=llm.callback_manager)
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
-        # Any name of a session will do; it is hashed where it is used.
+        # Not checked as an id: any name may be a session's, since it is hashed when used.
         fields = dict(asking)
         values = cast(
             "QuestionFields",
@@ -183,7 +183,7 @@ class CRPAgentLLM(ChatLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """The model's own."""
+        """The metadata of the model that answers."""
         return self._llm.metadata
 
     @llm_chat_callback()
@@ -192,8 +192,8 @@ class CRPAgentLLM(ChatLLM):
 
         Raises:
             SafetyHalt: the answer is withheld.
-            AccessDenied: the agent is too deep, or the one around it may not delegate.
-            RequestError: the agent has no question, or a field has no usable value.
+            AccessDenied: the agent is nested too deep, or the outer agent may not delegate.
+            RequestError: the messages contain no question, or a field has no usable value.
         """
         window = self._window(messages, kwargs)
         try:
@@ -206,7 +206,7 @@ class CRPAgentLLM(ChatLLM):
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """The asynchronous twin of `chat`; packs and examines beside the event loop."""
+        """The asynchronous twin of `chat`; packs and examines in worker threads."""
         window = await asyncio.to_thread(self._window, messages, kwargs)
         try:
             answer = steps.answer_of(await adrive(window.turn, window.calls))
@@ -219,13 +219,13 @@ class CRPAgentLLM(ChatLLM):
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """The answer in pieces; as they come where nothing may withhold or mend it.
+        """Stream the answer: as it arrives if nothing can withhold or mend it, else afterwards.
 
         Raises:
-            SafetyHalt: the answer is withheld; there is no piece.
+            SafetyHalt: the answer is withheld; no piece was shown.
         """
         parts = self._parts(self._window(messages, kwargs))
-        # What is withheld is so before there is a stream.
+        # Reading one piece first raises `SafetyHalt` here instead of inside the stream.
         first = next(parts)
 
         def pieces() -> ChatResponseGen:
@@ -253,7 +253,7 @@ class CRPAgentLLM(ChatLLM):
     def get_tool_calls_from_response(
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
-        """The tool calls as the model itself reads them."""
+        """The tool calls, read by the model itself."""
         return require_function_calling(self._llm).get_tool_calls_from_response(
             response, error_on_no_tool_call=error_on_no_tool_call, **kwargs
         )
@@ -299,7 +299,7 @@ class CRPAgentLLM(ChatLLM):
             "history": with_failures(read.history, within.unfounded if within is not None else ()),
             "results": read.results,
             "rejected": within.rejected if within is not None else (),
-            # Its own memory shortens an agent's history; what it gives is sent as it is.
+            # An agent's own memory shortens its history, so it is sent unchanged.
             "compact": False,
             "tools": arguments.get(TOOLS) or None,
             "max_tokens": room if room > 0 else None,
@@ -350,7 +350,7 @@ class CRPAgentLLM(ChatLLM):
             self._leave(window)
 
     def _run(self, span: Span | None) -> _AgentRun:
-        """The agent's run with its session; made at its first call."""
+        """The agent's run with its session; created at its first call."""
         run = agent_run(span)
         key = id(self._relay)
         with process_tree().lock:
@@ -410,7 +410,7 @@ class CRPAgentLLM(ChatLLM):
             _reject(window.span, halt.report)
 
     def _hand_on(self, window: _Window, id_: str) -> None:
-        """Give the receipt of a window to who asked for receipts, while its session lasts."""
+        """Call `on_receipt` with the receipt of a window, while its session lasts."""
         if self._on_receipt is None or not id_:
             return
         receipt = self._relay.receipt(id_, residency=window.turn.request.residency)
@@ -423,7 +423,7 @@ class CRPAgentLLM(ChatLLM):
 
 
 def _reject(span: Span | None, report: Report) -> None:
-    """Give flagged claims to the agent whose tool call this is, whatever relay it has."""
+    """Pass flagged claims to the agent whose tool call is running, even one of another relay."""
     if span is not None:
         process_tree().reject(span, rejected_claims(report))
 

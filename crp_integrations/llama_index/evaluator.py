@@ -1,4 +1,4 @@
-"""A LlamaIndex evaluator that scores whether an answer holds, by one judge call an answer."""
+"""A LlamaIndex evaluator that scores whether an answer is supported, with one judge call each."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from crp_integrations.vocabulary.context import GroundingMode
 class CRPEvaluator(BaseEvaluator):
     """Scores 1.0 for an answer that its contexts support, 0.0 for a flagged one.
 
-    An answer that no judge looked at, because the judge failed or its budget is spent, is an
-    invalid result with that reason.
+    If no judge checked an answer, because the judge failed or its budget is spent, the result is
+    invalid and gives that reason.
 
     Args:
         judge: a LiteLLM name, a mapping with `model` and LiteLLM's parameters, an LLM object of
-            LlamaIndex, or a `Judge`; None for that of the settings.
+            LlamaIndex, or a `Judge`; None for the judge in the settings.
         grounding: how far answers may go beyond their contexts.
-        settings: None reads `CRP_*` and the defaults.
+        settings: None reads the `CRP_*` variables and the defaults.
         options: see `JudgeOptions`.
 
     Raises:
-        RequestError: there is no judge.
+        RequestError: no judge is given or set.
         ConfigError: an argument has no usable value.
     """
 
@@ -43,11 +43,11 @@ class CRPEvaluator(BaseEvaluator):
         self._scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
 
     def _get_prompts(self) -> dict[str, Any]:
-        """None: the words are the judge's, see `JudgeSettings`."""
+        """No prompts: the judge has its own, see `JudgeSettings`."""
         return {}
 
     def _update_prompts(self, prompts: Any) -> None:
-        """Nothing to update."""
+        """Do nothing: there are no prompts."""
 
     def evaluate(
         self,
@@ -59,7 +59,7 @@ class CRPEvaluator(BaseEvaluator):
         """The result for one answer.
 
         Raises:
-            RequestError: there is no response, or there are no contexts.
+            RequestError: the response or the contexts are None.
         """
         arguments = _check_arguments(query, response, contexts)
         return _result(self._scorer.score(*arguments), query, response, contexts)

@@ -1,4 +1,4 @@
-"""An event handler that examines every answer against what its own query or agent had found."""
+"""An event handler that examines every answer against the evidence of its query or agent."""
 
 from __future__ import annotations
 
@@ -77,24 +77,24 @@ log = logging.getLogger("crp_integrations.llama_index")
 dispatcher = get_dispatcher(__name__)
 
 AGENT_KEY: Final = "crp_agent"
-# The blocks around what runs here, so that those side by side hear their own.
-# How methods end whose answer is an object, for which a model may be made to call a tool.
+# Suffix of the methods that return an object; their answer may be a tool call.
 _STRUCTURED: Final = "structured_predict"
+# Numbers of the surrounding `with` blocks; a handler ignores events outside of its own.
 _BLOCKS: Final[ContextVar[tuple[int, ...]]] = ContextVar("crp_llama_index_blocks", default=())
 _NUMBERS: Final = count(1)
 _CHANGING: Final = Lock()
-# Calls whose end is never told, as of streams that nobody reads to their end, are given up.
-MOST_CALLS: Final = 4_096
+# Limit on calls in progress, oldest dropped first: an unread stream sends no end event.
+MAX_CALLS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class _ModelCall:
-    """A model call in progress: what it was given, noted when it began.
+    """A model call in progress, with its input as recorded at the start.
 
     Attributes:
-        inner: it is how another call in progress is made, and that one is examined.
-        sent: its messages by identity.
-        messages, model: what was sent and to which model, where answers are sealed.
+        inner: True if another call in progress makes it, and that one is examined instead.
+        sent: `id()` of each message object.
+        messages, model: messages and model name for the sealed window.
     """
 
     span: Span | None
@@ -111,37 +111,37 @@ _Calls: TypeAlias = OrderedDict[str, list[_ModelCall]]
 
 
 class DPEEventHandler(BaseEventHandler):
-    """Examines every answer and attaches the report; LlamaIndex swallows what a handler raises.
+    """Examines every answer and attaches the report; LlamaIndex swallows a handler's errors.
 
     Spec: CRP-SPEC-005 §2
 
-    A summary of the report stands as plain JSON under `crp` in the metadata of a query or chat
-    engine's response and of an agent's output, and in the `additional_kwargs` of a model's own
-    response, with `crp_agent` (agent, depth, turn, tool) beside it. A `ReportEvent` is published
-    with both. A call whose query or tools found nothing, or whose examination failed, gets the
-    level UNKNOWN, and `reasons` say why.
+    A summary of the report is added as plain JSON under `crp` to the metadata of a query or chat
+    engine's response and of an agent's output, and to the `additional_kwargs` of a model's own
+    response, together with `crp_agent` (agent, depth, turn, tool). A `ReportEvent` with both is
+    published. A call whose query or tools found nothing, or whose examination failed, gets the
+    level UNKNOWN, and `reasons` says why.
 
-    `listen()` hears the whole process from then on. As a context manager it hears what is asked
-    within, in this task or thread, and nobody else's:
+    `listen()` receives all events of the process from then on. As a context manager, the handler
+    receives only events from inside the block, in this task or thread:
 
-        with DPEEventHandler(on_critical="raise") as heard:
+        with DPEEventHandler(on_critical="raise") as handler:
             response = engine.query(question)
 
     Args:
-        on_critical: `record`, or `raise` to end the `with` block with `SafetyHalt` when an answer
-            within had the risk CRITICAL, or its judge failed and `judge_failure` is `halt`;
-            `CRPQueryEngine` and `CRPAgentLLM` withhold it before.
-        on_report: called with each event, whose report is whole; with a judge in `background` mode
-            once that has spoken.
+        on_critical: `record`, or `raise` to end the `with` block with `SafetyHalt` if the risk of
+            an answer in it is CRITICAL, or its judge failed and `judge_failure` is `halt`.
+            `CRPQueryEngine` and `CRPAgentLLM` can withhold an answer earlier.
+        on_report: called with each event, which contains the whole report; with a judge in
+            `background` mode, after the judge has answered.
         attach: how much is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
-        relay: examines by its own engines and seals each answer as a window of its store.
-        on_receipt: called with the receipt on each sealed answer. Nobody else keeps one with texts
-            that are not in the relay's fabric.
+        relay: relay whose engines examine, and whose store gets each answer as a sealed window.
+        on_receipt: called with the receipt on each sealed answer. A receipt with texts that are
+            not in the relay's fabric is kept nowhere else.
         judge, judge_options: as in `examine`; None for the relay's judge, or that of the settings.
 
     Raises:
         RequestError: an argument has no usable value, or the judge is True.
-        ConfigError: what is given as a judge is no model.
+        ConfigError: the judge is not a model.
     """
 
     _examiner: AnswerExaminer = PrivateAttr()
@@ -176,7 +176,7 @@ class DPEEventHandler(BaseEventHandler):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
         if relay is not None:
             check_relay(relay, "DPEEventHandler")
-        # LlamaIndex swallows what a handler raises.
+        # Checked here because LlamaIndex swallows what a handler raises later.
         check_callables(on_report=on_report, on_receipt=on_receipt)
         check_attach(attach)
         self._attach = attach
@@ -201,16 +201,16 @@ class DPEEventHandler(BaseEventHandler):
 
     @property
     def last_report(self) -> dict[str, Any] | None:
-        """The last answer's report, all of it; None before the first one."""
+        """The last answer's whole report; None before the first answer."""
         return self._last_report
 
-    # --- where it listens ------------------------------------------------------------------
+    # --- registration ----------------------------------------------------------------------
 
     def listen(self) -> Self:
-        """Hear every event of the process until `stop`.
+        """Receive all events of the process until `stop`.
 
         Raises:
-            RequestError: `on_critical` is `raise`, which needs a `with` block to raise at.
+            RequestError: `on_critical` is `raise`, which works only in a `with` block.
         """
         if self._raises:
             raise RequestError(
@@ -221,7 +221,7 @@ class DPEEventHandler(BaseEventHandler):
         return self
 
     def stop(self) -> None:
-        """Hear nothing more."""
+        """Stop receiving events."""
         root = get_dispatcher()
         with _CHANGING:
             root.event_handlers = [
@@ -249,10 +249,10 @@ class DPEEventHandler(BaseEventHandler):
         process_tree()
         with _CHANGING:
             if all(handler is not self for handler in root.event_handlers):
-                # A new list: another thread may be going through the old one.
+                # A new list: another thread may be iterating over the old one.
                 root.event_handlers = [*root.event_handlers, self]
 
-    # --- what it hears ------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
         """Examine each answer, attach the report and publish it."""
@@ -260,7 +260,7 @@ class DPEEventHandler(BaseEventHandler):
             return
         try:
             self._dispatch(event)
-        except Exception as error:  # noqa: BLE001 - LlamaIndex would swallow it without a word
+        except Exception as error:  # noqa: BLE001 - LlamaIndex would swallow it without a log entry
             log.error("an event could not be handled: %s", type(error).__name__)
 
     def _dispatch(self, event: BaseEvent) -> None:
@@ -284,7 +284,7 @@ class DPEEventHandler(BaseEventHandler):
                     self._finish(begun, event.response, _text(event.response, begun.span))
             case LLMPredictEndEvent():
                 begun = self._pop_call(self._predicted, event.span_id)
-                # An LLM whose methods dispatch no events, as LlamaIndex's decorators would.
+                # Examined here if the LLM's methods lack the decorators that dispatch chat events.
                 if begun is not None and begun.span is not None and begun.span.report is None:
                     self._finish(begun, None, event.output)
 
@@ -302,7 +302,7 @@ class DPEEventHandler(BaseEventHandler):
         if run is not None and not inner:
             with self._tree.lock:
                 known = set(run.results)
-            # Results of earlier runs are only in the conversation.
+            # Tool results of earlier runs are only in the messages.
             evidence = (
                 *evidence,
                 *(
@@ -330,7 +330,7 @@ class DPEEventHandler(BaseEventHandler):
     def _note(self, calls: _Calls, span_id: str | None, call: _ModelCall) -> None:
         with self._lock:
             calls.setdefault(span_id or "", []).append(call)
-            if len(calls) > MOST_CALLS:
+            if len(calls) > MAX_CALLS:
                 calls.popitem(last=False)
 
     def _pop_call(self, calls: _Calls, span_id: str | None) -> _ModelCall | None:
@@ -342,7 +342,7 @@ class DPEEventHandler(BaseEventHandler):
             return call
 
     def _within_another(self, span: Span | None, sent: tuple[int, ...]) -> bool:
-        """Whether a call is how another one is made, or is examined by whoever makes it."""
+        """Whether another call makes this one, or a surrounding span examines its answer."""
         path = span.path()[1:] if span is not None else []
         if any(around.covered for around in path):
             return True
@@ -351,8 +351,8 @@ class DPEEventHandler(BaseEventHandler):
                 return True
             if span is None or not sent:
                 return False
-            # A stream of LlamaIndex's own may begin its inner call when it is read, which is then
-            # beside it: with the same messages, in the same place.
+            # LlamaIndex may start the inner call of a stream only when it is read. The inner call's
+            # span is then a sibling with the same messages.
             return any(
                 call.sent == sent != ()
                 and call.span is not None
@@ -386,7 +386,7 @@ class DPEEventHandler(BaseEventHandler):
                 **receipt_metadata(receipt_id),
             }
             if response is not None:
-                # A new dict each time: answers out of a cache share theirs with those before them.
+                # Always a new dict: answers from a cache share theirs with earlier answers.
                 response.additional_kwargs = {**response.additional_kwargs, **metadata}
         if call.span is not None:
             self._tree.record_answer(call.span, metadata)
@@ -400,7 +400,7 @@ class DPEEventHandler(BaseEventHandler):
             self._on_receipt(receipt)
 
     def _later_report(self, call: _ModelCall) -> OnReport | None:
-        """Who is told of an answer's report once a judge in the background has spoken."""
+        """Callback for an answer's report after a background judge has answered."""
         return late_report_hook(
             self._judge,
             self._on_report,
@@ -409,13 +409,13 @@ class DPEEventHandler(BaseEventHandler):
 
     def _examined(self, call: _ModelCall, answer: str) -> Examination:
         if not answer.strip():
-            return not_checked("the answer holds no text")
+            return not_checked("the answer has no text")
         if call.span is None:
             return not_checked("the spans around the call are not known")
         if not call.evidence and not has_evidence(call.messages):
             return not_checked(
-                "nothing was retrieved for this call, no tool has answered, and the model was told "
-                "nothing"
+                "nothing was retrieved for this call, no tool answered, and there was no system "
+                "prompt"
             )
         run = agent_run(call.span)
         rejected = run.rejected if run is not None else ()
@@ -447,7 +447,7 @@ def _model(event: LLMChatStartEvent | LLMCompletionStartEvent) -> str:
 
 
 def _text(response: ChatResponse | CompletionResponse, span: Span | None) -> str:
-    """The text of an answer; for a structured one, which may be a tool call, its JSON."""
+    """The text of an answer; JSON for a structured answer given as a tool call."""
     if not isinstance(response, ChatResponse):
         return response.text
     text = response.message.content or ""
@@ -460,7 +460,7 @@ def _text(response: ChatResponse | CompletionResponse, span: Span | None) -> str
 
 
 def _own_metadata(response: ChatResponse | CompletionResponse) -> dict[str, Any] | None:
-    """What a window of ours has attached; its answer needs no second examination."""
+    """Metadata attached by a window of this package, whose answer is already examined."""
     metadata = response.additional_kwargs
     if "crp_headers" not in metadata:
         return None

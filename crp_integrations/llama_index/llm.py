@@ -1,4 +1,4 @@
-"""An LLM of LlamaIndex over LiteLLM: any provider string, and nothing of CRP on the wire."""
+"""A LlamaIndex LLM over LiteLLM, for any provider string; CRP metadata is never sent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from crp_integrations.ports import Model
 
 
 class ChatLLM(FunctionCallingLLM):
-    """An LLM whose completions are answers to one message of a user."""
+    """An LLM that completes a prompt by sending it as one user message."""
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
@@ -96,27 +96,27 @@ def _completion(response: ChatResponse) -> CompletionResponse:
 
 
 class CRPLLM(ChatLLM):
-    """Calls a model through LiteLLM, with tools, structured output and streams that tell usage.
+    """Calls a model through LiteLLM, with tools, structured output and streams that report usage.
 
-    It packs and checks nothing by itself: give it to `CRPQueryEngine(llm=…)`, `CRPSynthesizer` or
-    `CRPAgentLLM`. Messages are text.
+    It does not pack or check by itself: give it to `CRPQueryEngine(llm=…)`, `CRPSynthesizer` or
+    `CRPAgentLLM`. Messages must be text.
 
     Attributes:
         model: provider string as LiteLLM takes it, such as `gpt-4o-mini`, or `extractive`.
-        stop: texts at which the model ends; a call's own win.
-        context_window: tokens that the model takes in; None for what is known of it.
-        function_calling: whether the model takes tools.
-        timeout: seconds until one attempt is given up.
-        max_retries: further attempts that LiteLLM makes after a passing failure.
-        headers: the only headers sent beside those of the provider's client.
-        options: LiteLLM's further arguments, such as `top_p`.
-        client: another model client, such as a relay's; None for LiteLLM's. It gets the messages,
-            the tools and the sampling values; `stop`, `options` and LiteLLM's further arguments
-            are its own affair.
+        stop: stop sequences; those of a call take precedence.
+        context_window: context limit of the model in tokens; None for the known limit.
+        function_calling: whether the model supports tools.
+        timeout: time limit of one attempt in seconds.
+        max_retries: number of retries that LiteLLM makes after a transient failure.
+        headers: headers to send in addition to those of the provider's client.
+        options: further arguments for LiteLLM, such as `top_p`.
+        client: another model client, such as a relay's; None for LiteLLM's. It gets only the
+            messages, the tools and the sampling values, not `stop`, `options` and further
+            arguments of LiteLLM.
 
     Raises:
-        ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
-        RequestError: there is no such field, it has no usable value, or the client is none.
+        ConfigError: a header is named `CRP-…`, or an option can only be set for a single call.
+        RequestError: a field is unknown or has no usable value, or `client` is not a Model.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
@@ -155,7 +155,7 @@ class CRPLLM(ChatLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What LlamaIndex asks of a model: its window, its name, whether it takes tools."""
+        """Context limit, name and tool support of the model, in LlamaIndex's form."""
         return LLMMetadata(
             context_window=self.context_window or context_limit(self.model, {})[0],
             num_output=self.max_tokens or -1,
@@ -169,11 +169,11 @@ class CRPLLM(ChatLLM):
         """Answer a conversation.
 
         Args:
-            kwargs: sampling values, tools in the OpenAI shape, and LiteLLM's further arguments.
+            kwargs: sampling values, tools in the OpenAI format, and further arguments of LiteLLM.
 
         Raises:
-            ModelError: the provider did not; one of its subclasses where the cause is known.
-            RequestError: a message holds something other than text.
+            ModelError: the provider did not answer; a subclass if the cause is known.
+            RequestError: a message contains something other than text.
         """
         client, call = self._prepare_call(messages, kwargs)
         return _response(client.call(call))
@@ -186,7 +186,7 @@ class CRPLLM(ChatLLM):
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """Answer in pieces; the last one has the tool calls and the usage."""
+        """Answer in pieces; the last one contains the tool calls and the usage."""
         client, call = self._prepare_call(messages, kwargs)
 
         def pieces() -> ChatResponseGen:
@@ -215,10 +215,10 @@ class CRPLLM(ChatLLM):
     def get_tool_calls_from_response(
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
-        """The tool calls of a response; one whose arguments are no JSON object has none.
+        """The tool calls of a response; arguments that are not a JSON object become empty.
 
         Raises:
-            ValueError: there is none, and LlamaIndex wants one.
+            ValueError: there is no tool call and `error_on_no_tool_call` is True.
         """
         calls = selections(list(calls_in(response.message)))
         if not calls and error_on_no_tool_call:
@@ -258,7 +258,7 @@ class CRPLLM(ChatLLM):
         allow_parallel_tool_calls: bool = False,
         **kwargs: Any,
     ) -> ChatResponse:
-        # A provider that knows no `parallel_tool_calls` may make several all the same.
+        # A provider that does not know `parallel_tool_calls` may still return several.
         made = response.message.additional_kwargs.get("tool_calls") or []
         if not allow_parallel_tool_calls and len(made) > 1:
             response.message.additional_kwargs["tool_calls"] = made[:1]
@@ -267,7 +267,7 @@ class CRPLLM(ChatLLM):
     def _prepare_call(
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
-        """The client and the call; a client of its own where LiteLLM gets further arguments."""
+        """The client and the call; a separate client if LiteLLM gets further arguments."""
         check_text_only(messages)
         call, further = call_of(self, map(message_of, messages), arguments)
         own = bool(further) and not self._foreign_client

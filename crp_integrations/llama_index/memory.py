@@ -1,4 +1,4 @@
-"""A block of LlamaIndex's `Memory` that remembers in a session, and finds in the fabric as well."""
+"""A block of LlamaIndex's `Memory` that stores facts in a session and also searches the fabric."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.relay import Relay
 from crp_integrations.session.records import session_id_of
 
-# Of whom messages are remembered; what a model said is no fact because it said so.
+# Roles whose messages are remembered; a model's own statements are not evidence.
 ROLES: Final = ("user", "tool")
-_KNOWN: Final = (*ROLES, "assistant")
-# LlamaIndex's name for what it puts on a message on its way to a block.
+_KNOWN_ROLES: Final = (*ROLES, "assistant")
+# Key under which LlamaIndex puts the session id on messages for a block.
 _SESSION: Final = "session_id"
 SOURCE: Final = "memory:"
 
 
 class CRPMemoryBlock(BaseMemoryBlock[str]):
-    """For `Memory(session_id=…, memory_blocks=[CRPMemoryBlock(relay, model=…)])`.
+    """A block for `Memory(session_id=…, memory_blocks=[CRPMemoryBlock(relay, model=…)])`.
 
-    What falls out of the short-term memory is held as facts of the session, in memory, and is gone
-    with `Relay.end_session` or the process; nobody else's session finds it. What the block gives
-    back is the envelope for the user's last message: facts of the fabric and of the session, within
-    `budget_tokens`. The session is `session_id`, else the memory's own, else the one that
-    `instrument_tags` name; without any, nothing is remembered, and the fabric alone is asked.
+    Messages dropped from the short-term memory are kept as facts of the session, in memory, until
+    `Relay.end_session` or the end of the process; no other session finds them. The block returns
+    the envelope for the user's last message: facts of the fabric and of the session, within
+    `budget_tokens`. The session is `session_id`, else that of the memory, else the one in
+    `instrument_tags`; without a session, nothing is remembered and only the fabric is searched.
 
     Spec: CRP-SPEC-009 §7.2
 
     Args:
         place: a relay.
-        model: whose tokenizer counts; None for the relay's settings.
-        budget_tokens: most tokens of the block; None or `auto` for what the question needs,
-            `window` for what the model takes in.
-        k: most facts, None for as many as fit.
-        roles: of whom messages are remembered: `user`, `tool`, `assistant`. A model's words that
-            are remembered as facts support what it says later, so they are not by default.
+        model: model whose tokenizer counts; None for the model in the relay's settings.
+        budget_tokens: maximum number of tokens of the block; None or `auto` for what the question
+            needs, `window` for all that fits the model's context.
+        k: maximum number of facts, None for as many as fit.
+        roles: roles whose messages are remembered: `user`, `tool`, `assistant`. By default not
+            `assistant`, since a model's remembered statements would support its later ones.
 
     Raises:
-        RequestError: no relay is given, or there is no such field, or it has no usable value.
+        RequestError: `place` is not a relay, or a field is unknown or has no usable value.
     """
 
     name: str = Field(default="facts", description="The name of the memory block.")
@@ -72,9 +72,9 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
     @field_validator("roles")
     @classmethod
     def _known_roles(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        wrong = [role for role in value if role not in _KNOWN]
+        wrong = [role for role in value if role not in _KNOWN_ROLES]
         if wrong:
-            raise ValueError(f"role {wrong[0]!r:.40} is not one of {', '.join(_KNOWN)}")
+            raise ValueError(f"role {wrong[0]!r:.40} is not one of {', '.join(_KNOWN_ROLES)}")
         return value
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
@@ -92,7 +92,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
         return await asyncio.to_thread(self._envelope_text, question, session)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        # The message goes on to other blocks and to the model: nothing of ours may stay on it.
+        # Removed, since the same message objects also go to other blocks and to the model.
         names = [message.additional_kwargs.pop(_SESSION, None) for message in messages]
         session = self._session(next((name for name in names if name), None))
         if not session:
@@ -101,7 +101,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
         await asyncio.to_thread(hold_facts, self._relay, session, facts)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """The first facts of a block, so that about this many tokens are cut off; or None."""
+        """The first facts of a block, with at least this many tokens cut off; or None."""
         count = self._relay.count_tokens(content, self.model).n - max(0, tokens_to_truncate)
         parts = content.split(SEPARATOR)
         while parts and self._relay.count_tokens(SEPARATOR.join(parts), self.model).n > count:

@@ -1,8 +1,8 @@
 """Conversion between LlamaIndex messages and a turn's messages and answers.
 
-What a provider gets never holds CRP metadata: nothing of it is put on a message. What a
-`ReActAgent` writes behind the question (thoughts, and results as a user's words) bears no mark of
-LlamaIndex's, so it is known by its place at the end of a conversation and by the words that
+A provider never receives CRP metadata: messages do not contain any. A `ReActAgent` writes its
+thoughts and, as user messages, tool results after the question. LlamaIndex does not mark them, so
+they are recognised by their position at the end of a conversation and by the words that
 `ActionReasoningStep` and `ObservationReasoningStep` begin with.
 """
 
@@ -32,8 +32,8 @@ from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary.safety import Role
 
 _OBSERVED: Final = "Observation: "
-# What the agent tells a model whose words it could not read.
-_UNREAD: Final = (
+# How the agent's message begins if it could not parse the model's output.
+_PARSE_ERRORS: Final = (
     "Error while parsing the output: ",
     "FAILURE: Your previous response was empty.",
 )
@@ -41,7 +41,7 @@ _ACTION: Final = re.compile(r"(?:^|\n)Action: (?P<tool>[^\n]+)\nAction Input: (?
 
 
 def count_reasoning(messages: Sequence[ChatMessage]) -> int:
-    r"""How many messages at the end are an agent's reasoning, and no question of a user.
+    r"""Number of messages at the end that are an agent's reasoning, not a user's question.
 
     >>> said = ["When?", "Thought: I look.\nAction: look\nAction Input: {}", "Observation: 1957"]
     >>> roles = ["user", "assistant", "user"]
@@ -57,7 +57,7 @@ def count_reasoning(messages: Sequence[ChatMessage]) -> int:
 def read_observations(
     reasoning: Sequence[ChatMessage],
 ) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """The tools' results in an agent's reasoning: tool, arguments and what it answered."""
+    """The tool results in an agent's reasoning: tool, arguments and result."""
     for asked, answered in zip(reasoning[::2], reasoning[1::2], strict=True):
         action = _ACTION.search(asked.content or "")
         text = answered.content or ""
@@ -70,11 +70,11 @@ def _is_answered(asked: ChatMessage, answered: ChatMessage) -> bool:
         return False
     text = answered.content or ""
     observed = text.startswith(_OBSERVED) and _ACTION.search(asked.content or "") is not None
-    return observed or text.startswith(_UNREAD)
+    return observed or text.startswith(_PARSE_ERRORS)
 
 
 def _arguments(written: str) -> dict[str, Any]:
-    """The arguments as LlamaIndex writes them, a Python dictionary; empty for anything else."""
+    """Arguments written by LlamaIndex as a Python dict literal; empty for anything else."""
     try:
         read = ast.literal_eval(written.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -93,7 +93,7 @@ _ROLES: Final[Mapping[str, Role]] = {
     "function": "tool",
 }
 
-# Id, name and arguments of a tool call, as LLMs keep them beside a message.
+# Possible keys of the id, name and arguments of a tool call on a message.
 _CALL_FIELDS: Final = (
     ("tool_id", "id"),
     ("tool_name", "name"),
@@ -103,7 +103,7 @@ _CALL_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered, as it stands in a conversation."""
+    """A tool result in a conversation, with the arguments of the call."""
 
     name: str
     text: str
@@ -111,12 +111,12 @@ class ToolResult:
 
 
 def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
-    """The last question of a conversation, and what stands around it."""
+    """Split a conversation into its last question, system prompt and other messages."""
     read = read_messages(messages)
     until = len(messages) - count_reasoning(messages)
     places = [place for place, message in enumerate(read[:until]) if message.role == "user"]
     if not places:
-        raise RequestError("the messages hold no question of a user; give one")
+        raise RequestError("the messages contain no user question; give one")
     system = "\n\n".join(
         message.content for message in read if message.role == "system" and message.content
     )
@@ -126,7 +126,7 @@ def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
 
 
 def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
-    """All messages of a conversation; an agent's reasoning with what its tools answered."""
+    """All messages of a conversation; tool results in an agent's reasoning are marked."""
     read = [message_of(message) for message in messages]
     until = len(messages) - count_reasoning(messages)
     for place in range(until + 1, len(messages), 2):
@@ -136,7 +136,7 @@ def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
 
 
 def message_of(message: ChatMessage) -> Message:
-    """A LlamaIndex message as one of this package: its text, its tool calls, nothing else."""
+    """A LlamaIndex message as a Message, with its text and tool calls only."""
     kind = str(getattr(message.role, "value", message.role))
     role = _ROLES.get(kind)
     if role is None:
@@ -152,7 +152,7 @@ def message_of(message: ChatMessage) -> Message:
 def messages_of(
     sent: Sequence[ChatMessage], unfounded: Collection[tuple[str, str]] = ()
 ) -> tuple[Message, ...]:
-    """What is sent, as far as it is text; nothing of a conversation with a role of its own."""
+    """The messages sent, reduced to text; empty if one has an unknown role."""
     try:
         return with_failures(map(message_of, sent), unfounded)
     except RequestError:
@@ -162,12 +162,12 @@ def messages_of(
 def with_failures(
     messages: Iterable[Message], unfounded: Collection[tuple[str, str]]
 ) -> tuple[Message, ...]:
-    """Messages, where those of failed tools are marked; LlamaIndex itself has no mark for that.
+    """Mark the messages of failed tools, which LlamaIndex itself does not mark.
 
     Args:
-        unfounded: id and text of what failed tools answered.
+        unfounded: call id and text of each message of a failed tool.
     """
-    # An observation bears no id of its call.
+    # An observation has no call id, so its text alone is compared.
     wrong = {text for _, text in unfounded}
     return tuple(
         message.changed(failed=True)
@@ -179,15 +179,15 @@ def with_failures(
 
 
 def check_text_only(messages: Sequence[ChatMessage]) -> None:
-    """Check that people's and system messages hold text and nothing else."""
+    """Check that user and system messages contain only text."""
     for message in messages:
         for block in message.blocks:
             if message_of(message).role in ("user", "system") and not isinstance(block, TextBlock):
-                raise RequestError(f"a message holds {type(block).__name__}; give text alone")
+                raise RequestError(f"a message contains {type(block).__name__}; give only text")
 
 
 def chat_message_of(message: Message) -> ChatMessage:
-    """A message of this package as LlamaIndex's."""
+    """A Message as a LlamaIndex message."""
     more: dict[str, Any] = {}
     if message.tool_calls:
         more["tool_calls"] = calls_json(message.tool_calls)
@@ -199,7 +199,7 @@ def chat_message_of(message: Message) -> ChatMessage:
 
 
 def calls_json(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """Tool calls in the OpenAI shape, as LlamaIndex keeps them on a message."""
+    """Tool calls in the OpenAI format, for a LlamaIndex message."""
     return [
         {
             "id": call.id,
@@ -211,7 +211,7 @@ def calls_json(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
 
 
 def calls_in(message: ChatMessage) -> Iterator[ToolCall]:
-    """The tool calls of a message, in whichever of LlamaIndex's forms."""
+    """The tool calls of a message, in any of LlamaIndex's forms."""
     blocks = [block for block in message.blocks if getattr(block, "block_type", "") == "tool_call"]
     for block in blocks:
         yield _tool_call(block.tool_call_id, block.tool_name, block.tool_kwargs)  # type: ignore[union-attr]
@@ -228,7 +228,7 @@ def calls_in(message: ChatMessage) -> Iterator[ToolCall]:
 
 
 def selections(calls: Sequence[ToolCall]) -> list[ToolSelection]:
-    """Tool calls as LlamaIndex runs them; those whose arguments are no JSON object have none."""
+    """Tool calls in LlamaIndex's form; arguments that are not a JSON object become empty."""
     return [
         ToolSelection(tool_id=call.id, tool_name=call.name, tool_kwargs=arguments(call))
         for call in calls
@@ -236,7 +236,7 @@ def selections(calls: Sequence[ToolCall]) -> list[ToolSelection]:
 
 
 def arguments(call: ToolCall) -> dict[str, Any]:
-    """A tool call's arguments; empty where the model wrote no JSON object."""
+    """A tool call's arguments; empty if they are not a JSON object."""
     try:
         read = json.loads(call.arguments or "{}")
     except ValueError:
@@ -245,7 +245,7 @@ def arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def tool_results(messages: Sequence[ChatMessage]) -> list[ToolResult]:
-    """What tools answered in a conversation."""
+    """The tool results in a conversation."""
     called = {call.id: call for message in messages for call in calls_in(message)}
     results: list[ToolResult] = []
     until = len(messages) - count_reasoning(messages)
@@ -266,7 +266,7 @@ def tool_results(messages: Sequence[ChatMessage]) -> list[ToolResult]:
 
 
 def usage_of(response: ChatResponse) -> Usage:
-    """The tokens that a response reports, in whichever place."""
+    """The token counts of a response, from wherever it reports them."""
     raw = response.raw
     usage = _part(raw, "usage") if raw is not None else None
     counts = [
@@ -291,14 +291,14 @@ def reply_of(response: ChatResponse, model: str, calls: Sequence[ToolCall] | Non
 
 
 def report_of(response: object) -> Attachment | None:
-    """The report on an answer in what LlamaIndex hands out, as much of it as is attached.
+    """The report, summary or id attached to an answer in an output of LlamaIndex.
 
     Args:
-        response: of a query or chat engine, an LLM or an agent, a stream of one once it was read,
-            or a `ReportEvent`.
+        response: response of a query or chat engine, an LLM or an agent, a stream that was read to
+            its end, or a `ReportEvent`.
 
     Returns:
-        Plain JSON; None where nothing is attached.
+        Plain JSON; None if nothing is attached.
     """
     for name in ("metadata", "additional_kwargs"):
         attached = attached_report(getattr(response, name, None))
@@ -309,7 +309,7 @@ def report_of(response: object) -> Attachment | None:
 
 
 def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
-    """What stands in the metadata of an answer, plain JSON."""
+    """The metadata of an answer, plain JSON."""
     return {
         METADATA_KEY: attachment_of(answer.report, attach),
         **turn_metadata(answer),
@@ -318,7 +318,7 @@ def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
 
 
 def receipt_metadata(receipt_id: str) -> dict[str, str]:
-    """The id of the receipt on an answer, for its metadata; nothing where there is none."""
+    """An answer's receipt id for its metadata; empty if there is no receipt."""
     return {RECEIPT_KEY: receipt_id} if receipt_id else {}
 
 

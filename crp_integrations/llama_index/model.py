@@ -1,4 +1,4 @@
-"""An LLM of LlamaIndex as the model of a turn, and an agent's model call as a window."""
+"""A LlamaIndex LLM as the model of a turn, and an agent's model call as a window."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from crp_integrations.vocabulary.safety import Purpose
 
 
 class LlamaIndexModel(FrameworkChatModel):
-    """Any `LLM` behind the `Model` port.
+    """Any `LLM` as a `Model`.
 
-    Tools, such as the search of the agentic strategy, need one that calls functions.
+    Tools, such as the search of the agentic strategy, need an LLM with function calling.
 
     Args:
-        llm: the model; its own settings hold where a call sets none.
+        llm: the model; its own settings apply where a call sets none.
     """
 
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
 
     def reply_to(self, call: ModelCall) -> Reply:
-        """Answer a call, with whatever LlamaIndex raises."""
+        """Answer a call; LlamaIndex's errors are not wrapped."""
         return self._reply(self._llm.chat(**self._chat_arguments(call)), call)
 
     async def areply_to(self, call: ModelCall) -> Reply:
@@ -43,12 +43,12 @@ class LlamaIndexModel(FrameworkChatModel):
         return self._reply(await self._llm.achat(**self._chat_arguments(call)), call)
 
     def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
-        """Answer a call in the model's own pieces, then the reply."""
+        """Yield the model's pieces of an answer, then the reply."""
         pieces, last = [], None
         for last in self._llm.stream_chat(**self._chat_arguments(call)):
             pieces.append(last.delta or "")
             yield pieces[-1]
-        yield self._reply(_whole(last), call).changed(text="".join(pieces))
+        yield self._reply(_last_response(last), call).changed(text="".join(pieces))
 
     async def aparts_of(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `parts_of`."""
@@ -56,7 +56,7 @@ class LlamaIndexModel(FrameworkChatModel):
         async for last in await self._llm.astream_chat(**self._chat_arguments(call)):
             pieces.append(last.delta or "")
             yield pieces[-1]
-        yield self._reply(_whole(last), call).changed(text="".join(pieces))
+        yield self._reply(_last_response(last), call).changed(text="".join(pieces))
 
     def _chat_arguments(self, call: ModelCall) -> dict[str, Any]:
         messages = [chat_message_of(message) for message in call.messages]
@@ -72,13 +72,13 @@ class LlamaIndexModel(FrameworkChatModel):
         return reply_of(response, call.model, read_tool_calls(self._llm, response))
 
 
-def _whole(last: ChatResponse | None) -> ChatResponse:
-    """The end of a stream, which has all of the message; an empty one where nothing came."""
+def _last_response(last: ChatResponse | None) -> ChatResponse:
+    """The last response of a stream, which has the whole message; an empty one if it had none."""
     return last or ChatResponse(message=ChatMessage(role="assistant", content=""))
 
 
 class _ToolDefinition(BaseTool):
-    """A tool of which the model is told, and that nobody calls here."""
+    """A tool definition for the model; calling it raises."""
 
     def __init__(self, function: Mapping[str, Any]) -> None:
         self._metadata = _SchemaMetadata(function.get("description", ""), function["name"])
@@ -90,12 +90,12 @@ class _ToolDefinition(BaseTool):
         return self._metadata
 
     def __call__(self, input: Any) -> ToolOutput:
-        """Refuse: the relay or the caller runs it."""
+        """Raise: the relay or the caller runs the tool."""
         raise RequestError(f"tool {self._metadata.get_name()!r:.80} is not run by the model")
 
 
 class _SchemaMetadata(ToolMetadata):
-    """A tool's description with the JSON schema of its parameters as it was given."""
+    """A tool's metadata with the given JSON schema of its parameters."""
 
     parameters: dict[str, Any]
 
@@ -104,14 +104,14 @@ class _SchemaMetadata(ToolMetadata):
 
 
 def require_function_calling(llm: LLM) -> FunctionCallingLLM:
-    """The model as one that calls functions."""
+    """Check that a model supports function calling."""
     if not isinstance(llm, FunctionCallingLLM):
         raise RequestError(f"{llm.class_name()} takes no tools; give another LLM")
     return llm
 
 
 def read_tool_calls(llm: LLM, response: ChatResponse) -> list[ToolCall]:
-    """The tool calls of a response, as the model itself reads them where it calls functions."""
+    """The tool calls of a response, read by the model itself if it supports function calling."""
     if not isinstance(llm, FunctionCallingLLM):
         return list(calls_in(response.message))
     calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
@@ -126,26 +126,26 @@ def read_tool_calls(llm: LLM, response: ChatResponse) -> list[ToolCall]:
 
 
 def model_name(llm: LLM) -> str:
-    """The name under which a model's tokenizer and context limit are looked up; or empty."""
+    """Model name for looking up the tokenizer and the context limit; empty if unknown."""
     named = llm.metadata.model_name
     return "" if named == "unknown" else named
 
 
-# The tools in the OpenAI shape, on their way from LlamaIndex to the window's budget.
+# Argument that passes the tools in the OpenAI format to the window, for its token budget.
 TOOLS: Final = "crp_tools"
 
 
 class AgentCalls(AgentModelCalls[ChatResponse]):
-    """The LLM behind an agent, as the model of a turn.
+    """An agent's LLM as the model of a turn.
 
     Args:
         llm: the agent's model.
-        messages: what the agent sends it.
+        messages: the agent's messages.
         arguments: the call's further arguments, such as tools in the provider's own form.
 
     Attributes:
-        shows: whether an answer's tokens may be shown as they come.
-        shown: whether they were.
+        shows: whether an answer's tokens may be shown as they arrive.
+        shown: whether they were shown.
     """
 
     shown = False
@@ -165,7 +165,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         self._arguments = {name: value for name, value in arguments.items() if name != TOOLS}
 
     def call(self, call: ModelCall) -> Reply:
-        """Answer a call; the model's own errors go on unchanged."""
+        """Answer a call; the model's errors are not wrapped."""
         messages, arguments = self._call_arguments(call)
         return self._reply(call, self._llm.chat(messages, **arguments))
 
@@ -175,7 +175,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         return self._reply(call, await self._llm.achat(messages, **arguments))
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The model's own pieces where they may be shown, then the reply."""
+        """The model's own pieces if they may be shown, then the reply."""
         if call.purpose is not Purpose.ANSWER or not self.shows():
             yield from super().stream(call)
             return
@@ -185,7 +185,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         for last in self._llm.stream_chat(messages, **arguments):
             pieces.append(last.delta or "")
             yield pieces[-1]
-        yield self._reply(call, _whole(last), "".join(pieces))
+        yield self._reply(call, _last_response(last), "".join(pieces))
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
@@ -199,14 +199,14 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         async for last in await self._llm.astream_chat(messages, **arguments):
             pieces.append(last.delta or "")
             yield pieces[-1]
-        yield self._reply(call, _whole(last), "".join(pieces))
+        yield self._reply(call, _last_response(last), "".join(pieces))
 
     def pieces(self, text: str) -> list[str]:
-        """A piece of an answer as it came, or the whole of one that was held back in pieces."""
+        """Pieces for a stream: the text itself if shown as it arrived, else split into pieces."""
         return [text] if self.shown else text_pieces(text)
 
     def released(self, answer: Answer, proof: Mapping[str, Any]) -> ChatResponse:
-        """The response whose text was examined, with the proof beside its message, a copy."""
+        """A copy of the response whose text was examined, with the proof in `additional_kwargs`."""
         response = self._response_of(answer)
         more = {**response.additional_kwargs, **proof}
         return response.model_copy(update={"additional_kwargs": more})
@@ -221,7 +221,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
             ]
             return [*messages, *others], chosen
         messages += [*self._messages, *(chat_message_of(message) for message in further)]
-        # The agent's own arguments go with calls for an answer, not with what a remedy prepares.
+        # The agent's arguments are for calls that answer, not for preparatory calls.
         own = call.purpose is Purpose.ANSWER and (bool(call.tools) or not self._has_tools)
         return messages, {**(self._arguments if own else {}), **chosen}
 
@@ -232,7 +232,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
     def _reply(self, call: ModelCall, response: ChatResponse, shown: str | None = None) -> Reply:
         reply = reply_of(response, self._model, read_tool_calls(self._llm, response))
         if shown is not None:
-            # What was shown is what is examined.
+            # Examine the text that was shown.
             reply = reply.changed(text=shown)
         return self._keep(call, reply, response)
 
@@ -240,25 +240,25 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
 _SYSTEM: Final = ("system", "developer")
 
 
-# What LlamaIndex writes beside a component's fields, to find its class again.
-_WRITTEN: Final = "class_name"
+# Key that LlamaIndex adds to a serialized component to find its class again.
+_CLASS_KEY: Final = "class_name"
 
 
 def check_fields(component: type[BaseModel], fields: Any) -> Any:
-    """What was given, without LlamaIndex's own name of the class."""
+    """Check that all fields are known; return them without LlamaIndex's class name."""
     if not isinstance(fields, dict):
         return fields
     known = sorted(component.model_fields)
     for name in fields:
-        if name not in known and name != _WRITTEN:
+        if name not in known and name != _CLASS_KEY:
             raise RequestError(
                 f"{component.__name__} has no field {str(name)!r:.40}; it takes {', '.join(known)}"
             )
-    return {name: value for name, value in fields.items() if name != _WRITTEN}
+    return {name: value for name, value in fields.items() if name != _CLASS_KEY}
 
 
 def check_nodes(nodes: object) -> list[NodeWithScore]:
-    """Check that nodes as a retriever finds them were given."""
+    """Check that an argument is a list of NodeWithScore."""
     if isinstance(nodes, str) or not isinstance(nodes, Sequence):
         raise RequestError(f"nodes is {type(nodes).__name__}, wanted a list of NodeWithScore")
     for number, node in enumerate(nodes, 1):
@@ -270,6 +270,6 @@ def check_nodes(nodes: object) -> list[NodeWithScore]:
 
 
 def check_llm(llm: object) -> None:
-    """Check that an LLM of LlamaIndex was given."""
+    """Check that an argument is an LLM of LlamaIndex."""
     if not isinstance(llm, LLM):
         raise RequestError(f"llm is {type(llm).__name__}, wanted an LLM of LlamaIndex")

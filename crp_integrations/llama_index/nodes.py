@@ -40,19 +40,19 @@ from crp_integrations.relay.evidence import without_echoes
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vectors import FloatRows
 
-# Under our own key of a fact's metadata: the node without text, vector and metadata, and its class.
+# Keys of the data to rebuild a node: its other fields, its class and its document's id.
 NODE, CLASS, DOCUMENT = "node", "class", "document"
-# What LlamaIndex's stores let filters ask for besides the node's own metadata.
+# Names for the document's id in filters, in addition to the node's metadata.
 DOCUMENT_KEYS = ("document_id", "doc_id", "ref_doc_id")
 
 
 def items_from(nodes: Iterable[BaseNode]) -> list[StoreItem]:
-    """Nodes as items."""
+    """Nodes as items of a vector store."""
     made = []
     for number, node in enumerate(nodes, 1):
         content = node.get_content(metadata_mode=MetadataMode.NONE)
         if not content:
-            raise FactRejected(f"node {node.node_id} holds no text, and a fact is text")
+            raise FactRejected(f"node {node.node_id} has no text, and a fact is text")
         node_fields = node_to_metadata_dict(node, remove_text=True)
         rest = json.loads(node_fields["_node_content"])
         for field in ("metadata", "embedding", "text"):
@@ -87,9 +87,9 @@ def vectors_of(nodes: Sequence[BaseNode], dimensions: int) -> FloatRows | None:
 
 
 def node_of(fact: Fact) -> BaseNode:
-    """A fact as the node that it was added as.
+    """Rebuild the node that a fact was added as.
 
-    One that no view has added is a text node with the fact's id, whose source is the fact's.
+    A fact not added by a view becomes a text node with the fact's id and source.
     """
     id_, metadata = item_metadata(fact)
     about = item_extra(fact)
@@ -100,27 +100,27 @@ def node_of(fact: Fact) -> BaseNode:
     stored = {"_node_content": json.dumps(node, ensure_ascii=False), "_node_type": about[CLASS]}
     made = metadata_dict_to_node(stored, text=fact.content)
     separator = node.get("metadata_separator")
-    # The first versions of 0.14 write this name and read another one, a misspelling of theirs.
+    # The first versions of 0.14 write this name but read a misspelled one.
     if separator is not None and made.metadata_separator != separator:
         made.metadata_separator = separator
     return made
 
 
 def filterable(fact: Fact) -> dict[str, Any]:
-    """What filters look at: the metadata, and the document's id under LlamaIndex's names."""
+    """Values for filters: the metadata, and the document's id under LlamaIndex's names."""
     document = item_extra(fact).get(DOCUMENT, fact.source_id)
     return {**fact.metadata, **dict.fromkeys(DOCUMENT_KEYS, document or "None")}
 
 
 METADATA_KEY: Final = "crp"
-# The id of the receipt on an answer; of ours, the one value that is no object.
+# Key of an answer's receipt id, a string; the values of all other keys are objects.
 RECEIPT_KEY: Final = "crp_receipt"
-# What stands in the metadata of a response.
+# Keys of this package in the metadata of a response.
 _KEYS: Final = frozenset({METADATA_KEY, "crp_envelope", "crp_headers", "crp_session", "crp_agent"})
 
 
 def offers(nodes: Iterable[NodeWithScore]) -> Iterator[OfferedFact[NodeWithScore]]:
-    """Nodes as offers: of each, the text that a synthesiser shows the model."""
+    """Nodes as offers, each with the text that a synthesizer shows the model."""
     for scored in nodes:
         yield OfferedFact(
             scored,
@@ -132,14 +132,14 @@ def offers(nodes: Iterable[NodeWithScore]) -> Iterator[OfferedFact[NodeWithScore
 
 
 def _location(node: BaseNode) -> str:
-    """Where a node stands in its document, in characters; empty where a parser did not say."""
+    """Character range of a node in its document; empty if the parser did not record it."""
     start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
     known = node.ref_doc_id is not None and isinstance(start, int) and isinstance(end, int)
     return f"{start}-{end}" if known else ""
 
 
 def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> list[NodeWithScore]:
-    """An envelope's facts as nodes in their order; what each shows the model is the fact's text."""
+    """An envelope's facts as nodes in the same order; each shows the model the fact's text."""
     made = []
     for place, fact in enumerate(envelope.facts):
         scored = originals[fact.fact_id]
@@ -153,10 +153,10 @@ def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> 
 
 
 def stored_nodes(relay: Relay, envelope: Envelope) -> list[NodeWithScore]:
-    """The facts of a relay's envelope as nodes, with the metadata that they were stored with.
+    """The facts of a relay's envelope as nodes, with their stored metadata.
 
-    The envelope counts facts without metadata, so the model is shown none; the score is the
-    fact's composite one.
+    The envelope's token count excludes metadata, so it is hidden from the model. The score is the
+    fact's composite score.
     """
     stored = {
         fact.fact_id: fact
@@ -164,7 +164,7 @@ def stored_nodes(relay: Relay, envelope: Envelope) -> list[NodeWithScore]:
     }
     originals = {}
     for packed in envelope.facts:
-        # What a session holds in memory is in no store.
+        # Facts that a session keeps in memory are not in the store.
         fact = stored.get(packed.fact_id) or Fact(
             content=packed.content, fact_id=packed.fact_id, source_id=packed.source_id
         )
@@ -175,14 +175,14 @@ def stored_nodes(relay: Relay, envelope: Envelope) -> list[NodeWithScore]:
 
 
 def texts_of(nodes: Sequence[NodeWithScore]) -> list[str]:
-    """What the model is shown of nodes."""
+    """The texts of nodes that the model is shown."""
     return [scored.node.get_content(metadata_mode=MetadataMode.LLM) for scored in nodes]
 
 
 def hide_own_metadata(nodes: Iterable[NodeWithScore]) -> None:
-    """Hide what is ours in nodes that LlamaIndex made of a response with its whole metadata.
+    """Hide this package's metadata in nodes that LlamaIndex made from a response.
 
-    It does so for an index node behind which there is a query engine.
+    LlamaIndex copies a response's metadata if an index node points to a query engine.
     """
     for scored in nodes:
         node = scored.node
@@ -200,7 +200,7 @@ def hide_own_metadata(nodes: Iterable[NodeWithScore]) -> None:
 
 
 def _show_only(node: BaseNode, text: str) -> None:
-    """Let a node show the model this text and nothing else: parts of a fact, metadata among it."""
+    """Make a node show the model only this text, without metadata."""
     node.set_content(text)
     _hide(node, node.metadata)
 
@@ -211,14 +211,14 @@ def _hide(node: BaseNode, keys: Iterable[str]) -> None:
 
 
 def _copy(node: BaseNode) -> Any:
-    # In-memory stores hand out the same node objects again and again: only a copy may change.
-    # What an index node points at (a retriever, an engine) stays the same object.
+    # A copy, because in-memory stores return the same node objects each time.
+    # The target of an index node (a retriever, an engine) is not copied.
     target = getattr(node, "obj", None)
     return copy.deepcopy(node, {} if target is None else {id(target): target})
 
 
 def evidence_facts(evidence: Sequence[SpanEvidence]) -> list[Fact]:
-    """Retrieved nodes as the model was shown them, and tools' answers, as facts."""
+    """Retrieved nodes, with the text shown to the model, and tool results as facts."""
     return facts_of(_evidence_offers(evidence), noun="passage")[0]
 
 
@@ -238,7 +238,7 @@ def _evidence_offers(
 
 
 def filters_hold(filters: MetadataFilters | None, metadata: Mapping[str, Any]) -> bool:
-    """Whether filters hold for metadata; a key that is missing equals nothing."""
+    """Whether metadata satisfies filters; a missing key equals no value."""
     if filters is None or not filters.filters:
         return True
     holds = [_filter_holds(item, metadata) for item in filters.filters]
@@ -268,7 +268,7 @@ def _filter_holds(condition: MetadataFilter | MetadataFilters, metadata: Mapping
 def _text_check(name: str, fold: Callable[[str], str]) -> Callable[[Any, Any], bool]:
     def check(value: Any, wanted: Any) -> bool:
         if not isinstance(value, str) or not isinstance(wanted, str):
-            raise TypeError(f"{name} compares texts, and one of the two is none")
+            raise TypeError(f"{name} compares texts, and one of the two is not a text")
         return fold(wanted) in fold(value)
 
     return check

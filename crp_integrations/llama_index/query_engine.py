@@ -74,7 +74,7 @@ from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 Answered = TypeVar("Answered", Response, StreamingResponse, AsyncStreamingResponse)
-# A query engine is asked one question at a time, and has no tools.
+# Fields that a caller may not set: a query engine has no conversation and no tools.
 _FILLED: Final = frozenset({"history", "results", "tools", "compact", "compaction"})
 
 dispatcher = get_dispatcher(__name__)
@@ -83,23 +83,23 @@ dispatcher = get_dispatcher(__name__)
 class CRPQueryEngine(BaseQueryEngine):
     """Answers from a fabric, examined and sealed, wherever LlamaIndex expects a query engine.
 
-    The response's `metadata` has a summary of the report as `crp`, `crp_envelope`, `crp_headers`
-    and `crp_session`; its source nodes are the facts that the model saw. A withheld answer raises
-    `SafetyHalt` out of `query`, also where a stream is asked for. A stream gives the model's pieces
-    as they come where nothing may withhold, mend or continue the answer, and the response has
-    metadata and source nodes once it was read; else the pieces come after the verdict.
+    The response's `metadata` contains a summary of the report as `crp`, `crp_envelope`,
+    `crp_headers` and `crp_session`; its source nodes are the facts that the model saw. A withheld
+    answer raises `SafetyHalt` in `query`, also with streaming. A stream yields the model's pieces
+    as they arrive if nothing can withhold, mend or continue the answer, and the response gets
+    metadata and source nodes at its end; else it yields the pieces after the verdict.
 
-    The session is `session_id`, else the one that `instrument_tags` name, else one of its own.
+    The session is `session_id`, else the one in `instrument_tags`, else a new one.
 
     Spec: CRP-SPEC-005 §1.2
 
     Args:
-        relay: where the facts come from and the windows are sealed.
+        relay: relay that supplies the facts and seals the windows.
         llm: an LLM of LlamaIndex that answers; None lets the relay call `model`.
         streaming: whether responses are streams.
-        attach: how much the metadata hold of a report: `full`, `summary` (at most 1,024 bytes), or
-            `id`, by which `Relay.report` gives all of it.
-        asking: fields of a question as `Relay.ask` takes them.
+        attach: how much of the report the metadata contains: `full`, `summary` (at most 1,024
+            bytes), or `id`, which `Relay.report` accepts.
+        asking: fields of a question as in `Relay.ask`.
 
     Raises:
         RequestError: an argument has no usable value.
@@ -161,7 +161,7 @@ class CRPQueryEngine(BaseQueryEngine):
         response = StreamingResponse(pieces())
         came: list[Any] = [next(played)]
         if not turn.show_at_once():
-            # It was held back, and everything is known of it.
+            # The answer was held back, so all of it is available now.
             came += played
             self._complete(response, span, steps.answer_of(came.pop()))
         return response
@@ -192,7 +192,7 @@ class CRPQueryEngine(BaseQueryEngine):
         return response
 
     def _play(self, question: str, span: Span | None) -> tuple[Composition, Model]:
-        """The question's windows, and the model that answers in them."""
+        """The question's windows, and the model that answers them."""
         turn = self._relay.play(question, **self._fields(span))
         if self._llm is None:
             self._relay._check_model(turn.request.model)
@@ -202,7 +202,7 @@ class CRPQueryEngine(BaseQueryEngine):
         return turn, model
 
     def _fields(self, span: Span | None) -> dict[str, Any]:
-        """The question's fields; its model's answers are examined here and nowhere else."""
+        """The question's fields; marks the span, so that no handler examines the answer again."""
         if span is not None:
             span.covered = True
         if self._asking.get("session_id"):
@@ -211,7 +211,7 @@ class CRPQueryEngine(BaseQueryEngine):
         return {**self._asking, "session_id": session} if session else self._asking
 
     def _complete(self, response: Answered, span: Span | None, answer: Answer) -> Answered:
-        """A response with its source nodes and metadata, after the events and the span's record."""
+        """Add source nodes and metadata to a response; publish events and record the turn."""
         metadata = answer_metadata(answer, self._attach)
         nodes = stored_nodes(self._relay, answer.envelope)
         if span is not None:
@@ -225,28 +225,28 @@ class CRPQueryEngine(BaseQueryEngine):
 
 
 class CRPSynthesizer(BaseSynthesizer):
-    """Answers in one call from exactly the envelope; LlamaIndex's own split and re-pack text.
+    """Answers in one call from exactly the envelope; LlamaIndex's synthesizers re-pack text.
 
-    Nodes that are one whole envelope of the same tokenizer, as `CRPRetriever` and
-    `CRPNodePostprocessor` give them out, are shown as they are; others are packed first, and the
-    envelope is published as an `EnvelopeEvent`. The response's source nodes are those that the
-    model saw, in its order, and `metadata["crp_envelope"]` says which envelope it was. Examining is
-    the business of `DPEEventHandler`; withholding, of `CRPQueryEngine`.
+    Nodes that are one whole envelope of the same tokenizer, as returned by `CRPRetriever` and
+    `CRPNodePostprocessor`, are shown unchanged; other nodes are packed first, and the envelope is
+    published as an `EnvelopeEvent`. The response's source nodes are those that the model saw, in
+    the same order; `metadata["crp_envelope"]` identifies the envelope. `DPEEventHandler` examines
+    answers, and `CRPQueryEngine` can withhold them.
 
     Spec: CRP-SPEC-003 §7, §13.1
 
     Args:
         llm: the model; it is called with a system message and the question.
-        model: whose tokenizer counts; None for the LLM's.
-        budget_tokens: most tokens of the envelope; None or `auto` for what the question needs,
-            `window` for what the model takes in.
-        k: most nodes, None for as many as fit.
-        grounding: how far the model may go beyond the context; the system message says so.
-        system_prompt: what stands in the system message before everything else.
+        model: model whose tokenizer counts; None for the LLM's.
+        budget_tokens: maximum number of tokens of the envelope; None or `auto` for what the
+            question needs, `window` for all that fits the model's context.
+        k: maximum number of nodes, None for as many as fit.
+        grounding: how far the model may go beyond the context, as the system message tells it.
+        system_prompt: text at the start of the system message.
         streaming: whether responses are streams.
 
     Raises:
-        RequestError: neither `model` nor the LLM names a model, or a value has no use.
+        RequestError: neither `model` nor the LLM names a model, or a value is not usable.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class CRPSynthesizer(BaseSynthesizer):
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        """There are none to change: what the model sees is the envelope."""
+        """Do nothing: there are no prompts, the model gets the envelope."""
 
     def synthesize(
         self,
@@ -290,7 +290,7 @@ class CRPSynthesizer(BaseSynthesizer):
         """Answer from nodes.
 
         Raises:
-            RequestError: the question is empty, or the nodes are none.
+            RequestError: the question is empty, or `nodes` is not a list of NodeWithScore.
         """
         shown = self._envelope(_text(query), check_nodes(nodes))
         response = super().synthesize(query, shown, additional_source_nodes, **response_kwargs)
@@ -303,7 +303,7 @@ class CRPSynthesizer(BaseSynthesizer):
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
         **response_kwargs: Any,
     ) -> RESPONSE_TYPE:
-        """The asynchronous twin of `synthesize`; packs beside the event loop."""
+        """The asynchronous twin of `synthesize`; packs in a worker thread."""
         shown = await asyncio.to_thread(self._envelope, _text(query), check_nodes(nodes))
         response = await super().asynthesize(
             query, shown, additional_source_nodes, **response_kwargs
@@ -313,7 +313,7 @@ class CRPSynthesizer(BaseSynthesizer):
     def get_response(
         self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any
     ) -> RESPONSE_TEXT_TYPE:
-        """Answer from texts that are an envelope's facts in its order."""
+        """Answer from the texts of an envelope's facts in their order."""
         messages = self._messages(query_str, text_chunks)
         if not self._streaming:
             return self._llm.chat(messages).message.content or ""
@@ -370,7 +370,7 @@ class CRPSynthesizer(BaseSynthesizer):
         return packed_nodes(envelope, originals)
 
     def _whole_envelope(self, nodes: list[NodeWithScore]) -> list[NodeWithScore] | None:
-        """The nodes in their order where they are a whole envelope that fits; else None."""
+        """The nodes in envelope order if they are a whole envelope that fits; else None."""
         records: list[Any] = [scored.node.metadata.get(METADATA_KEY) for scored in nodes]
         if not nodes or not all(
             isinstance(record, dict) and "position" in record for record in records
@@ -384,7 +384,7 @@ class CRPSynthesizer(BaseSynthesizer):
             self._k or len(nodes)
         ):
             return None
-        # Nodes that were left out since, or changed, or counted by another tokenizer, show here.
+        # A different token count reveals missing or changed nodes, or another tokenizer.
         tokens = self._counter.count(render(texts_of(ordered)))
         fits = not isinstance(self._budget, int) or tokens <= self._budget
         return ordered if tokens == records[0]["envelope"]["token_count"] and fits else None

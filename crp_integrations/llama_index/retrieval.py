@@ -1,4 +1,4 @@
-"""The retriever and the node postprocessor that return a packed envelope, and the reranker."""
+"""The retriever and the node postprocessor, which both return a packed envelope."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ dispatcher = get_dispatcher(__name__)
 
 
 class CRPRetriever(BaseRetriever):
-    """Returns what fits the budget best, in the order in which the model should see it.
+    """Returns the nodes that fit the budget best, in the order for the prompt.
 
     Spec: CRP-SPEC-003 §5 to §7
 
-    From a relay the model is shown facts without metadata, which is what the budget counts; from
-    another retriever what its nodes let through. Each node is a copy with its part of the envelope
-    in `metadata["crp"]`, hidden from prompts and embeddings. The envelope, with everything dropped
-    and why, is published as an `EnvelopeEvent`.
+    The budget counts what the model is shown: facts of a relay without metadata, nodes of another
+    retriever with the metadata that they do not exclude. Each node is a copy with its own part of
+    the envelope in `metadata["crp"]`, hidden from prompts and embeddings. The envelope, with the
+    reason for each dropped node, is published as an `EnvelopeEvent`.
 
     Args:
-        source: a relay, a retriever, or an index, which is asked for `candidates` nodes.
-        model: whose tokenizer counts.
-        budget_tokens: most tokens of all nodes; None or `auto` for what the question needs,
-            `window` for all that the model's context limit leaves.
-        k: most nodes, None for as many as fit.
-        reranker, preset: for a source's nodes; a relay has its own.
-        session_id: session of a relay whose facts in memory are found too; None takes the one that
-            `instrument_tags` name.
-        candidates: nodes that an index is asked for; a retriever knows its own.
-        second_look: most further questions that a source is asked, with what its first nodes bring
-            up; 0 for none, 8 are enough. It finds what a question leads to over another document.
+        source: a relay, a retriever, or an index.
+        model: model whose tokenizer counts.
+        budget_tokens: maximum number of tokens of all nodes; None or `auto` for what the question
+            needs, `window` for all that the model can take.
+        k: maximum number of nodes, None for as many as fit.
+        reranker, preset: used for a source's nodes; a relay has its own.
+        session_id: session of a relay whose facts in memory are also searched; None takes the one
+            in `instrument_tags`.
+        candidates: number of nodes to request from an index; a retriever has its own.
+        second_look: maximum number of follow-up queries to a source, made from names and texts of
+            its first nodes, to find what only those lead to; 0 for none, 8 are enough.
 
     Raises:
-        RequestError: an argument has no usable value, or does not go with the source.
-        ConfigError: what is given as a reranker is none.
+        RequestError: an argument has no usable value, or cannot be used with the source.
+        ConfigError: `reranker` is not a reranker.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CRPRetriever(BaseRetriever):
         return nodes
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        # Packing is computing, not waiting: it runs beside the event loop, not on it.
+        # Packing is CPU work, so it runs in a worker thread instead of the event loop.
         query = query_bundle.query_str
         if isinstance(self._source, Relay):
             envelope, nodes = await asyncio.to_thread(self._from_relay, self._source, query)
@@ -164,7 +164,7 @@ class CRPRetriever(BaseRetriever):
         )
 
     def _further(self, selection: CallerSelection, nodes: list[NodeWithScore]) -> tuple[str, ...]:
-        """What the source is asked next."""
+        """Follow-up queries to the source."""
         if not self._second_look:
             return ()
         facts, _ = facts_of(offers(nodes), noun="node")
@@ -184,19 +184,19 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
 
     Spec: CRP-SPEC-003 §6, §7
 
-    What is counted is what a synthesiser shows the model: the node's text with the metadata
-    that the node lets through. Each copy carries `metadata["crp"]`, which is excluded from
-    prompts and embeddings. Nodes that show the model no text, such as bare images, are left
-    out. Rerank events and an `EnvelopeEvent` go to the dispatcher.
+    The budget counts what a synthesizer shows the model: each node's text with the metadata that
+    the node does not exclude. Each copy has `metadata["crp"]`, which is excluded from prompts and
+    embeddings. Nodes without text for the model, such as images, are left out. Rerank events and
+    an `EnvelopeEvent` are published.
 
     Attributes:
-        model: whose tokenizer counts.
-        budget_tokens: most tokens of all nodes; None or `auto` for what the question needs,
-            `window` for all that the model's context limit leaves.
-        k: most nodes, None for as many as fit.
+        model: model whose tokenizer counts.
+        budget_tokens: maximum number of tokens of all nodes; None or `auto` for what the question
+            needs, `window` for all that the model can take.
+        k: maximum number of nodes, None for as many as fit.
 
     Raises:
-        RequestError: there is no such field, or it has no usable value.
+        RequestError: a field is unknown, or has no usable value.
     """
 
     model: str = Field(min_length=1)
@@ -226,7 +226,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
                 f"query_bundle is {type(untyped).__name__}; give a QueryBundle, or query_str"
             )
         nodes = check_nodes(nodes)
-        # Otherwise an engine behind an index node shows the model what it found about its answer.
+        # Installs the span handler, which hides CRP metadata in nodes from nested query engines.
         process_tree()
         dispatcher.event(
             ReRankStartEvent(

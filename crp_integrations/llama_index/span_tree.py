@@ -1,9 +1,9 @@
-"""The tree of LlamaIndex's spans, and the evidence that was found in each.
+"""The tree of LlamaIndex's spans, and the evidence found in each.
 
-Retriever and model are cousins in the tree. What a retriever finds, and what a tool answers in
-which nothing was retrieved, is shelved under every span around it; a model call climbs to the
-first span that has some, and no further than the tool or agent that it runs in. So calls side by
-side each find their own. Agents' runs on the way up are the depth.
+Retriever and model spans are cousins in the tree. Nodes of a retriever, and the result of a tool
+that retrieved nothing, are stored under every span around them. A model call uses those of the
+nearest surrounding span that has any, up to the tool or agent that it runs in, so concurrent calls
+each find their own. The number of agent runs around a call is its depth.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ from crp_integrations.llama_index.spans import (
 )
 from crp_integrations.session.records import session_id_of
 
-# Should LlamaIndex never tell that a root has ended, the oldest tree is given up for the newest;
-# whoever still runs in it is then not checked.
-MOST_TREES: Final = 4_096
-# Behind a span's name.
-_UUID: Final = 37
+# In case LlamaIndex never reports the end of a root, the oldest tree is dropped for the newest; a
+# call still active in a dropped tree is not checked.
+MAX_TREES: Final = 4_096
+# Length of the hyphen and the UUID at the end of a span's id.
+_UUID_SUFFIX: Final = 37
 _AGENTS: Final = (BaseWorkflowAgent, AgentWorkflow)
 _ENGINES: Final = (BaseQueryEngine, BaseChatEngine)
 _CALLS: Final = frozenset(
     f"{way}{kind}" for way in ("", "a", "stream_", "astream_") for kind in ("chat", "complete")
 )
-# What hands over to another agent of the same workflow says nothing about the world.
+# The tool that hands over to another agent of a workflow; its result is not evidence.
 _HANDOFF: Final = "handoff"
 
 
 class SpanTree:
-    """The spans in progress; a tree is forgotten when its root ends. Safe under threads."""
+    """The spans in progress; a tree is dropped when its root ends. Thread-safe."""
 
     def __init__(self) -> None:
         self.lock = RLock()
         self._spans: dict[str, Span] = {}
         self._roots: dict[str, Span] = {}
-        # Streams that are still to be read, by root, and roots that have ended before theirs.
+        # Number of unread streams by root, and roots that ended before their streams.
         self._awaited: Counter[str] = Counter()
         self._ended: set[str] = set()
 
@@ -79,29 +79,29 @@ class SpanTree:
             return len(self._spans)
 
     def span(self, id_: str | None) -> Span | None:
-        """A span in progress; None for one that is not known."""
+        """The span in progress with this id; None if unknown."""
         with self.lock:
             return self._spans.get(id_ or "")
 
     def enter(
         self, id_: str, parent: str | None, instance: Any, arguments: Mapping[str, Any]
     ) -> None:
-        """A span began."""
+        """Record the start of a span."""
         with self.lock:
             above = self._spans.get(parent or "")
             span = Span(id_, above)
-            # First of all, so that what runs in it has its place whatever else goes wrong.
+            # Registered first, so that inner spans find it even if the rest fails.
             self._spans[id_] = span
             if above is not None:
                 above.children.append(span)
             else:
                 self._roots[id_] = span
-                if len(self._roots) > MOST_TREES:
+                if len(self._roots) > MAX_TREES:
                     self._forget(next(iter(self._roots.values())))
             self._classify(span, instance, arguments)
 
     def _classify(self, span: Span, instance: Any, arguments: Mapping[str, Any]) -> None:
-        """Note whose run, call, tool or step a span is."""
+        """Record whether a span is an agent's run, a model call, a tool or a step."""
         kind = method_name(span.id)
         if isinstance(instance, _AGENTS) and kind == "run":
             span.runs = True
@@ -123,7 +123,7 @@ class SpanTree:
             span.agent = next((name for name in named if isinstance(name, str)), "")
 
     def exit(self, id_: str, instance: Any, arguments: Mapping[str, Any], result: Any) -> None:
-        """A span ended well."""
+        """Record the result and end of a span."""
         try:
             with self.lock:
                 span = self._spans.get(id_)
@@ -135,14 +135,14 @@ class SpanTree:
     def _record_result(
         self, span: Span, instance: Any, arguments: Mapping[str, Any], result: Any
     ) -> None:
-        """Shelve what a span came to, or attach to it what was found about its answer."""
+        """Store a span's result as evidence, or attach the report on its answer to it."""
         kind = method_name(span.id)
         if isinstance(instance, BaseRetriever) and kind in ("retrieve", "aretrieve"):
             asked = arguments.get("str_or_query_bundle")
             query = asked.query_str if isinstance(asked, QueryBundle) else str(asked or "")
             nodes = _nodes(result)
             hide_own_metadata(nodes)
-            self._shelve(span, SpanEvidence(tuple(nodes), query))
+            self._add_evidence(span, SpanEvidence(tuple(nodes), query))
         elif isinstance(instance, BaseNodePostprocessor) and kind == "_postprocess_nodes":
             self._narrow(span, _nodes(arguments.get("nodes")), _nodes(result))
         elif isinstance(result, ToolOutput) and span.tool:
@@ -150,7 +150,7 @@ class SpanTree:
         elif isinstance(result, ToolCallResult):
             self._record_tool_result(span, result)
         elif isinstance(instance, _ENGINES) and (
-            # A chat engine's stream has no metadata of its own until there is something to tell.
+            # A chat engine's stream has no `metadata` attribute until some is attached.
             hasattr(result, "metadata") or isinstance(result, STREAMS)
         ):
             span.response = weakref.ref(result)
@@ -160,20 +160,20 @@ class SpanTree:
                 attach_metadata(result, span.report)
         else:
             output = result.result if isinstance(result, StopEvent) else result
-            # What is made of the answer afterwards, such as a structure, is not the answer.
+            # An output made from an earlier answer, such as a parsed object, already has metadata.
             new = isinstance(output, AgentOutput) and not getattr(output, "metadata", None)
             if new and span.report is not None:
                 attach_metadata(output, span.report)
 
     def end(self, id_: str) -> None:
-        """A span ended, well or not; the end of a root forgets its tree."""
+        """Record the end or failure of a span; the end of a root drops its tree."""
         with self.lock:
             span = self._spans.get(id_)
             if span is None:
                 return
             root = span.path()[-1]
             if not self._awaited.get(root.id):
-                # What ran in it has no more to say, whose tree may go on for days.
+                # Inner spans are no longer needed, and the tree may live for days.
                 self._forget_children(span)
                 if span is root:
                     self._forget(root)
@@ -184,15 +184,15 @@ class SpanTree:
             done()
 
     def evidence_of(self, span: Span) -> tuple[SpanEvidence, ...]:
-        """What a model call in this span was given: the shelf of the first span that has one."""
+        """Evidence for a model call in this span: that of the nearest span with any."""
         with self.lock:
             for around in span.scope():
-                if around.shelf:
-                    return tuple(around.shelf.values())
+                if around.evidence:
+                    return tuple(around.evidence.values())
             return ()
 
     def record_answer(self, span: Span, metadata: dict[str, Any]) -> None:
-        """An answer was given in this span: note what is attached to it, and attach it."""
+        """Record the metadata of an answer in this span, and attach it to the response."""
         with self.lock:
             for around in span.scope():
                 around.report = metadata
@@ -201,7 +201,7 @@ class SpanTree:
                     attach_metadata(response, metadata)
 
     def reject(self, span: Span, claims: Sequence[RejectedClaim]) -> None:
-        """The report on an answer within a tool flags claims: the agent that calls it is told."""
+        """Add flagged claims of an answer inside a tool to the agent that called the tool."""
         with self.lock:
             path = span.path()
             tool = next((place for place, around in enumerate(path) if around.tool), len(path))
@@ -212,64 +212,64 @@ class SpanTree:
     def record_turn(
         self, span: Span, nodes: Sequence[NodeWithScore], query: str, metadata: dict[str, Any]
     ) -> None:
-        """A whole turn was played in this span: its facts, and what is attached to its answer."""
+        """Record the facts and the answer's metadata of a whole turn in this span."""
         with self.lock:
-            self._shelve(span, SpanEvidence(tuple(nodes), query))
+            self._add_evidence(span, SpanEvidence(tuple(nodes), query))
         self.record_answer(span, metadata)
 
     def _count_turn(self, span: Span, messages: Any) -> None:
         run = agent_run(span)
         if run is None or any(around.turn for around in span.scope()):
             return
-        # Only looked at: reading an iterator would take its messages away from the model.
+        # Only lists are read: reading an iterator would consume it before the model does.
         listed = messages if isinstance(messages, list | tuple) else ()
         sent = tuple(id(message) for message in listed)
-        # The same messages again are the same turn: called another way, or tried again.
+        # A call with the same message objects is the same turn, such as a retry.
         if not sent or sent != run.last:
             run.turns += 1
             run.last = sent
         span.turn = run.turns
 
-    def _shelve(self, span: Span, evidence: SpanEvidence) -> None:
+    def _add_evidence(self, span: Span, evidence: SpanEvidence) -> None:
         above = span.path()[1:]
         for around in above:
-            # A wrapper's nodes are what goes on; the wrapped ones were narrowed.
-            for inner in [inner for inner in around.shelf if self._runs_in(inner, span)]:
-                del around.shelf[inner]
+            # The engine gets the wrapper's nodes, a selection of the wrapped retriever's.
+            for inner in [inner for inner in around.evidence if self._runs_in(inner, span)]:
+                del around.evidence[inner]
             if evidence.nodes:
-                around.shelf[span.id] = evidence
+                around.evidence[span.id] = evidence
 
     def _narrow(
         self, span: Span, before: Sequence[NodeWithScore], after: Sequence[NodeWithScore]
     ) -> None:
-        """Narrow the nodes that were found around a span to those that go on."""
+        """Replace the nodes found around a span by the selection that is used further."""
         if span.parent is None:
             if after:
-                span.shelf[span.id] = SpanEvidence(tuple(after))
+                span.evidence[span.id] = SpanEvidence(tuple(after))
             return
         ids = {scored.node.node_id for scored in before}
-        shelf = next((enclosing.shelf for enclosing in span.parent.scope() if enclosing.shelf), {})
-        hit = {origin: evidence for origin, evidence in shelf.items() if evidence.ids & ids}
-        if not hit and shelf:
-            # These nodes were made from what was found, as from answers to parts of the question.
+        nearest = next((outer.evidence for outer in span.parent.scope() if outer.evidence), {})
+        hit = {origin: evidence for origin, evidence in nearest.items() if evidence.ids & ids}
+        if not hit and nearest:
+            # These nodes were made from the evidence, such as answers to parts of the question.
             return
         query = next((evidence.query for evidence in hit.values() if evidence.query), "")
         for around in span.path()[1:]:
             for origin in hit:
-                around.shelf.pop(origin, None)
+                around.evidence.pop(origin, None)
             if after:
-                around.shelf[span.id] = SpanEvidence(tuple(after), query)
+                around.evidence[span.id] = SpanEvidence(tuple(after), query)
 
     def _tool_answered(self, span: Span, output: ToolOutput) -> None:
         above = span.path()[1:]
-        if span.shelf or output.is_error or span.tool == _HANDOFF or not output.content.strip():
+        if span.evidence or output.is_error or span.tool == _HANDOFF or not output.content.strip():
             return
         asked = output.raw_input.get("kwargs", output.raw_input)
         evidence = SpanEvidence(
             tool=span.tool, asked=asked if isinstance(asked, Mapping) else {}, text=output.content
         )
         for around in above:
-            around.shelf[span.id] = evidence
+            around.evidence[span.id] = evidence
 
     def _record_tool_result(self, span: Span, result: ToolCallResult) -> None:
         run = agent_run(span)
@@ -285,7 +285,7 @@ class SpanTree:
         return inner is not None and inner is not span and span in inner.path()
 
     def _await(self, span: Span, response: Any) -> None:
-        """Keep a tree until a stream of it is read, whose model may be called by then only."""
+        """Keep a tree until its stream is read, since the model may be called only then."""
         root = span.path()[-1]
         self._awaited[root.id] += 1
         read: list[bool] = []
@@ -305,7 +305,7 @@ class SpanTree:
         weakref.finalize(response, done).atexit = False
 
     def _forget_children(self, span: Span) -> None:
-        """Forget what ran in a span."""
+        """Drop all spans inside a span."""
         within = span.children
         span.children = []
         while within:
@@ -323,18 +323,18 @@ class SpanTree:
 
 def method_name(id_: str) -> str:
     """The method's name in a span's id, which is `CLASS.METHOD-UUID`."""
-    return id_[:-_UUID].rpartition(".")[2]
+    return id_[:-_UUID_SUFFIX].rpartition(".")[2]
 
 
 def _nodes(nodes: Any) -> Sequence[NodeWithScore]:
-    """Nodes that can be looked at without reading them away."""
+    """Nodes, if reading them does not consume them; else an empty sequence."""
     return nodes if isinstance(nodes, list | tuple) else ()
 
 
 class DPESpanHandler(BaseSpanHandler[BaseSpan]):
-    """Notes every span with what is around it, and what was found in it; see `SpanTree`.
+    """Records every span with its parent and the evidence found in it; see `SpanTree`.
 
-    `process_tree()` adds it to the dispatcher. It keeps nothing of a tree whose root has ended.
+    `process_tree()` adds it to the dispatcher. A tree is dropped when its root ends.
     """
 
     _tree: SpanTree = PrivateAttr(default_factory=SpanTree)
@@ -358,7 +358,7 @@ class DPESpanHandler(BaseSpanHandler[BaseSpan]):
         tags: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note the span's parent, and whose run, step or tool it is."""
+        """Record the span's parent and kind."""
         self._tree.enter(id_, parent_id, instance, bound_args.arguments)
 
     def span_exit(
@@ -369,7 +369,7 @@ class DPESpanHandler(BaseSpanHandler[BaseSpan]):
         result: Any | None = None,
         **kwargs: Any,
     ) -> None:
-        """Shelve what was found for the model calls around it; forget the tree with its root."""
+        """Store the span's evidence for model calls; drop the tree when its root ends."""
         self._tree.exit(id_, instance, bound_args.arguments, result)
 
     def span_drop(
@@ -380,19 +380,19 @@ class DPESpanHandler(BaseSpanHandler[BaseSpan]):
         err: BaseException | None = None,
         **kwargs: Any,
     ) -> None:
-        """Forget the tree when its root fails."""
+        """Drop the tree when its root fails."""
         self._tree.end(id_)
 
     def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """No span of LlamaIndex's own kind is kept."""
+        """Return None: no spans of LlamaIndex's class are kept."""
         return None
 
     def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """No span of LlamaIndex's own kind is kept."""
+        """Return None: no spans of LlamaIndex's class are kept."""
         return None
 
     def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """No span of LlamaIndex's own kind is kept."""
+        """Return None: no spans of LlamaIndex's class are kept."""
         return None
 
 
@@ -400,7 +400,7 @@ _HANDLER: Final = DPESpanHandler()
 
 
 def process_tree() -> SpanTree:
-    """The process's tree, whose handler is on LlamaIndex's root dispatcher from now on."""
+    """The process's tree; adds its handler to LlamaIndex's root dispatcher if missing."""
     root = get_dispatcher()
     if all(handler is not _HANDLER for handler in root.span_handlers):
         root.add_span_handler(_HANDLER)
@@ -408,16 +408,16 @@ def process_tree() -> SpanTree:
 
 
 def current_span() -> Span | None:
-    """The span in which this runs; None where it is not known."""
+    """The span in which the caller runs; None if unknown."""
     return process_tree().span(active_span_id.get())
 
 
 def span_session(span: Span | None) -> str:
-    """The session that `instrument_tags` name here or named for the agent around; or empty."""
+    """The session in `instrument_tags`, here or at the start of the agent's run; or empty."""
     session = session_of()
     if session or span is None:
         return session
-    # Workflows run their steps under tags of their own.
+    # Workflows run their steps with other tags.
     tag = next(
         (enclosing.tag for enclosing in span.path() if enclosing.runs and enclosing.tag), None
     )

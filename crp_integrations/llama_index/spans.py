@@ -1,4 +1,4 @@
-"""Spans of LlamaIndex with agents' positions and sessions, and the events of its dispatcher."""
+"""LlamaIndex's spans with agent positions and sessions, and the events of this package."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from crp_integrations.session.records import session_id_of
 
 @dataclass(frozen=True, slots=True)
 class SpanEvidence:
-    """What was found in one span: a retriever's nodes, or a tool's answer.
+    """Evidence found in one span: a retriever's nodes, or a tool's result.
 
     Attributes:
-        query: what the retriever was asked.
+        query: the query of the retriever.
         asked: the arguments of the tool.
     """
 
@@ -51,32 +51,33 @@ class SpanEvidence:
         return {scored.node.node_id for scored in self.nodes}
 
 
-# The whole report of an answer, kept of the span of the model call that was a window.
+# Key in `Span.own` of the whole report, for a model call that was a window.
 WHOLE_REPORT: Final = "report"
 
 
-# Equal to itself alone.
+# Spans compare by identity.
 @dataclass(slots=True, eq=False)
 class Span:
     """One span in progress, or one that a model call in progress runs in.
 
     Attributes:
-        agent: name of the agent whose run it is, or in whose step it is; empty for neither.
-        runs: it is an agent's run.
-        tool: name of the tool whose call it is; empty for none.
-        covered: whoever runs in it examines the answers of the model calls within.
-        turn: of a model call, its number in the agent's run.
-        turns: model calls of an agent's run so far.
-        last: the messages of its last model call, by identity.
-        tag: the session that `instrument_tags` named when an agent's run began.
-        results: texts that tools of an agent's run answered.
-        rejected: claims that reports on sub-agents of an agent's run flag.
-        unfounded: of those, with the call's id, errors and what hands over to another agent.
-        report: what was attached to the last answer within.
-        response: of a query or chat engine, while somebody has it; it may be a stream.
-        own: what others keep of the span, by their own keys.
-        at_end: called when it has ended.
-        children: spans that began in it, until it ends.
+        agent: name of the agent whose run or step the span is; empty for other spans.
+        runs: True if the span is an agent's run.
+        tool: name of the tool if the span is a tool call; else empty.
+        covered: True if answers of model calls inside are examined by a component of this package.
+        turn: number of a model call in the agent's run.
+        turns: number of model calls in an agent's run so far.
+        last: `id()` of each message of the last model call in an agent's run.
+        tag: session in `instrument_tags` when an agent's run began.
+        results: texts of tool results in an agent's run.
+        rejected: claims flagged in answers of sub-agents of an agent's run.
+        unfounded: call id and text of the tool results that are errors or handovers to an agent.
+        evidence: evidence found inside the span, by the id of the span that found it.
+        report: metadata attached to the last answer inside.
+        response: weak reference to the response of a query or chat engine; may be a stream.
+        own: values that other modules keep for the span, by their own keys.
+        at_end: functions called when the span has ended.
+        children: spans started inside, until this span ends.
     """
 
     id: str
@@ -92,7 +93,7 @@ class Span:
     results: set[str] = field(default_factory=set)
     rejected: tuple[RejectedClaim, ...] = ()
     unfounded: set[tuple[str, str]] = field(default_factory=set)
-    shelf: dict[str, SpanEvidence] = field(default_factory=dict)
+    evidence: dict[str, SpanEvidence] = field(default_factory=dict)
     report: dict[str, Any] | None = None
     response: weakref.ref[Any] | None = None
     own: dict[Any, Any] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Span:
     children: list[Span] = field(default_factory=list)
 
     def path(self) -> list[Span]:
-        """The span and everything around it, inmost first."""
+        """The span and all spans around it, innermost first."""
         made: list[Span] = []
         span: Span | None = self
         while span is not None:
@@ -109,7 +110,7 @@ class Span:
         return made
 
     def scope(self) -> list[Span]:
-        """The span and what is around it up to the tool or agent that it runs in."""
+        """The span and the spans around it, up to the tool or agent that it runs in."""
         made: list[Span] = []
         for span in self.path():
             made.append(span)
@@ -120,15 +121,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class AgentPosition:
-    """Where a model call stands.
+    """Position of a model call among agents.
 
     Attributes:
         agent: name of the agent, empty outside of agents.
-        depth: agents around that agent, 0 for the root and outside of agents.
-        turn: model calls in the agent's run so far, this one among them; 0 outside of agents.
-        tool: the agent's tool in which the call is made, by whatever runs in it; empty for the
-            agent's own calls.
-        run, parent: spans of the agent's run and of the one around it; empty for none.
+        depth: number of agents around that agent, 0 for the root and outside of agents.
+        turn: number of model calls in the agent's run so far, including this one; 0 outside of
+            agents.
+        tool: name of the tool in which the call is made; empty for the agent's own calls.
+        run, parent: span ids of the agent's run and of the outer agent's run; empty for none.
     """
 
     agent: str = ""
@@ -139,12 +140,12 @@ class AgentPosition:
     parent: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON about it."""
+        """The position as plain JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def agent_position(span: Span | None) -> AgentPosition:
-    """Where a model call in this span stands."""
+    """Position of a model call in this span."""
     if span is None:
         return AgentPosition()
     path = span.path()
@@ -166,25 +167,25 @@ def agent_position(span: Span | None) -> AgentPosition:
 
 
 def agent_run(span: Span | None) -> Span | None:
-    """The agent's run that a span is in, as the agent's own; None outside of agents."""
+    """The run of the agent that makes this call itself; None inside its tools or outside agents."""
     inmost = span.scope()[-1] if span is not None else None
     return inmost if inmost is not None and inmost.runs else None
 
 
 def attach_metadata(response: Any, metadata: Mapping[str, Any]) -> None:
-    """Put what was found about an answer into a response's metadata."""
+    """Add metadata about an answer to a response's metadata."""
     response.metadata = {**(getattr(response, "metadata", None) or {}), **metadata}
 
 
-# Behind the last piece of a stream.
+# Marks the end of a stream.
 _END: Final[Any] = object()
 STREAMS: Final = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
 
 
 def read_in_span(response: Any, span_id: str, done: Callable[[], None]) -> None:
-    """Let a response be read in a span that has ended, however late.
+    """Make a stream's model calls run in the given span, even if that has ended.
 
-    Chat engines read theirs in threads and tasks of their own, which have the span by themselves.
+    Streams of chat engines are read in their own threads and tasks, which already have the span.
     """
     if isinstance(response, StreamingResponse):
         response.response_gen = _read(response.response_gen, span_id, done)
@@ -228,7 +229,7 @@ TAG: Final = "session_id"
 
 
 def session_of(tags: Mapping[str, Any] | None = None) -> str:
-    """The session that LlamaIndex's `instrument_tags` name by `session_id`; empty for none."""
+    """The session id in LlamaIndex's `instrument_tags`; empty for none."""
     name = (active_instrument_tags.get() if tags is None else tags).get(TAG)
     return "" if name is None or name == "" else session_id_of(name)
 
@@ -239,7 +240,7 @@ class EnvelopeEvent(BaseEvent):
     Spec: CRP-SPEC-003 §3
 
     Attributes:
-        envelope: the envelope as plain JSON, with everything dropped and why.
+        envelope: the envelope as plain JSON, with the reason for each dropped fact.
     """
 
     envelope: dict[str, Any]
@@ -256,8 +257,8 @@ class ReportEvent(BaseEvent):
     Spec: CRP-SPEC-005 §2
 
     Attributes:
-        report: the report as plain JSON, or `{"checked": "NOT_CHECKED", "reason": …}`.
-        agent: where the call stands: agent, depth, turn, tool, run and parent.
+        report: the report as plain JSON; its risk level is UNKNOWN if there was no examination.
+        agent: fields of `AgentPosition`: agent, depth, turn, tool, run and parent.
     """
 
     report: dict[str, Any]
@@ -273,19 +274,19 @@ log = logging.getLogger("crp_integrations.llama_index")
 
 
 class EmittingHandler(BaseEventHandler):
-    """Memory items from LlamaIndex's events; add it to a dispatcher.
+    """Emits memory items from LlamaIndex's events; add it to a dispatcher.
 
-    A question is `episodic` (user-action), a model's answer (transcript) too; a tool's call is
-    `procedural` (tool-recipe), a passage that was found `semantic` (document). What the fabric
-    refuses, such as a text of two words, is logged and left out.
+    A question (user-action) and a model's answer (transcript) become `episodic` items, a tool call
+    a `procedural` one (tool-recipe), and a retrieved passage a `semantic` one (document). An item
+    that the fabric refuses, such as a text of two words, is logged and skipped.
 
     Spec: Summit §Backlog Write 3
 
     Args:
-        emitter: makes the items and hands them on.
+        emitter: creates the items and passes them on.
 
     Raises:
-        RequestError: it is none.
+        RequestError: `emitter` is not an Emitter.
     """
 
     _emitter: Emitter = PrivateAttr()
@@ -301,7 +302,7 @@ class EmittingHandler(BaseEventHandler):
         return "EmittingHandler"
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Write down one event."""
+        """Emit the items of one event."""
         emitter = self._emitter
         if isinstance(event, QueryStartEvent):
             asked = event.query if isinstance(event.query, str) else event.query.query_str

@@ -1,4 +1,4 @@
-"""A namespace of the fabric as a LlamaIndex vector store, and its embedder as embedding model."""
+"""A namespace of the fabric as a LlamaIndex vector store, and its embedder as embedding."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from crp_integrations.vocabulary.context import SourceKind
 
 
 class FabricEmbedding(BaseEmbedding):
-    """The embedder whose vectors a fabric stores: the `embed_model` of an index over it.
+    """A fabric's embedder as the `embed_model` of an index over that fabric.
 
     Args:
-        embedder: a fabric's; `namespace.embedder`.
+        embedder: a fabric's embedder, `namespace.embedder`.
 
     Raises:
-        RequestError: it is no embedder, or there is no such field.
+        RequestError: `embedder` is not an embedder, or a field is unknown.
     """
 
     _embedder: Embedder = PrivateAttr()
@@ -76,7 +76,7 @@ class FabricEmbedding(BaseEmbedding):
         return rows
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        # Embedding is computing, not waiting: it runs beside the event loop, not on it.
+        # Embedding is CPU work, so it runs in a worker thread instead of the event loop.
         return await asyncio.to_thread(self._get_query_embedding, query)
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
@@ -85,14 +85,14 @@ class FabricEmbedding(BaseEmbedding):
 
 _VECTOR_MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
 _TEXT_MODES = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
-# Of how many times `similarity_top_k` nearest nodes the MMR mode chooses.
+# The MMR mode chooses from `similarity_top_k` times this factor nearest nodes.
 _PREFETCH = 4.0
-_MOST_PREFETCH = 1_000.0
+_MAX_PREFETCH = 1_000.0
 _OPTIONS = ("mmr_threshold", "mmr_prefetch_factor")
 
 
-def _beside_loop(method: Callable[..., Any]) -> Any:
-    """The asynchronous twin of a method, which runs beside the event loop."""
+def _in_thread(method: Callable[..., Any]) -> Any:
+    """The asynchronous twin of a method; runs it in a worker thread."""
 
     @wraps(method)
     async def twin(*args: Any, **kwargs: Any) -> Any:
@@ -102,21 +102,21 @@ def _beside_loop(method: Callable[..., Any]) -> Any:
 
 
 class CRPVectorStore(BasePydanticVectorStore):
-    """Nodes kept as facts: crash-safe, erasable, sealed, and exact to search.
+    """A vector store with exact search whose nodes are crash-safe, erasable, sealed facts.
 
-    It shows everything that the namespace's subject may retrieve, whoever put it there. A node
-    whose id exists is changed. Nodes of one document are facts of one source, whose URI is the
-    document's id. Scores are cosines, highest first, and those of the text modes BM25.
+    It shows all facts that the namespace's subject may retrieve, including those added elsewhere.
+    A node with a known id is replaced. Nodes of one document are facts of one source, whose URI is
+    the document's id. Scores are cosines, in text modes BM25, highest first.
 
     Give the index `embed_model=vector_store.embed_model`, so that nodes, queries and facts have
-    vectors of one model. There is nothing to persist: what was added is stored.
+    vectors of one model. `persist` is not needed: nodes are stored when they are added.
 
     Spec: CRP-SPEC-009 §2, §3
 
     Args:
         place: a relay, or a namespace of a fabric.
-        kind: kind of source of what is added; decides its importance.
-        labels: access labels put on what is added.
+        kind: source kind of added nodes; decides their importance.
+        labels: access labels of added nodes.
     """
 
     stores_text: bool = True
@@ -134,7 +134,7 @@ class CRPVectorStore(BasePydanticVectorStore):
     ) -> None:
         super().__init__(stores_text=True)
         self._items = items_of(place, kind, labels)
-        # Kept so that its store stays open as long as the view is.
+        # Kept so that its store stays open as long as this object exists.
         self._relay = place if isinstance(place, Relay) else None
 
     @classmethod
@@ -144,7 +144,7 @@ class CRPVectorStore(BasePydanticVectorStore):
 
     @property
     def client(self) -> Namespace:
-        """The namespace behind the view."""
+        """The namespace that contains the nodes."""
         return self._items.namespace
 
     @property
@@ -155,18 +155,18 @@ class CRPVectorStore(BasePydanticVectorStore):
     # --- adding and removing -----------------------------------------------------------
 
     def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """Add nodes, or change those whose id exists: all of them or none.
+        """Add nodes, replacing those with a known id: all of them or none.
 
-        Nodes without a vector are embedded by the fabric.
+        The fabric embeds nodes without a vector.
 
         Returns:
             The nodes' ids in order.
 
         Raises:
-            FactRejected: a node has no text, too little or too much of it, or metadata that are
-                not plain JSON; nothing was added.
-            RequestError: they are no nodes.
-            EngineError: a vector is not one of the fabric's embedder.
+            FactRejected: a node's text is empty, too short or too long, or its metadata is not
+                plain JSON; nothing was added.
+            RequestError: `nodes` is not a list of nodes.
+            EngineError: a vector is not from the fabric's embedder.
         """
         _refuse_options(kwargs)
         nodes = _nodes(nodes)
@@ -176,7 +176,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         return self._items.put(items_from(nodes), rows)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """Delete the nodes of a document; one that is not there is no error."""
+        """Delete the nodes of a document; an unknown document is ignored."""
         _refuse_options(delete_kwargs)
         where = Where(sources=_sources([ref_doc_id]))
         self._items.forget(self._items.namespace.find_own(where))
@@ -198,7 +198,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         self._items.forget([fact.fact_id for fact in self._matching_facts(node_ids, filters)])
 
     def clear(self) -> None:
-        """Delete everything that the view shows and the tenant owns."""
+        """Delete all nodes shown here that the tenant owns."""
         self._items.forget(self._items.namespace.find_own(Where()))
 
     # --- reading -----------------------------------------------------------------------
@@ -212,16 +212,16 @@ class CRPVectorStore(BasePydanticVectorStore):
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """The best nodes for a query.
 
-        The modes are `default`, `mmr`, and the lexical `text_search` and `sparse`. Equal text in
-        metadata, documents and node ids are looked up; every other filter reads the metadata of
-        all facts that are left.
+        The modes are `default`, `mmr`, and the lexical `text_search` and `sparse`. Filters for
+        equal text in metadata, documents and node ids use the index; all other filters read the
+        metadata of every remaining fact.
 
         Args:
-            query: an empty list of node ids restricts nothing, one of documents to nothing.
-            kwargs: `mmr_threshold` [0, 1] and `mmr_prefetch_factor`.
+            query: an empty list of node ids is no restriction; one of documents excludes all.
+            kwargs: `mmr_threshold` in [0, 1] and `mmr_prefetch_factor`.
 
         Raises:
-            RequestError: a mode, option or filter that the view does not know; names it.
+            RequestError: a mode, option or filter is unknown; the message names it.
         """
         _refuse_options({name: value for name, value in kwargs.items() if name not in _OPTIONS})
         if not isinstance(query, VectorStoreQuery):
@@ -231,7 +231,7 @@ class CRPVectorStore(BasePydanticVectorStore):
                 raise RequestError(f"{name} is not known to CRPVectorStore; leave it out")
         where = _where(query.filters, query.doc_ids)
         among = None
-        # LlamaIndex's retriever gives an empty list where it means no restriction.
+        # LlamaIndex's retriever passes an empty list for no restriction.
         node_ids = query.node_ids or None
         if node_ids is not None or not _all_indexed(query.filters):
             chosen = self._matching_facts(node_ids, query.filters, query.doc_ids)
@@ -244,16 +244,16 @@ class CRPVectorStore(BasePydanticVectorStore):
             ids=[node.node_id for node in nodes],
         )
 
-    # --- beside the event loop -----------------------------------------------------------
+    # --- asynchronous methods -------------------------------------------------------------
 
-    async_add: ClassVar[Any] = _beside_loop(add)
-    adelete: ClassVar[Any] = _beside_loop(delete)
-    adelete_nodes: ClassVar[Any] = _beside_loop(delete_nodes)
-    aclear: ClassVar[Any] = _beside_loop(clear)
-    aget_nodes: ClassVar[Any] = _beside_loop(get_nodes)
-    aquery: ClassVar[Any] = _beside_loop(query)
+    async_add: ClassVar[Any] = _in_thread(add)
+    adelete: ClassVar[Any] = _in_thread(delete)
+    adelete_nodes: ClassVar[Any] = _in_thread(delete_nodes)
+    aclear: ClassVar[Any] = _in_thread(clear)
+    aget_nodes: ClassVar[Any] = _in_thread(get_nodes)
+    aquery: ClassVar[Any] = _in_thread(query)
 
-    # --- within ------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------
 
     def _search(
         self,
@@ -284,7 +284,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         filters: MetadataFilters | None,
         doc_ids: Sequence[str] | None = None,
     ) -> list[Fact]:
-        """Facts that every condition given holds for."""
+        """Facts that satisfy all given conditions."""
         where = _where(filters, doc_ids)
         if node_ids is not None:
             facts = self._items.get(node_ids)
@@ -301,7 +301,7 @@ class CRPVectorStore(BasePydanticVectorStore):
 
 
 def _nodes(values: object) -> list[BaseNode]:
-    """Nodes as a list."""
+    """Check that a value is a list of nodes."""
     if isinstance(values, str | BaseNode) or not isinstance(values, Iterable):
         raise RequestError(f"nodes is {type(values).__name__}, wanted a list of nodes")
     nodes = list(values)
@@ -312,7 +312,7 @@ def _nodes(values: object) -> list[BaseNode]:
 
 
 def _mode(value: object) -> VectorStoreQueryMode:
-    """A mode that the view has, also by its word."""
+    """A supported mode, given as an enum member or its value."""
     modes = (*_VECTOR_MODES, *_TEXT_MODES)
     mode = next((mode for mode in modes if mode == value), None)
     if mode is None:
@@ -324,7 +324,7 @@ def _mode(value: object) -> VectorStoreQueryMode:
 
 
 def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
-    """Sources of documents; a document that no view has added goes by its source id itself."""
+    """Source ids of documents; a document not added by a view is named by its source id."""
     if isinstance(doc_ids, str):
         raise RequestError(f"doc_ids is the text {doc_ids!r:.40}; give a list of ids")
     for doc in doc_ids:
@@ -334,7 +334,7 @@ def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
 
 
 def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Where:
-    """What of the conditions the store can look up."""
+    """The conditions that the store's index can evaluate."""
     if filters is not None and not isinstance(filters, MetadataFilters):
         raise RequestError(
             f"filters is {type(filters).__name__}; give MetadataFilters(filters=[…])"
@@ -347,7 +347,7 @@ def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Wh
 
 
 def _equal(filters: MetadataFilters | None) -> list[MetadataFilter]:
-    """Filters for equal text that must all hold: JSON and Python agree on those alone."""
+    """Filters for equal text that must all hold: only on those JSON and Python agree."""
     if filters is None or filters.condition not in (FilterCondition.AND, None):
         return []
     keys = [item.key for item in filters.filters if isinstance(item, MetadataFilter)]
@@ -363,27 +363,27 @@ def _equal(filters: MetadataFilters | None) -> list[MetadataFilter]:
 
 
 def _all_indexed(filters: MetadataFilters | None) -> bool:
-    """Whether the store can look up all of it."""
+    """Whether the store's index can evaluate all filters."""
     return filters is None or len(_equal(filters)) == len(filters.filters)
 
 
 def _refuse_options(kwargs: Mapping[str, Any]) -> None:
-    """An option that is not known is named, not passed over in silence."""
+    """Raise an error for an unknown option instead of ignoring it."""
     if kwargs:
         raise RequestError(f"option {sorted(kwargs)[0]!r} is not known to CRPVectorStore")
 
 
 def _prefetch(factor: Any) -> float:
-    """Of how many times `similarity_top_k` nearest nodes the MMR mode chooses."""
+    """Check the factor for the number of nodes that the MMR mode chooses from."""
     if factor is None:
         return _PREFETCH
     try:
         number = float(factor)
     except (TypeError, ValueError, OverflowError):
         number = 0.0
-    if not 0.0 < number <= _MOST_PREFETCH:
+    if not 0.0 < number <= _MAX_PREFETCH:
         raise RequestError(
             f"mmr_prefetch_factor is {factor!r:.40}, wanted a number above 0 and at most "
-            f"{_MOST_PREFETCH:g}"
+            f"{_MAX_PREFETCH:g}"
         )
     return number

@@ -92,7 +92,7 @@ def test_names_of_ones_own() -> None:
         evaluator({"q": QUESTION}, {"x": WRONG})
     with pytest.raises(RequestError, match=r"there is no context: looked for c, and found a, q"):
         evaluator({"q": QUESTION}, {"a": WRONG})
-    with pytest.raises(RequestError, match="SimpleNamespace is no text, message or document"):
+    with pytest.raises(RequestError, match="SimpleNamespace is not a text, message or document"):
         evaluator({"q": QUESTION}, {"a": SimpleNamespace(), "c": [PASSAGE]})
 
 

@@ -769,5 +769,5 @@ def test_what_does_not_go_with_an_agent_is_refused():
             CRPMiddleware(relay, **options)
     with pytest.raises(PolicySyntaxError):
         agent_of(scripted(FACTS[0]), policy="halt").invoke(ASK)
-    with pytest.raises(RequestError, match="no question"):
+    with pytest.raises(RequestError, match="no user question"):
         agent_of(scripted(FACTS[0])).invoke({"messages": [("ai", "Hello")]})

@@ -315,7 +315,7 @@ def test_an_abandoned_stream_is_forgotten() -> None:
 
 
 def test_trees_that_nobody_ends_are_given_up_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "MOST_TREES", 3)
+    monkeypatch.setattr(trees, "MAX_TREES", 3)
     runs = trees.RunTree()
     roots = [uuid4() for _ in range(5)]
     for root in roots:

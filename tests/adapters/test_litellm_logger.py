@@ -149,7 +149,7 @@ def test_the_innermost_context_counts_and_ends(server, logger) -> None:
     reports = [logger.report(one) for one in (inner, outer, alone)]
     assert reports[0]["grounding_pct"] == 1.0 > reports[1]["grounding_pct"]
     assert reports[2]["risk_level"] == "UNKNOWN" and reports[2].keys() == reports[0].keys()
-    assert reports[2]["reasons"] == ["nobody said what the call was shown, and no tool answered"]
+    assert reports[2]["reasons"] == ["no context was given for the call, and no tool answered"]
     assert len(heard) == 3
     assert all(one in heard for one in reports)
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_examined_is_never_clean(server, logger, monkeypatch) -> 
     ]
     with logger.shown([FACTS[0]]):
         told = logger.report(litellm.completion(**arguments(server, "")))
-        assert told["reasons"] == ["the answer holds no text"]
+        assert told["reasons"] == ["the answer has no text"]
         forced = {"type": "function", "function": {"name": "look_up"}}
         called = litellm.completion(**arguments(server, ""), tool_choice=forced)
         assert "not-examined" not in logger.report(called)["flags"]
@@ -186,7 +186,7 @@ def test_a_stream_that_nobody_reads_has_no_report(server, logger) -> None:
 
 
 def test_calls_that_never_end_are_given_up_oldest_first(server, logger, monkeypatch) -> None:
-    monkeypatch.setattr("crp_integrations.litellm.logger.MOST_CALLS", 3)
+    monkeypatch.setattr("crp_integrations.litellm.logger.MAX_CALLS", 3)
     given = [litellm.completion(**arguments(server, "")) for _ in range(5)]
     with pytest.raises(RequestError):
         logger.report(given[0])

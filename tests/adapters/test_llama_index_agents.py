@@ -106,7 +106,7 @@ async def test_reports_reach_agents_by_events_and_metadata_with_depth_and_turn(k
     ]
     first, second, last = (one.metadata["crp"] for one in outputs(events))
     assert first == second
-    assert (first["risk_level"], first["reasons"]) == ("UNKNOWN", ["the answer holds no text"])
+    assert (first["risk_level"], first["reasons"]) == ("UNKNOWN", ["the answer has no text"])
     assert last["distortion_types"] == ["NUMBER_CHANGED"]
     assert result.metadata["crp"] == last and result.metadata["crp_agent"]["turn"] == 3
     json.dumps(result.metadata)
@@ -581,7 +581,7 @@ async def test_what_does_not_go_with_an_agent_is_refused():
     ):
         with pytest.raises(RequestError, match=words):
             CRPAgentLLM(relay, scripted("x"), **options)
-    with pytest.raises(RequestError, match="no question"):
+    with pytest.raises(RequestError, match="no user question"):
         CRPAgentLLM(relay, scripted("x")).chat([])
 
 
