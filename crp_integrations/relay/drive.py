@@ -1,7 +1,7 @@
-"""The drivers: they play a Turn against a model until it ends. No Turn awaits; its drivers do.
+"""The drivers: they run a Turn against a model until it ends. Turns are synchronous.
 
-Whatever ends a turn before its verdict, a cancellation and a reply that cannot be examined
-included, its window is sealed, and the error goes on to the caller unchanged.
+If an error ends a turn before its verdict, including a cancellation or a reply that cannot be
+examined, its window is sealed, and the error is raised to the caller unchanged.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from crp_integrations.relay.steps import (
 from crp_integrations.vocabulary import Purpose
 
 FAN_THREADS = 10
-# The steps around a question; a stream's lasts until its reader has the last piece, or stops.
+# Names of trace steps around a question; a stream's step lasts until its reader ends or stops.
 ASK: Final = "ask"
 STREAM: Final = "stream"
 StreamPart = TypeVar("StreamPart")
 
 
 def drive(turn: Playable, model: Model) -> Outcome:
-    """Play a turn to its end in the calling thread; a Fan's turns play in threads."""
+    """Run a turn to its end in the calling thread; a Fan's turns run in a thread pool."""
     return _play(turn, model, model.call)
 
 
 async def adrive(turn: Playable, model: Model) -> Outcome:
-    """Play a turn to its end; reading, examining and closing run off the event loop."""
+    """Run a turn to its end; reading, examining and closing run off the event loop."""
     return await _aplay(turn, model, model.acall)
 
 
 def drive_stream(
     turn: Playable, model: Model, step: Step | None = None
 ) -> Generator[str | Outcome]:
-    """Play a turn whose answer is called as a stream, and give the text out after the verdict.
+    """Run a turn with a streaming model call, and yield the text after the verdict.
 
     The verdict exists before any piece is yielded (CRP-SPEC-005 §1.2); the pieces are those
-    in which the model sent its text. The outcome comes last, once.
+    that the model sent. The outcome comes last, once.
     """
     pieces: list[str] = []
 
@@ -96,15 +96,15 @@ async def adrive_stream(
 def drive_live(
     turn: LivePlayable, model: Model, *, shows: Callable[[], bool] | None = None
 ) -> Generator[str | Outcome]:
-    """Play a turn and give its answer out as it comes, before the verdict, which comes last.
+    """Run a turn and yield its answer as it arrives; the outcome with the verdict comes last.
 
-    What was shown cannot be taken back, so nothing is asked again; a policy that withholds answers
-    is played as a stream that waits for the verdict.
+    Text that was shown cannot be taken back, so the answer is not revised. If the turn may not
+    show text before the verdict, for example by its policy, it runs as `drive_stream`.
 
     Spec: related facts §7
 
     Args:
-        shows: whether it may be given out as it comes; None asks the turn.
+        shows: whether text may be shown before the verdict; None asks the turn.
     """
     step = turn.begin()
     if not (shows or turn.show_at_once)():
@@ -130,7 +130,7 @@ def drive_live(
             yield turn.fail(error)
             return
         except BaseException as error:
-            # GeneratorExit too: who stops listening has seen a part, and the window is sealed.
+            # Includes GeneratorExit: a reader that stops has seen a part, so the window is sealed.
             _seal(turn, error)
             raise
         step = _receive(turn, reply)
@@ -224,8 +224,8 @@ async def _aplay(
         except CRPError as error:
             return await asyncio.to_thread(turn.fail, error)
         except BaseException as error:
-            # Not a task of the loop's, so neither a second cancellation nor the loop's end
-            # stops the sealing.
+            # Runs in a thread, not in a task of the loop, so that neither a second cancellation
+            # nor the loop's end stops the sealing.
             loop = asyncio.get_running_loop()
             sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
             await asyncio.shield(sealing)
@@ -234,7 +234,7 @@ async def _aplay(
 
 
 def _judged(step: JudgeDispatch, model: Model) -> JudgeReply:
-    """What the judge says; a failure is a value, so no answer is lost by it."""
+    """The judge's reply; a failure is returned as a value, so that no answer is lost by it."""
     assert step.judge is not None
     with step.tracer.step(JUDGED):
         return step.judge.reply(step.call, model, step.session_id, keep=step.keep)
@@ -258,8 +258,8 @@ def _receive(turn: Playable, result: Result) -> Step:
 async def _aside(turn: Playable, work: Callable[..., Step], *arguments: object) -> Step:
     """Do a step of a turn off the event loop.
 
-    A thread is not cancelled with the task that waits for it. Where nobody is left to go on with
-    what it comes to, the turn is ended.
+    A thread is not cancelled with the task that waits for it. If the task is cancelled and the
+    step needs a call, the turn is ended.
     """
     gone: list[BaseException] = []
     came: list[Step] = []
@@ -290,7 +290,7 @@ async def _aside(turn: Playable, work: Callable[..., Step], *arguments: object) 
 
 
 def _seal(turn: Playable, error: BaseException) -> None:
-    """End a turn whose error is on its way to the caller, and stays the error that he gets."""
+    """End a turn after an error; a failure of doing so only adds a note to that error."""
     try:
         turn.fail(error)
     except Exception as failure:  # noqa: BLE001 - the caller gets the error that came first
@@ -309,7 +309,7 @@ async def _await_together(turns: tuple[Playable, ...], model: Model) -> tuple[Ou
     try:
         return tuple(await asyncio.gather(*running))
     except BaseException:
-        # None of them goes on without a parent.
+        # None of them continues without its parent.
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -317,8 +317,8 @@ async def _await_together(turns: tuple[Playable, ...], model: Model) -> tuple[Ou
 
 
 def _closed(stream: AsyncIterator[str | Reply]) -> AbstractAsyncContextManager[Any]:
-    """A model's stream, which is let go of when nobody listens any more."""
-    # No generator around it: a loop that stops closes each one by itself.
+    """A context manager that closes a model's stream when it is no longer read."""
+    # Not a wrapping generator: an event loop that stops closes each generator separately.
     return aclosing(stream) if isinstance(stream, AsyncGenerator) else nullcontext(stream)
 
 
@@ -329,15 +329,15 @@ def _whole(reply: Reply | None, pieces: list[str], model: str) -> Reply:
 def _released(outcome: Outcome, pieces: list[str]) -> Iterator[str | Outcome]:
     if isinstance(outcome, Release):
         text = outcome.answer.text
-        # Only what was examined goes out, whatever a model sent on the way.
+        # Only the examined text is yielded, even if the model sent other pieces.
         yield from pieces if "".join(pieces) == text else [text] if text else []
     yield outcome
 
 
 def trace_stream(tracer: Tracer, name: str, parts: Generator[StreamPart]) -> Generator[StreamPart]:
-    """The same pieces, made within a step that ends with the last of them.
+    """Yield the parts within a trace step that ends after the last of them.
 
-    It ends with an error too, and where nobody listens any more.
+    The step also ends after an error, and when the reader stops.
     """
     own = copy_context()
     inner = _in_step(tracer, name, parts)
@@ -384,7 +384,7 @@ async def _ain_step(
 
 
 class _AwaitedInContext(Generic[StreamPart]):
-    """Something awaited in a context; a task of its own would be cancelled by itself."""
+    """Awaits something in a given context, without a new task, which could be cancelled alone."""
 
     def __init__(self, own: Context, awaited: Awaitable[StreamPart]) -> None:
         self._own = own
@@ -401,7 +401,7 @@ class _AwaitedInContext(Generic[StreamPart]):
                 return part
             try:
                 sent = yield waits_for
-            except BaseException as error:  # noqa: BLE001 - it is the awaited one's to handle
+            except BaseException as error:  # noqa: BLE001 - the awaited object handles it
                 go_on = partial(coming.throw, error)
             else:
                 go_on = partial(coming.send, sent)
