@@ -35,7 +35,7 @@ from crp_integrations.vectors import FloatRows
 TOOL_SOURCE: Final = "tool:"
 # Maximum number of facts of earlier windows; the last ones shown are used.
 MOST_EARLIER: Final = 200
-# Importance of a tool result: 0, since no one marked it as important, so omitting it costs nothing.
+# Importance of a tool result for omissions: 0, since no one has marked it as important.
 UNWEIGHTED: Final = 0.0
 # Minimum number of words with a letter at which an echoed argument is removed. A shorter argument
 # names what the result is about, such as the city of a weather report, and stays.
