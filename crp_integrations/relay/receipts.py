@@ -1,4 +1,4 @@
-"""Receipts: what goes into a window's, its issue, and a tenant's receipts with their log."""
+"""Receipts: their contents, how they are issued, and reading a tenant's receipts and their log."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def receipt_contents(
     admission: Admission | None,
     verdict: AnswerVerdict | None,
 ) -> WindowValues:
-    """The values that a window's receipt is made of.
+    """The values that a window's receipt contains.
 
     Spec: CRP-SPEC-005 §15.4
     """
@@ -94,7 +94,7 @@ def receipt_contents(
 
 
 def settings_in_force(world: World) -> InForce:
-    """A world's settings as a receipt tells them."""
+    """A world's settings as recorded in a receipt."""
     return InForce(
         world.settings_digest,
         world.settings.envelope,
@@ -109,7 +109,7 @@ def _version() -> str:
 
 
 def draft_maker(values: WindowValues) -> DraftMaker:
-    """Makes the draft of a receipt once the window has its seal."""
+    """A function that makes the draft of a receipt from the window's seal and report."""
 
     def drafted(seal: WindowSeal, report: Report) -> Draft:
         hashes = {"response_hash": seal.response_hash, "report_hash": seal.report_hash}
@@ -119,7 +119,7 @@ def draft_maker(values: WindowValues) -> DraftMaker:
 
 
 def asked_question(request: Request, call: ModelCall | None) -> Asked:
-    """What was asked, as the model was sent it."""
+    """The question as it was sent to the model."""
     return Asked(
         query=request.query,
         system_prompt=request.system_prompt,
@@ -143,7 +143,7 @@ def decision_of(
     verdict: AnswerVerdict | None,
     world: World,
 ) -> Decided:
-    """What the policies said, and what became of the answer."""
+    """The policies in force, their judgement, and the decision on the answer."""
     policy = admission.policy if admission else Policy()
     left = admission.safety_budget if admission else 1.0
     if verdict is None:
@@ -169,7 +169,7 @@ def decision_of(
 
 
 def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt | None:
-    """Sign the receipt on a window, and keep it where its report is kept."""
+    """Sign a window's receipt; add it to the log if the window's report and facts are stored."""
     make, seal, world, stored = sealing.end.draft, sealing.seal, sealing.world, sealing.stored
     log = receipts_of(sealing.transaction)
     if make is None or log is None:
@@ -191,7 +191,7 @@ def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt |
         )
         if written:
             if sessions_of(sealing.transaction).report(seal.window_id) is None:
-                # A source of it was withdrawn while the answer was under way.
+                # One of its sources was withdrawn while the question was being answered.
                 receipt = erased(receipt, of.keys(), answers=True)
             log.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
     return UnwrittenReceipt(receipt, written)
@@ -199,7 +199,7 @@ def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt |
 
 @dataclass(frozen=True, slots=True)
 class Receipts:
-    """Reads receipts, and proves that they are in the log. Safe under threads."""
+    """Reads receipts and proves that they are in the log. Safe under threads."""
 
     namespace: Namespace
     world: World
@@ -224,7 +224,7 @@ class Receipts:
         return None if hidden or self._uncut(receipt) else receipt
 
     def ids(self, session_id: str = "", *, after: int = -1, limit: int = 1_000) -> list[str]:
-        """Ids of receipts, oldest first; those held in memory come after those of the log."""
+        """Ids of receipts, oldest first; those in memory come after those in the log."""
         session_id = session_id_of(session_id) if session_id else ""
         with self.namespace.begin(write=False) as transaction:
             logged = _receipts_facet(transaction).ids(
@@ -237,7 +237,7 @@ class Receipts:
 
     @property
     def key(self) -> bytes:
-        """The public key that signs now, 32 bytes."""
+        """The public key of the current signing key, 32 bytes."""
         return self.keys[-1]
 
     @property
@@ -248,13 +248,13 @@ class Receipts:
         return tuple(signing_key(master, self._tenant).public for master in masters)
 
     def sign(self, payload_type: str, payload: bytes) -> Signed:
-        """Sign something that goes with receipts, such as the manifest of an evidence bundle."""
+        """Sign a payload that accompanies receipts, such as an evidence bundle's manifest."""
         if payload_type in (IN_TOTO, HEAD_TYPE):
             raise RequestError(f"payload type {payload_type!r:.60} is the ledger's own")
         return signing_key(self.world.keyring.master(), self._tenant).sign(payload_type, payload)
 
     def head(self) -> SignedHead:
-        """The log as it is now, signed."""
+        """The signed head of the current log."""
         with self.namespace.begin(write=False) as transaction:
             log = _receipts_facet(transaction)
             size = log.size()
@@ -264,7 +264,7 @@ class Receipts:
         return head.sign(signing_key(self.world.keyring.master(), self._tenant))
 
     def inclusion(self, receipt_id: str, size: int | None = None) -> Inclusion:
-        """The proof that a receipt is in the log."""
+        """A proof that a receipt is in the log."""
         with self.namespace.begin(write=False) as transaction:
             log = _receipts_facet(transaction)
             place, now = log.place(receipt_id), log.size()
@@ -276,7 +276,7 @@ class Receipts:
             return Inclusion(place, wanted, tuple(inclusion(place, wanted, log.node)))
 
     def consistency(self, first: int, second: int | None = None) -> Consistency:
-        """The proof that the log was only extended between two sizes."""
+        """A proof that the log was only extended between two sizes."""
         with self.namespace.begin(write=False) as transaction:
             log = _receipts_facet(transaction)
             now = log.size()
@@ -306,9 +306,9 @@ class Receipts:
         )
 
     def _before(self, receipt: Receipt) -> list[Receipt]:
-        """The receipts on the windows that a receipt's window follows, as far as there are any."""
+        """The available receipts of the windows that a receipt's window follows."""
         wanted, receipts = set(receipt.chain.parents), list[Receipt]()
-        # A window mostly follows the last one, so the newest come first; a first window has none.
+        # Newest first, since a window mostly follows the last one. A first window has none.
         for id_ in reversed(self.ids(receipt.chain.session_id)) if wanted else ():
             earlier = self.get(id_)
             if earlier is not None and earlier.chain.hmac in wanted:
@@ -323,9 +323,9 @@ class Receipts:
         return self.namespace.subject.tenant
 
     def _held(self, name: str) -> Receipt | None:
-        """A receipt in memory, without the texts of facts that are no longer stored or held.
+        """A receipt in memory, without the texts of facts that no longer exist.
 
-        Texts that repeat earlier windows go too, once one of those windows has lost a text.
+        Texts that repeat earlier windows are removed too if one of those windows has lost a text.
         """
         receipt = self.world.memory.receipts.find(name, self.namespace.residency)
         if receipt is None:
@@ -333,7 +333,7 @@ class Receipts:
         return erased(receipt, self._gone(receipt), answers=self._emptied(receipt))
 
     def _uncut(self, receipt: Receipt) -> bool:
-        """Whether it has personal data that the guard keeps from the relay's subject."""
+        """Whether a receipt has personal data that the guard hides from the relay's subject."""
         texts = {
             leaf.fact_id: receipt.text(number) or ""
             for number, leaf in enumerate(receipt.leaves)
@@ -348,7 +348,7 @@ class Receipts:
         return False
 
     def _gone(self, receipt: Receipt) -> set[str]:
-        """Facts of a receipt that are neither stored nor held any more."""
+        """Facts of a receipt that are no longer in the store or in memory."""
         ids = {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id} - summaries(receipt)
         view = self.namespace.view(receipt.chain.session_id)
         held = {fact.fact_id for fact in view.facts(sorted(ids))}
