@@ -108,7 +108,7 @@ class JudgeSettings(Part):
             replies cost nothing. A call of unknown price ends a budget in USD.
         mode: `wait`, or `background`: the answer is delivered at once, and the judge's report goes
             to `on_report`.
-        failure: `report`: deliver with the results of the stages without a model, flagged; or `halt`.
+        failure: `report`: deliver the results of the stages without a model, flagged; or `halt`.
         timeout_s: maximum seconds for one call.
         retries: retries after status 408, 409, 429 or 5xx, or no connection.
         temperature: sampling temperature; None for the provider's.
@@ -468,7 +468,7 @@ def _refuse_misspelt() -> None:
 
 
 def load(root: Path | None = None, **arguments: Any) -> Settings:
-    """Read the settings; cached if only the environment gives them, since `examine` reads often."""
+    """Read the settings; those from the environment only are cached, since every `examine` asks."""
     path = _toml(root)
     if path or arguments:
         return _read(path, arguments)

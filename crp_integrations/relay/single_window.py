@@ -37,7 +37,6 @@ class AnswerPasses:
     Spec: related facts §7
 
     Attributes:
-        done: number of replies received.
         objections: whether the verification found unsupported statements.
         further: the calls after the first, in order.
     """
@@ -157,7 +156,7 @@ class FactSearches:
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
-        """The search tool, while another search and a call to answer with its result are allowed."""
+        """The search tool, while both another search and a call to use its result are allowed."""
         room = self.iterations + 1 < self.settings.agentic_iterations and not self._spent
         return (TOOL,) if room and self.tool_calls < self.settings.agentic_tool_calls else ()
 

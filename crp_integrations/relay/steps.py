@@ -252,7 +252,7 @@ def answer_of(outcome: Outcome) -> Answer:
 
 
 def own_error(error: BaseException) -> CRPError:
-    """The error, or a `ModelError` with only the name of a foreign one, which may quote a prompt."""
+    """The error, or a `ModelError` that only names a foreign one, whose text may quote a prompt."""
     if isinstance(error, CRPError):
         return error
     return ModelError(f"the model call ended with {type(error).__name__}")

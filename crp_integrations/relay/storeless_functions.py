@@ -207,7 +207,7 @@ def examine(
             which help a judge to understand it. Tool results in it are evidence, and may also
             come after the question.
         system_prompt: the model's system prompt; facts in it are evidence, as passage `system`.
-        rejected: claims that a sub-agent's report flags; texts and tool results do not support them.
+        rejected: claims that a sub-agent's report flags; no text or tool result supports them.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
             LlamaIndex, or a `Judge`. None takes the settings' judge; by default there is none.

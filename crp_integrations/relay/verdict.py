@@ -1,7 +1,7 @@
 """The verdict on an answer: deliver it, ask again, or withhold it.
 
-Remedies come before verdicts: as long as a window may be dispatched again and something found can
-be mended by that, it is. What is left after the last attempt is judged by the policy.
+Remedies come before verdicts: while re-dispatches remain and may fix a finding, the model is asked
+again. The policy decides on the last attempt.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 
-# Demands that an answer closer to its context may meet; the others have remedies of their own.
+# Demands that a better grounded answer may meet; the others have separate remedies.
 MENDED = (
     Demand.RISK,
     Demand.GROUNDING,
@@ -58,7 +58,7 @@ MENDED = (
     Demand.DISTORTION,
     Demand.QUALITY,
 )
-# Claims quoted in the words of a re-dispatch.
+# Maximum number of claims quoted in the instructions of a re-dispatch.
 MOST_QUOTED = 10
 
 
@@ -67,7 +67,7 @@ class AskAgain:
     """Ask the model again within the same window.
 
     Attributes:
-        triggers: what asked for it: `contradiction`, `repetition`, `flow`, and unmet demands.
+        triggers: reasons for it: `contradiction`, `repetition`, `flow`, and unmet demands.
     """
 
     redispatch: Redispatch
@@ -102,10 +102,10 @@ Decision: TypeAlias = AskAgain | Withhold | Unreachable | Deliver
 
 @dataclass(frozen=True, slots=True)
 class ExaminedAnswer:
-    """An examined answer, and what it is held against.
+    """An examined answer, and everything that the decision on it depends on.
 
     Attributes:
-        attempts: how often the question was asked again.
+        attempts: number of re-dispatches so far.
     """
 
     report: Report
@@ -120,7 +120,7 @@ class ExaminedAnswer:
 
 
 def decide(answer: ExaminedAnswer) -> Decision:
-    """What becomes of an answer.
+    """Decide whether to deliver an answer, ask again, withhold or refuse it.
 
     Spec: CRP-SPEC-005 §7.4, §8.3, §9.3, §11.5, §19; CRP-SPEC-003 §8.4
     """
@@ -149,7 +149,7 @@ def unreachable(
     report: Report,
     listed: Sequence[QualityTier] = (),
 ) -> QualityUnreachable:
-    """The refusal of a caller whose demands on quality cannot be met.
+    """The error for a caller whose demands on quality cannot be met.
 
     Spec: CRP-SPEC-003 §8.4
     """
@@ -209,7 +209,7 @@ def _again(answer: ExaminedAnswer) -> AskAgain | None:
         return None
     strategy: Strategy = upgrade or Strategy.REFLEXIVE
     if request.accept_strategies and strategy not in request.accept_strategies:
-        # The caller's accepted strategies come before an upgrade (related facts §7).
+        # The caller's accepted strategies take precedence over an upgrade.
         strategy = request.strategy
     return AskAgain(
         remedies.redispatch(
@@ -221,17 +221,17 @@ def _again(answer: ExaminedAnswer) -> AskAgain | None:
 
 
 def _unsupported(report: Report) -> list[str]:
-    """The claims that are quoted back: those that the evidence contradicts or does not support."""
+    """The claims quoted to the model: those that the evidence contradicts or does not support."""
     return [claim.text for claim in report.claims if claim.flagged][:MOST_QUOTED]
 
 
 def _said(answer: str) -> str:
-    """What an answer says besides its reasoning."""
+    """The text of an answer without its reasoning."""
     return without_reasoning(answer, reasoning_spans(answer)).strip()
 
 
 def _before(request: Request) -> str:
-    """The answer right before this one; empty where there is none or its text is not known."""
+    """The previous window's answer; empty if there is none or its text is not known."""
     return (
         max(request.prior, key=lambda window: window.window_number).answer if request.prior else ""
     )
@@ -242,10 +242,10 @@ _LOG = logging.getLogger("crp_integrations.relay")
 
 @dataclass(frozen=True, slots=True)
 class AnswerVerdict:
-    """What is done with a reply, and why.
+    """The decision on a reply, and the judgements behind it.
 
     Attributes:
-        report_uri: where the request wants violations reported, empty for nowhere else.
+        report_uri: the request's own address for violation reports; empty for none.
     """
 
     decision: Decision
@@ -271,7 +271,7 @@ class AnswerVerdict:
         part: bool = False,
         judge_failed: bool = False,
     ) -> AnswerVerdict:
-        """Judge a reply.
+        """Evaluate the policies on a reply and decide.
 
         Spec: CRP-SPEC-005 §7.4; related facts §6
         """
@@ -315,7 +315,7 @@ class AnswerVerdict:
         return cls(decision, judgement, reported, policy, only, uri, approved, terms)
 
     def post(self, world: World, report: Report) -> None:
-        """Hand violations to where the policies want them reported; never waits.
+        """Report violations to the addresses of the policies and the request; never waits.
 
         Spec: related facts §6
         """
@@ -327,7 +327,7 @@ class AnswerVerdict:
         for policy, judgement in self._judged():
             receivers = [policy] if policy.report_uri or policy.report_to else []
             if self.report_uri and self.report_uri not in policy.report_uri:
-                # A policy's list of addresses may be full, so the request's own is not added to it.
+                # Not added to the policy's list of addresses, which may be full.
                 receivers.append(Policy(report_uri=(self.report_uri,)))
             for violation in judgement.violations:
                 notice = violation_report(violation, report, audit_trail_uri=trail)
@@ -341,7 +341,7 @@ class AnswerVerdict:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """For the journal, once the window ends with this verdict."""
+        """Journal events for a window that ends with this verdict."""
         notes: list[Note] = []
         for policy, judgement in self._judged():
             named = [violation.directive.partition(" ")[0] for violation in judgement.violations]
@@ -365,16 +365,16 @@ class AnswerVerdict:
 
 
 def _take_violation(sink: ViolationSink, notice: ViolationReport, policy: Policy) -> None:
-    """Hand a report to a sink; the window is sealed by now, and no answer depends on this."""
+    """Pass a violation report to a sink; an error of the sink is only logged."""
     try:
         sink.take(notice, policy)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the receiver's
+    except Exception as error:  # noqa: BLE001 - a receiver's error must not affect the answer
         why = type(error).__name__
         _LOG.warning("a violation of window %s was not reported: %s", notice.window_id, why)
 
 
 def _approved(request: Request, report: Report, reply: Reply, world: World) -> bool:
-    """Whether a person approved exactly this answer: by a token, or asked now.
+    """Whether a person approved exactly this answer: by a token, or through the reviewer now.
 
     Spec: related facts §3, §6
     """
@@ -383,14 +383,14 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     word: object = (
         world.listeners.reviewer(report, reply.answer) if world.listeners.reviewer else False
     )
-    # A word such as "rejected" is no approval, however true it is to Python.
+    # A string such as "rejected" is truthy in Python but not an approval.
     return isinstance(word, int) and word == 1
 
 
 def oversight_of(
     request: Request, admission: Admission | None, settings: Settings
 ) -> Oversight | None:
-    """Who decides about a window's answer: under a low safety budget a person, whoever is asked.
+    """Who decides on a window's answer; a low safety budget always requires a person.
 
     Spec: related facts §3, §8
     """
@@ -401,14 +401,14 @@ def oversight_of(
 
 
 def halted_mode(reason: HaltReason | None) -> Oversight | None:
-    """The mode by which no model was asked; None where something else is the reason."""
+    """The oversight mode that caused a halt; None if something else did."""
     return Oversight.HALT if reason is HaltReason.OVERSIGHT else None
 
 
 def may_show_at_once(
     admission: Admission, request: Request, strategy: Strategy, settings: Settings
 ) -> bool:
-    """Whether nothing may withhold a window's answer or ask for it again.
+    """Whether nothing can withhold a window's answer, so that it may be shown before the verdict.
 
     Spec: related facts §7
     """
@@ -422,7 +422,7 @@ def may_show_at_once(
 
 
 def may_ask_again(policy: Policy, settings: DispatchSettings) -> bool:
-    """Whether a remedy may ask for an answer again."""
+    """Whether a remedy may ask the model again."""
     permitted = (
         settings.redispatch_on_contradiction,
         settings.redispatch_on_repetition,

@@ -31,14 +31,14 @@ from crp_integrations.session.window_graph import lineage, quality_tiers, root_o
 from crp_integrations.vocabulary import AdviceWord, HaltReason, Strategy
 
 INHERITANCE: Final = "inheritance"
-# Windows from the root that a header has room for; a longer line has the root alone.
+# Maximum number of windows in the lineage header; a longer lineage is given by its root only.
 LONGEST_LINEAGE: Final = 250
 LARGEST_SEED: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True)
 class WindowHeaders:
-    """Everything that the headers of a window are made of."""
+    """Input for the headers of a window."""
 
     envelope: Envelope
     closed: ClosedWindow
@@ -73,7 +73,7 @@ def window_headers(parts: WindowHeaders, world: World) -> dict[str, str]:
 
 
 def session_values(parts: WindowHeaders, world: World) -> WindowContext:
-    """What session, policy and agents say of a sealed window."""
+    """Header values of a sealed window from its session, policy and agents."""
     closed, request, verdict = parts.closed, parts.request, parts.verdict
     session, node = closed.update.session, closed.update.node
     windows = (*(parts.admission.windows if parts.admission else ()), node)
@@ -116,7 +116,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
 def refusal_headers(
     error: CRPError, closed: ClosedWindow, world: World, residency: str = ""
 ) -> dict[str, str]:
-    """The headers of a window that was refused before there was an envelope."""
+    """The headers of a window that was refused before it had an envelope."""
     halted = isinstance(error, SafetyHalt)
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
     relaxed = isinstance(error, PolicyRelaxed)
@@ -146,7 +146,7 @@ def _places(closed: ClosedWindow) -> dict[str, str]:
 
 
 def _lineage(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
-    """Windows from the root to this one; empty where one of them came while it was under way."""
+    """Windows from the root to this one; empty if one of them was added during this window."""
     try:
         return lineage(windows, node.window_id)
     except StoreDamaged:
@@ -156,7 +156,7 @@ def _lineage(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ..
 def _set_session(
     parts: WindowHeaders, windows: tuple[WindowNode, ...], world: World
 ) -> SetSessionValue | None:
-    """The token for the next window; none where the session has ended or was not admitted.
+    """The token for the next window; None if the session has ended or was not admitted.
 
     Spec: CRP-SPEC-003 §14.3; related facts §5
     """
@@ -166,7 +166,7 @@ def _set_session(
         return None
     settings = world.settings.sessions.token
     now = int(world.clock.now().timestamp())
-    # Of a session longer than its graph may be, the tiers of the last windows.
+    # Limited to the last windows, since a session can have more than its graph may.
     history = quality_tiers(windows)[-world.settings.sessions.graph.nodes :]
     signed = token.sign_token(
         SessionToken(
@@ -196,7 +196,7 @@ def _set_session(
 
 
 def _suggested(parts: WindowHeaders) -> str | None:
-    """The continuation id, where another window is suggested.
+    """The continuation id, if another window is suggested; else None.
 
     Spec: CRP-SPEC-003 §10.3, §14.1; CRP-SPEC-005 §10.3
     """
