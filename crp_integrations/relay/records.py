@@ -39,7 +39,7 @@ def conversation_of(messages: Iterable[object]) -> list[Message]:
     """A caller's messages as `Message`; they may be in the format of this package or of OpenAI."""
     # Iterating over a mapping would yield its keys, and over a message its fields.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
-        raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of messages")
+        raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
     return [message_of(part) for message in messages for part in _results_apart(message)]
 
 

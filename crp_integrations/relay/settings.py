@@ -462,8 +462,8 @@ def _refuse_misspelt() -> None:
         near = near or get_close_matches(own.partition("__")[0], known, n=1, cutoff=_NEAR)
         if near:
             raise ConfigError(
-                f"environment variable {name!r:.60} is not a setting; if {near[0]} is meant, rename "
-                "it, else unset it"
+                f"environment variable {name!r:.60} is not a setting; if {near[0]} is meant, "
+                "rename it, else unset it"
             )
 
 

@@ -177,7 +177,7 @@ class WindowEnvelope:
         return self.last
 
     def _crowded_out(self, room: BudgetRoom) -> bool:
-        """Whether the model's context limit, not a cap of the request, leaves too little context."""
+        """Whether the model's context limit, not the request's cap, leaves too little context."""
         least = self._world.settings.envelope.least_context_tokens
         capped = room.asked is not None and room.asked <= room.tokens
         if room.tokens >= least or capped or self.made is None:
