@@ -25,11 +25,11 @@ from crp_integrations.seals import sha256
 RelayOpener = Callable[[], Relay]
 JobResult = dict[str, JsonValue]
 # Times that workers are started: once, and again for the jobs that dead workers left.
-ROUNDS: Final = 3
+MAX_ROUNDS: Final = 3
 # Pause, and maximum number of pauses in a row, while other workers write to the store.
-PAUSE_SECONDS: Final = 0.05
-PATIENCE: Final = 200
-_BATCH_CHARACTERS: Final = 200
+BUSY_PAUSE_SECONDS: Final = 0.05
+MAX_BUSY_PAUSES: Final = 200
+_MAX_NAME_CHARACTERS: Final = 200
 
 
 def ingest_over(
@@ -80,12 +80,12 @@ def ingest_over(
         known = jobs.results(tenant, _check_name(batch))
         if known and known.keys() != by_id.keys():
             raise RequestError(
-                f"batch {batch!r} is known with {len(known)} jobs, and these are {len(by_id)} "
-                "that are not the same; give it another name"
+                f"batch {batch!r} already has {len(known)} jobs, which are not the same as these "
+                f"{len(by_id)}; give it another name"
             )
         jobs.put(tenant, batch, list(by_id))
         with bulk_load(relay._store, tenant):
-            for _ in range(ROUNDS):
+            for _ in range(MAX_ROUNDS):
                 waiting = sum(result is None for result in jobs.results(tenant, batch).values())
                 if not waiting:
                     break
@@ -134,9 +134,9 @@ def work_off(opened: RelayOpener, batch: str, payloads: Mapping[str, dict[str, A
             except StoreBusy:
                 # The job is free again; what it has stored is found unchanged when it is redone.
                 busy += 1
-                if busy > PATIENCE:
+                if busy > MAX_BUSY_PAUSES:
                     raise
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(BUSY_PAUSE_SECONDS)
                 continue
             count, busy = count + 1, 0
 
@@ -170,8 +170,8 @@ def _jobs(relay: Relay) -> Jobs:
 
 
 def _check_name(batch: str) -> str:
-    if not 0 < len(batch) <= _BATCH_CHARACTERS:
+    if not 0 < len(batch) <= _MAX_NAME_CHARACTERS:
         raise RequestError(
-            f"the batch's name has {len(batch)} characters, wanted 1 to {_BATCH_CHARACTERS}"
+            f"the batch's name has {len(batch)} characters, wanted 1 to {_MAX_NAME_CHARACTERS}"
         )
     return batch

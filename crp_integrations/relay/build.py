@@ -149,7 +149,7 @@ class RelayParts:
 
 
 # Parts named like a setting: a value of one of these types is the setting, any other the part.
-_PLAIN: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
+_SETTING_TYPES: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
     {
         "clock": (datetime, str),
         "policy": (str,),
@@ -157,9 +157,9 @@ _PLAIN: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
         "artifacts": (Mapping, ArtifactSettings),
     }
 )
-_PARTS: Final = frozenset(part.name for part in fields(RelayParts))
+_PART_NAMES: Final = frozenset(part.name for part in fields(RelayParts))
 # Parts whose type is checked here; embedder and reranker are checked where they are chosen.
-_CHECKED: Final = (_PARTS & COMPONENTS.keys()) - {"embedder", "reranker"}
+_CHECKED_PARTS: Final = (_PART_NAMES & COMPONENTS.keys()) - {"embedder", "reranker"}
 
 
 def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay:
@@ -172,7 +172,7 @@ def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay
     parts, arguments = _split_options(options)
     check_components(
         store=None if isinstance(store, str | Path) else store,
-        **{name: getattr(parts, name) for name in _CHECKED},
+        **{name: getattr(parts, name) for name in _CHECKED_PARTS},
         recognisers=parts.recognisers,
     )
     check_receiver(parts.on_report)
@@ -187,16 +187,16 @@ def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay
         regions = {name: opened_at(place) for name, place in chosen.regions.items()}
         for region in regions.values():
             opening.callback(region.close)
-        relay = _put_together(parts, chosen, {"": opened, **regions}, code_verified)
+        relay = _build_relay(parts, chosen, {"": opened, **regions}, code_verified)
         opening.pop_all()
     return relay
 
 
 def _split_options(options: Mapping[str, Any]) -> tuple[RelayParts, dict[str, Any]]:
     """Separate options into parts and settings by name."""
-    fields_of_parts = {name: value for name, value in options.items() if name in _PARTS}
-    arguments = {name: value for name, value in options.items() if name not in _PARTS}
-    for name, types in _PLAIN.items():
+    fields_of_parts = {name: value for name, value in options.items() if name in _PART_NAMES}
+    arguments = {name: value for name, value in options.items() if name not in _PART_NAMES}
+    for name, types in _SETTING_TYPES.items():
         if isinstance(fields_of_parts.get(name), types):
             arguments[name] = fields_of_parts.pop(name)
     parts = RelayParts(**fields_of_parts)
@@ -211,7 +211,7 @@ def _split_options(options: Mapping[str, Any]) -> tuple[RelayParts, dict[str, An
     return parts, arguments
 
 
-def _put_together(
+def _build_relay(
     parts: RelayParts, chosen: Settings, stores: Mapping[str, Store], code_verified: bool
 ) -> Relay:
     """Build a relay over open stores, which are keyed by region."""
@@ -223,8 +223,8 @@ def _put_together(
     tracer = parts.tracer or Silent()
     observer = tracer if isinstance(tracer, Observer) else None
     engines = _engines(parts, chosen, code_verified)
-    objects = {name: _beside(_root(store)) for name, store in stores.items()}
-    objects[""] = cast("ObjectStore | None", parts.artifacts) or _objects(chosen, _root(opened))
+    objects = {name: _artifacts_in(_root(store)) for name, store in stores.items()}
+    objects[""] = cast("ObjectStore | None", parts.artifacts) or _artifacts(chosen, _root(opened))
     own_guard = cast("Guard | None", parts.guard) or guard_of(chosen.guard)
     guard = with_exceptions(own_guard, read_exceptions(chosen.guard), lambda: fabric)
     fabric = Fabric(
@@ -245,9 +245,9 @@ def _put_together(
         guard=guard,
         redactor=RedactingGuard(chosen.dpe.personal, parts.recognisers),
     )
-    places = Places(_bound(fabric, parts, guard, ""), {}, objects, MemoryObjects)
+    places = Places(_bind(fabric, parts, guard, ""), {}, objects, MemoryObjects)
     places = replace(
-        places, regions={name: _bound(fabric, parts, guard, name) for name in stores if name}
+        places, regions={name: _bind(fabric, parts, guard, name) for name in stores if name}
     )
     # An unknown region is refused before anything is written.
     places.of(parts.residency)
@@ -315,7 +315,7 @@ def _judges_later(parts: RelayParts, chosen: Settings) -> bool:
     return asks_later(parts.judge, {"judge_mode": parts.judge_mode}, chosen.judge)
 
 
-def _bound(fabric: Fabric, parts: RelayParts, guard: Guard, region: str) -> Namespace:
+def _bind(fabric: Fabric, parts: RelayParts, guard: Guard, region: str) -> Namespace:
     if parts.shared:
         return fabric.bind_shared(parts.shared, guard, residency=region)
     return fabric.bind(parts.subject, guard, residency=region)
@@ -372,16 +372,16 @@ def _root(store: Store) -> Path | None:
     return store.root if isinstance(store, SqliteStore) else None
 
 
-def _objects(settings: Settings, root: Path | None) -> ObjectStore:
+def _artifacts(settings: Settings, root: Path | None) -> ObjectStore:
     """The artifact store: that of the settings, else the one in the store's folder."""
     if settings.artifacts.place:
         from crp_integrations.engines.obstore import CloudObjects
 
         return CloudObjects(settings.artifacts.place)
-    return _beside(root)
+    return _artifacts_in(root)
 
 
-def _beside(root: Path | None) -> ObjectStore:
+def _artifacts_in(root: Path | None) -> ObjectStore:
     return MemoryObjects() if root is None else FolderObjects(root / ARTIFACTS)
 
 

@@ -58,7 +58,7 @@ class FannedQuestion(ReportedQuestion):
         """Plan a request; `most` is the maximum number of parts with their own window."""
         self.request = request
         self._window = window
-        self._most = most
+        self._max_parts = most
         self._place = Place(strategy=request.strategy)
         self._plan = window(request.changed(strategy=Strategy.FAN_OUT), self._place)
         self._planned = ""
@@ -82,7 +82,7 @@ class FannedQuestion(ReportedQuestion):
         step = self._plan.survey()
         if step is not None:
             return step
-        return self._asking()
+        return self._ask_parts()
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack the window that combines the parts for a model; the last fit is used.
@@ -96,16 +96,16 @@ class FannedQuestion(ReportedQuestion):
     def _receive(self, result: Result) -> Step:
         """Combine the parts' outcomes, or pass the result on to the window in progress."""
         if isinstance(result, tuple):
-            return self._together(result)
+            return self._combine(result)
         if self._whole is not None:
             return self._seen(self._whole.receive(result))
         if self._planned:
-            raise RequestError("the parts are asked together; hand over their outcomes")
+            raise RequestError("the parts are asked together; give their outcomes")
         if not isinstance(result, Reply):
             raise RequestError("a judge's reply belongs to the window that asked it")
         self._plan.surveyed(result)
         self._surveyed = True
-        return self._asking()
+        return self._ask_parts()
 
     def _fail(self, error: BaseException) -> Outcome:
         """End the window in progress; the driver ends the parts' windows."""
@@ -113,10 +113,10 @@ class FannedQuestion(ReportedQuestion):
             return self._whole.fail(error)
         return Refusal(own_error(error), {}) if self._planned else self._plan.fail(error)
 
-    def _asking(self) -> Step:
+    def _ask_parts(self) -> Step:
         """A step that asks all parts; a question of one part is asked in a single window."""
         self._needs = tuple(dict.fromkeys(self._plan.needs))
-        self._parts = self._needs[: self._most]
+        self._parts = self._needs[: self._max_parts]
         if len(self._parts) < 2:
             alone = self._asked(Strategy.PUSH)
             if self._surveyed:
@@ -137,7 +137,7 @@ class FannedQuestion(ReportedQuestion):
             )
         )
 
-    def _together(self, outcomes: tuple[Outcome, ...]) -> Step:
+    def _combine(self, outcomes: tuple[Outcome, ...]) -> Step:
         self._answers = {
             part: outcome.answer
             for part, outcome in zip(self._parts, outcomes, strict=True)
@@ -195,7 +195,7 @@ class FannedQuestion(ReportedQuestion):
 
 
 # Words that suggest a strategy. The first match is chosen, so the most specific ones come first.
-_INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
+_STRATEGY_WORDS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
     (strategy, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
     for strategy, words in (
         (
@@ -264,7 +264,7 @@ def intent(question: str) -> Strategy:
     >>> intent("Compare the GDPR and the EU AI Act on fines.")
     <Strategy.HIERARCHICAL: 'hierarchical'>
     """
-    for strategy, words in _INTENTS:
+    for strategy, words in _STRATEGY_WORDS:
         if words.search(question):
             return strategy
     return Strategy.PUSH
@@ -320,7 +320,7 @@ class BatchTurns:
     def __init__(self, requests: Sequence[Request], world: World) -> None:
         """Compose the windows of each request."""
         if not requests:
-            raise RequestError("a batch has no question; give one at least")
+            raise RequestError("a batch has no question; give at least one")
         most = world.settings.dispatch.batch_size
         if len(requests) > most:
             raise LimitReached(f"a batch has {len(requests)} questions, at most {most} are taken")

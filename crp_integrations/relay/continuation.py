@@ -44,11 +44,11 @@ from crp_integrations.vocabulary import (
 )
 
 # Values from best to worst.
-_WORDS: Final = {
+_RANKED_VALUES: Final = {
     names.RISK: tuple(str(word) for word in RiskLevel),
     names.QUALITY_TIER: tuple(str(word) for word in QualityTier),
 }
-_LOWEST: Final = (
+_LOWEST_IS_WORST: Final = (
     names.GROUNDING_PCT,
     names.ENTAILMENT,
     names.FIDELITY,
@@ -56,11 +56,11 @@ _LOWEST: Final = (
     names.QUALITY_SCORE,
     names.SAFETY_BUDGET,
 )
-_HIGHEST: Final = (names.RISK_SCORE,)
-_COUNTS: Final = (names.FABRICATIONS, names.CLAIM_COUNT)
+_HIGHEST_IS_WORST: Final = (names.RISK_SCORE,)
+_SUMMED: Final = (names.FABRICATIONS, names.CLAIM_COUNT)
 # Headers about envelopes: combined for a batch, but not for one answer of several windows.
-_ENVELOPES_HIGHEST: Final = (names.SATURATION,)
-_ENVELOPES_COUNTS: Final = (names.TOKENS_USED,)
+_ENVELOPE_HIGHEST: Final = (names.SATURATION,)
+_ENVELOPE_SUMMED: Final = (names.TOKENS_USED,)
 
 
 def worst_headers(
@@ -69,19 +69,19 @@ def worst_headers(
     """Combine the headers of several windows: the worst value of each header, the sum of counts."""
     each = list(headers)
     made: dict[str, str] = {}
-    for name, ranks in _WORDS.items():
+    for name, ranks in _RANKED_VALUES.items():
         values = [fields[name] for fields in each if name in fields]
         if values:
             made[name] = max(values, key=ranks.index)
-    highest = (*_HIGHEST, *_ENVELOPES_HIGHEST) if envelopes else _HIGHEST
-    for name in (*_LOWEST, *highest):
+    highest = (*_HIGHEST_IS_WORST, *_ENVELOPE_HIGHEST) if envelopes else _HIGHEST_IS_WORST
+    for name in (*_LOWEST_IS_WORST, *highest):
         values = [fields[name] for fields in each if name in fields]
         if values:
-            made[name] = (min if name in _LOWEST else max)(values, key=float)
+            made[name] = (min if name in _LOWEST_IS_WORST else max)(values, key=float)
     if made.get(names.RISK) == RiskLevel.UNKNOWN:
         # The scores of judged windows say nothing about an unjudged one.
         made.pop(names.RISK_SCORE, None)
-    for name in (*_COUNTS, *_ENVELOPES_COUNTS) if envelopes else _COUNTS:
+    for name in (*_SUMMED, *_ENVELOPE_SUMMED) if envelopes else _SUMMED:
         values = [fields[name] for fields in each if name in fields]
         if values:
             made[name] = str(sum(map(int, values)))
@@ -90,7 +90,7 @@ def worst_headers(
     return made
 
 
-BETWEEN: Final = "\n\n"
+PART_SEPARATOR: Final = "\n\n"
 
 
 class ReportedQuestion:
@@ -153,14 +153,14 @@ class ContinuedAnswer(ReportedQuestion):
         self._request = request
         self._window = window
         self._settings = settings
-        self._most = most_windows
-        self._turn = self._part(request)
+        self._max_windows = most_windows
+        self._turn = self._new_turn(request)
         self._first = self._turn
         self._answers: list[Answer] = []
         self._bridges: list[str] = []
         # Usage of bridges and of a continuation without an answer.
         self._further_usage: list[Usage] = []
-        self._stitching: Answer | None = None
+        self._awaiting_bridge: Answer | None = None
 
     @property
     def session_id(self) -> str:
@@ -190,10 +190,10 @@ class ContinuedAnswer(ReportedQuestion):
 
     def _receive(self, result: Result) -> Step:
         """The step after a reply to a window's call or to a bridge's."""
-        if self._stitching is not None and isinstance(result, Reply):
-            last, self._stitching = self._stitching, None
+        if self._awaiting_bridge is not None and isinstance(result, Reply):
+            last, self._awaiting_bridge = self._awaiting_bridge, None
             self._further_usage.append(result.usage)
-            self._lay(result.text)
+            self._add_bridge(result.text)
             return self._after(last)
         try:
             return self._seen(self._turn.receive(result))
@@ -208,13 +208,13 @@ class ContinuedAnswer(ReportedQuestion):
 
         A bridge whose call fails is left out.
         """
-        if self._stitching is not None:
-            self._stitching = None
+        if self._awaiting_bridge is not None:
+            self._awaiting_bridge = None
             return self._combined()
         outcome = self._turn.fail(error)
         return self._without_last() if self._answers else outcome
 
-    def _part(self, request: Request) -> Turn:
+    def _new_turn(self, request: Request) -> Turn:
         turn = self._window(request)
         turn.part = True
         return turn
@@ -278,12 +278,12 @@ class ContinuedAnswer(ReportedQuestion):
             self._further_usage.append(self._turn.usage)
         return self._combined()
 
-    def _lay(self, bridge: str) -> None:
+    def _add_bridge(self, bridge: str) -> None:
         """Put a bridge before the last window, unless the policy would withhold the bridge."""
         if not bridge.strip():
             return
         before, after = self._answers[-2:]
-        if self._turn.may_lay(bridge, before, after):
+        if self._turn.permits_bridge(bridge, before, after):
             self._bridges[-1] = bridge
             self._turn.journal(
                 EventType.FLOW_STITCH,
@@ -297,8 +297,8 @@ class ContinuedAnswer(ReportedQuestion):
         before = self._answers[-1] if self._answers else None
         self._answers.append(answer)
         self._bridges.append("")
-        if before is not None and self._abrupt(answer):
-            self._stitching = answer
+        if before is not None and self._needs_bridge(answer):
+            self._awaiting_bridge = answer
             return Dispatch(
                 ModelCall(
                     model=answer.reply.model or self._request.model,
@@ -312,19 +312,19 @@ class ContinuedAnswer(ReportedQuestion):
             )
         return self._after(answer)
 
-    def _abrupt(self, answer: Answer) -> bool:
+    def _needs_bridge(self, answer: Answer) -> bool:
         """Whether a bridge is needed: the flow score asks for a remedy and `flow` is not `none`."""
         return bool(answer.report.flow_remediation) and self._settings.flow != "none"
 
     def _after(self, answer: Answer) -> Step:
-        if not self._goes_on(answer):
+        if not self._needs_window(answer):
             return self._combined()
         completeness = answer.report.quality.completeness
         uncovered = tuple(answer.report.uncovered_sub_queries)
         words = [remedies.towards_completeness(completeness.covered, uncovered)]
         if self._settings.flow == "augment":
             words.append(remedies.towards_flow(answer.text))
-        self._turn = self._part(
+        self._turn = self._new_turn(
             self._request.changed(
                 query="\n".join(uncovered),
                 sub_queries=uncovered,
@@ -347,7 +347,7 @@ class ContinuedAnswer(ReportedQuestion):
         )
         return self._seen(self._turn.begin())
 
-    def _goes_on(self, answer: Answer) -> bool:
+    def _needs_window(self, answer: Answer) -> bool:
         """Whether a further window is needed and permitted (decision D17)."""
         completeness = answer.report.quality.completeness
         if not answer.continuation_id or not completeness.uncovered or answer.reply.tool_calls:
@@ -355,7 +355,7 @@ class ContinuedAnswer(ReportedQuestion):
         if not answer.text.strip():
             # An empty answer cannot be continued.
             return False
-        if len(self._answers) >= self._most or self._request.cache.no_cache:
+        if len(self._answers) >= self._max_windows or self._request.cache.no_cache:
             return False
         if len(self._answers) > 1 and not completeness.new:
             # After a window that covered nothing new, the next would not either.
@@ -382,7 +382,7 @@ class ContinuedAnswer(ReportedQuestion):
             if bridge.strip():
                 pieces.append(Piece(text=bridge))
             pieces.append(Piece(text=answer.text, window_id=answer.window_id))
-        text = BETWEEN.join(piece.text for piece in pieces)
+        text = PART_SEPARATOR.join(piece.text for piece in pieces)
         report = self._first.examine_whole(self._answers, text)
         return self._ended(
             Release(

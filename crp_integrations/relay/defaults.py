@@ -38,7 +38,7 @@ EmbedderSource: TypeAlias = Embedder | str | Path | Any
 RerankerSource: TypeAlias = Reranker | str | Path | Any
 
 # Verifiers in this package only compare texts; those from elsewhere are models that read claims.
-_COMPARISONS: Final = "crp_integrations.dpe."
+_COMPARING_MODULES: Final = "crp_integrations.dpe."
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
@@ -140,7 +140,7 @@ def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
     if settings.dpe.decides == "composite":
         return True
     if verifier is not None:
-        return not type(verifier).__module__.startswith(_COMPARISONS)
+        return not type(verifier).__module__.startswith(_COMPARING_MODULES)
     from crp_integrations.engines.verifiers.model_catalogue import PUBLISHED
 
     return settings.dpe.verifier in PUBLISHED

@@ -22,11 +22,11 @@ from crp_integrations.ports import Model, Tracer
 from crp_integrations.relay.steps import (
     JUDGED,
     Dispatch,
+    Drivable,
     Fan,
     JudgeDispatch,
-    LivePlayable,
+    LiveDrivable,
     Outcome,
-    Playable,
     Release,
     Result,
     Step,
@@ -40,18 +40,18 @@ STREAM: Final = "stream"
 StreamPart = TypeVar("StreamPart")
 
 
-def drive(turn: Playable, model: Model) -> Outcome:
+def drive(turn: Drivable, model: Model) -> Outcome:
     """Run a turn to its end in the calling thread; a Fan's turns run in a thread pool."""
     return _play(turn, model, model.call)
 
 
-async def adrive(turn: Playable, model: Model) -> Outcome:
+async def adrive(turn: Drivable, model: Model) -> Outcome:
     """Run a turn to its end; reading, examining and closing run off the event loop."""
     return await _aplay(turn, model, model.acall)
 
 
 def drive_stream(
-    turn: Playable, model: Model, step: Step | None = None
+    turn: Drivable, model: Model, step: Step | None = None
 ) -> Generator[str | Outcome]:
     """Run a turn with a streaming model call, and yield the text after the verdict.
 
@@ -68,13 +68,13 @@ def drive_stream(
                 reply = part
             else:
                 pieces.append(part)
-        return _whole(reply, pieces, call.model)
+        return _whole_reply(reply, pieces, call.model)
 
     yield from _released(_play(turn, model, collect, step), pieces)
 
 
 async def adrive_stream(
-    turn: Playable, model: Model, step: Step | None = None
+    turn: Drivable, model: Model, step: Step | None = None
 ) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_stream`."""
     pieces: list[str] = []
@@ -87,14 +87,14 @@ async def adrive_stream(
                 reply = part
             else:
                 pieces.append(part)
-        return _whole(reply, pieces, call.model)
+        return _whole_reply(reply, pieces, call.model)
 
     for part in _released(await _aplay(turn, model, collect, step), pieces):
         yield part
 
 
 def drive_live(
-    turn: LivePlayable, model: Model, *, shows: Callable[[], bool] | None = None
+    turn: LiveDrivable, model: Model, *, shows: Callable[[], bool] | None = None
 ) -> Generator[str | Outcome]:
     """Run a turn and yield its answer as it arrives; the outcome with the verdict comes last.
 
@@ -125,7 +125,7 @@ def drive_live(
                     else:
                         pieces.append(part)
                         yield part
-                reply = _whole(whole, pieces, step.model)
+                reply = _whole_reply(whole, pieces, step.model)
         except CRPError as error:
             yield turn.fail(error)
             return
@@ -139,10 +139,10 @@ def drive_live(
 
 
 async def adrive_live(
-    turn: LivePlayable, model: Model, *, shows: Callable[[], bool] | None = None
+    turn: LiveDrivable, model: Model, *, shows: Callable[[], bool] | None = None
 ) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_live`."""
-    step = await _aside(turn, turn.begin)
+    step = await _in_thread(turn, turn.begin)
     if not (shows or turn.show_at_once)():
         async with aclosing(adrive_stream(turn, model, step)) as parts:
             async for part in parts:
@@ -157,14 +157,14 @@ async def adrive_live(
                 reply = await model.acall(step.call)
             else:
                 whole, pieces = None, []
-                async with _closed(model.astream(step.call)) as stream:
+                async with _closing(model.astream(step.call)) as stream:
                     async for piece in stream:
                         if isinstance(piece, Reply):
                             whole = piece
                         else:
                             pieces.append(piece)
                             yield piece
-                reply = _whole(whole, pieces, step.model)
+                reply = _whole_reply(whole, pieces, step.model)
         except CRPError as error:
             yield await asyncio.to_thread(turn.fail, error)
             return
@@ -173,13 +173,13 @@ async def adrive_live(
             sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
             await asyncio.shield(sealing)
             raise
-        step = await _aside(turn, _receive, turn, reply)
+        step = await _in_thread(turn, _receive, turn, reply)
     if not isinstance(step, Fan):
         yield step
 
 
 def _play(
-    turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply], step: Step | None = None
+    turn: Drivable, model: Model, call_model: Callable[[ModelCall], Reply], step: Step | None = None
 ) -> Outcome:
     step = turn.begin() if step is None else step
     while True:
@@ -203,12 +203,12 @@ def _play(
 
 
 async def _aplay(
-    turn: Playable,
+    turn: Drivable,
     model: Model,
     call_model: Callable[[ModelCall], Awaitable[Reply]],
     step: Step | None = None,
 ) -> Outcome:
-    step = await _aside(turn, turn.begin) if step is None else step
+    step = await _in_thread(turn, turn.begin) if step is None else step
     while True:
         try:
             result: Result
@@ -230,7 +230,7 @@ async def _aplay(
             sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
             await asyncio.shield(sealing)
             raise
-        step = await _aside(turn, _receive, turn, result)
+        step = await _in_thread(turn, _receive, turn, result)
 
 
 def _judged(step: JudgeDispatch, model: Model) -> JudgeReply:
@@ -246,7 +246,7 @@ async def _ajudged(step: JudgeDispatch, model: Model) -> JudgeReply:
         return await step.judge.areply(step.call, model, step.session_id, keep=step.keep)
 
 
-def _receive(turn: Playable, result: Result) -> Step:
+def _receive(turn: Drivable, result: Result) -> Step:
     """The step after a result; a window whose reply cannot be examined is sealed as failed."""
     try:
         return turn.receive(result)
@@ -255,22 +255,22 @@ def _receive(turn: Playable, result: Result) -> Step:
         raise
 
 
-async def _aside(turn: Playable, work: Callable[..., Step], *arguments: object) -> Step:
+async def _in_thread(turn: Drivable, work: Callable[..., Step], *arguments: object) -> Step:
     """Do a step of a turn off the event loop.
 
     A thread is not cancelled with the task that waits for it. If the task is cancelled and the
     step needs a call, the turn is ended.
     """
-    gone: list[BaseException] = []
-    came: list[Step] = []
+    cancelled: list[BaseException] = []
+    finished: list[Step] = []
     lock = threading.Lock()
 
     def stepped() -> Step:
         step = work(*arguments)
         with lock:
-            came.append(step)
-        if gone and isinstance(step, Dispatch | Fan):
-            _seal(turn, gone[0])
+            finished.append(step)
+        if cancelled and isinstance(step, Dispatch | Fan):
+            _seal(turn, cancelled[0])
         return step
 
     loop = asyncio.get_running_loop()
@@ -279,17 +279,17 @@ async def _aside(turn: Playable, work: Callable[..., Step], *arguments: object) 
         return cast("Step", await asyncio.shield(running))
     except asyncio.CancelledError as error:
         with lock:
-            late = bool(came)
+            late = bool(finished)
             if not late:
-                gone.append(error)
-        if late and isinstance(came[0], Dispatch | Fan):
+                cancelled.append(error)
+        if late and isinstance(finished[0], Dispatch | Fan):
             running = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
         with suppress(Exception):
             await asyncio.shield(running)
         raise
 
 
-def _seal(turn: Playable, error: BaseException) -> None:
+def _seal(turn: Drivable, error: BaseException) -> None:
     """End a turn after an error; a failure of doing so only adds a note to that error."""
     try:
         turn.fail(error)
@@ -297,14 +297,14 @@ def _seal(turn: Playable, error: BaseException) -> None:
         error.add_note(f"the window could not be sealed: {type(failure).__name__}")
 
 
-def _play_together(turns: tuple[Playable, ...], model: Model) -> tuple[Outcome, ...]:
+def _play_together(turns: tuple[Drivable, ...], model: Model) -> tuple[Outcome, ...]:
     with ThreadPoolExecutor(max_workers=min(FAN_THREADS, max(1, len(turns)))) as pool:
         # Each child gets the caller's context variables, as asyncio tasks do by themselves.
         running = [pool.submit(copy_context().run, drive, child, model) for child in turns]
         return tuple(future.result() for future in running)
 
 
-async def _await_together(turns: tuple[Playable, ...], model: Model) -> tuple[Outcome, ...]:
+async def _await_together(turns: tuple[Drivable, ...], model: Model) -> tuple[Outcome, ...]:
     running = [asyncio.ensure_future(adrive(child, model)) for child in turns]
     try:
         return tuple(await asyncio.gather(*running))
@@ -316,13 +316,13 @@ async def _await_together(turns: tuple[Playable, ...], model: Model) -> tuple[Ou
         raise
 
 
-def _closed(stream: AsyncIterator[str | Reply]) -> AbstractAsyncContextManager[Any]:
+def _closing(stream: AsyncIterator[str | Reply]) -> AbstractAsyncContextManager[Any]:
     """A context manager that closes a model's stream when it is no longer read."""
     # Not a wrapping generator: an event loop that stops closes each generator separately.
     return aclosing(stream) if isinstance(stream, AsyncGenerator) else nullcontext(stream)
 
 
-def _whole(reply: Reply | None, pieces: list[str], model: str) -> Reply:
+def _whole_reply(reply: Reply | None, pieces: list[str], model: str) -> Reply:
     return reply if reply is not None else Reply(text="".join(pieces), model=model)
 
 

@@ -34,14 +34,14 @@ from crp_integrations.vectors import FloatRows
 # Prefix of a tool result's source; the tool's name follows.
 TOOL_SOURCE: Final = "tool:"
 # Maximum number of facts of earlier windows; the last ones shown are used.
-MOST_EARLIER: Final = 200
+MAX_EARLIER_FACTS: Final = 200
 # Importance of a tool result for omissions: 0, since no one has marked it as important.
-UNWEIGHTED: Final = 0.0
+NO_IMPORTANCE: Final = 0.0
 # Minimum number of words with a letter at which an echoed argument is removed. A shorter argument
 # names what the result is about, such as the city of a weather report, and stays.
-LEAST_STATED: Final = 3
+MIN_STATING_WORDS: Final = 3
 # Replaces an argument that a tool repeats in its text.
-ECHO: Final = "…"
+ECHO_MARK: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def evidence_of(
             # Its position stays, so that citations by number mean what the model saw.
             passages[place] = (item.fact_id, "")
             if len(weights) == len(items):
-                weights[place] = UNWEIGHTED
+                weights[place] = NO_IMPORTANCE
     known = {name for name, _ in passages}
     whole = frozenset(
         item.fact_id
@@ -111,7 +111,7 @@ def evidence_of(
         # Last, so that citations by number mean what the model saw.
         results.append((SYSTEM, readable(system)))
     weighted = len(weights) == len(passages)
-    further = [fact.importance_weight for fact in before] + [UNWEIGHTED] * len(results)
+    further = [fact.importance_weight for fact in before] + [NO_IMPORTANCE] * len(results)
     return AnswerEvidence(
         (*passages, *((fact.fact_id, fact.content) for fact in before), *results),
         (*weights, *further) if weighted and passages else (),
@@ -189,12 +189,12 @@ def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
             return ""
         if states(value):
             # Within a sentence the words are the tool's: a document may contain the search terms.
-            text = re.sub(_ECHOED.format(re.escape(value.strip())), ECHO, text)
+            text = re.sub(_ECHO_PATTERN.format(re.escape(value.strip())), ECHO_MARK, text)
     return text
 
 
 # An argument after a line start, colon, quotation mark or bracket, up to a matching kind of end.
-_ECHOED: Final = r"(?:(?<=[:\n\"'“„‘«(])|(?<=: )|^){}(?=$|[\n\"'”“’».!?;)])"
+_ECHO_PATTERN: Final = r"(?:(?<=[:\n\"'“„‘«(])|(?<=: )|^){}(?=$|[\n\"'”“’».!?;)])"
 
 
 def _json(text: str) -> Any:
@@ -220,7 +220,7 @@ def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 def states(value: Any) -> bool:
     """Whether an argument has enough words to state something."""
     words = value.split() if isinstance(value, str) else []
-    return sum(any(map(str.isalpha, word)) for word in words) >= LEAST_STATED
+    return sum(any(map(str.isalpha, word)) for word in words) >= MIN_STATING_WORDS
 
 
 def _without(value: Any, echoes: Sequence[tuple[str, Any]], key: str = "") -> Any:
@@ -267,7 +267,7 @@ _UNREADABLE: Final = re.compile("[\x00\ud800-\udfff]")
 def earlier_facts(namespace: Namespace, prior: Sequence[EarlierWindow]) -> list[Fact]:
     """Facts that earlier windows showed and whose text has not changed since."""
     shown = seen_hashes(prior)
-    ids = list(shown)[-MOST_EARLIER:]
+    ids = list(shown)[-MAX_EARLIER_FACTS:]
     if not ids:
         return []
     return [fact for fact in namespace.facts(ids) if sha256(fact.content) == shown[fact.fact_id]]

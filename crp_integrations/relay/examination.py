@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from crp_integrations.relay.world import World
 
 # What the relay records of every window, as evidence for the control catalogue.
-KEPT: Final = ("window-sealed", "events-chained", "settings-recorded")
+RECORDED: Final = ("window-sealed", "events-chained", "settings-recorded")
 VERIFIED: Final = "engine-verified"
 
 # The reason in a 451 body for a use that the EU AI Act forbids.
@@ -84,7 +84,7 @@ def examination_input(
     texts = (request.system_prompt, *history, request.query)
     return ExaminationInput(
         prompt="\n\n".join(part for part in texts if part),
-        system=settings.system.system((*KEPT, VERIFIED) if code_verified else KEPT),
+        system=settings.system.system((*RECORDED, VERIFIED) if code_verified else RECORDED),
         loop_depth=request.loop_depth,
         no_store=request.cache.no_store,
         conversation=conversation_turns(request.history),

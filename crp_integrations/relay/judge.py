@@ -35,8 +35,8 @@ from crp_integrations.relay.settings import (
     DOUBT,
     JudgeSettings,
     budget_fields,
+    connection_fields,
     first_problem,
-    reach_fields,
     same_provider,
 )
 from crp_integrations.seals import canonical, sha256_hex
@@ -49,7 +49,7 @@ JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
 # One call of the judge: model, request, context variables, and start time.
 Attempt: TypeAlias = tuple[Model, ModelCall, Context, float]
-MOST_SESSIONS: Final = 10_000
+MAX_SESSIONS: Final = 10_000
 BACKGROUND: Final = "background"
 OVER_BUDGET: Final = "BudgetSpent"
 SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", BACKGROUND
@@ -57,7 +57,7 @@ SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", BACKGROUND
 FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 8.0
 TIMED_OUT: Final = "ModelTimeout"
-_AGAIN: Final = frozenset({408, 409, 429})
+_RETRIED_STATUSES: Final = frozenset({408, 409, 429})
 
 # True in the context of a judge's call, so that callbacks on models do not examine its reply.
 JUDGING: Final[ContextVar[bool]] = ContextVar("crp_judging", default=False)
@@ -129,19 +129,19 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        self.settings = _settings({**reach_fields(settings, model, own), **own})
+        self.settings = _settings({**connection_fields(settings, model, own), **own})
         self.own = model is True
-        self.on_report = _report_taker(on_report, self.settings, own=self.own)
+        self.on_report = _checked_receiver(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
         self._fallback: tuple[str, Model] | None = None
         if not self.own:
-            self._name, self._model = self._opened(model, fields)
+            self._name, self._model = self._open_model(model, fields)
         elif fields:
             raise ConfigError(f"{', '.join(sorted(fields))} go with a judge's name, not with True")
         if self.settings.fallback:
             # Another provider must not receive this one's address or key.
             same = same_provider(self.settings.fallback, self._name)
-            self._fallback = self._opened(self.settings.fallback, fields if same else {}, same)
+            self._fallback = self._open_model(self.settings.fallback, fields if same else {}, same)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
         self._sessions: OrderedDict[str, _Spent] = OrderedDict()
@@ -150,7 +150,7 @@ class Judge:
             retries=self.settings.retries,
             concurrency=self.settings.concurrency,
         )
-        self._late: list[ThreadPoolExecutor] = []
+        self._pools: list[ThreadPoolExecutor] = []
 
     @classmethod
     def of(
@@ -191,7 +191,7 @@ class Judge:
         """A copy with other settings; it shares model, cache and spent budgets with this judge."""
         made = copy.copy(self)
         made.settings = _settings({**self.settings.model_dump(), **fields})
-        made.on_report = _report_taker(on_report or self.on_report, made.settings, own=self.own)
+        made.on_report = _checked_receiver(on_report or self.on_report, made.settings, own=self.own)
         return made
 
     @property
@@ -212,9 +212,9 @@ class Judge:
 
     def _may_spend(self, session_id: str) -> bool:
         with self._lock:
-            return self._left(self._sessions.get(session_id, _Spent()))
+            return self._has_budget(self._sessions.get(session_id, _Spent()))
 
-    def _left(self, spent: _Spent) -> bool:
+    def _has_budget(self, spent: _Spent) -> bool:
         chosen = self.settings
         return not (
             (chosen.budget_calls is not None and spent.calls >= chosen.budget_calls)
@@ -227,7 +227,7 @@ class Judge:
         with self._lock:
             spent = self._sessions.setdefault(session_id, _Spent())
             self._sessions.move_to_end(session_id)
-            if not self._left(spent):
+            if not self._has_budget(spent):
                 return False
             spent.calls += 1
             return True
@@ -243,7 +243,7 @@ class Judge:
             cost = reply.usage.cost_usd
             # A call of unknown price may have spent a budget in USD, so it counts as infinite.
             spent.usd += (0.0 if reply.error else inf) if cost is None else cost
-            while len(self._sessions) > MOST_SESSIONS:
+            while len(self._sessions) > MAX_SESSIONS:
                 self._sessions.popitem(last=False)
 
     def reply(
@@ -259,7 +259,7 @@ class Judge:
         Args:
             keep: whether the reply may stay in memory; False under `no-store`.
         """
-        tried = self._tried(call, model, session_id, keep=keep)
+        tried = self._attempts(call, model, session_id, keep=keep)
         try:
             attempt = next(tried)
             while True:
@@ -276,7 +276,7 @@ class Judge:
         keep: bool = True,
     ) -> JudgeReply:
         """The asynchronous twin of `reply`."""
-        tried = self._tried(call, model, session_id, keep=keep)
+        tried = self._attempts(call, model, session_id, keep=keep)
         try:
             attempt = next(tried)
             while True:
@@ -284,7 +284,7 @@ class Judge:
         except StopIteration as ended:
             return cast("JudgeReply", ended.value)
 
-    def _tried(
+    def _attempts(
         self, call: ModelCall, own: Model | None, session_id: str, *, keep: bool
     ) -> Generator[Attempt, JudgeReply, JudgeReply]:
         """Yield the calls to make, receive the reply to each, and return the final reply."""
@@ -318,9 +318,9 @@ class Judge:
     def later(self, work: Callable[[], None]) -> None:
         """Run work in a background thread; the process waits for it at exit."""
         with self._lock:
-            if not self._late:
-                self._late.append(ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later"))
-            self._late[0].submit(separate_context().run, _run_logged, work)
+            if not self._pools:
+                self._pools.append(ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later"))
+            self._pools[0].submit(separate_context().run, _run_logged, work)
 
     def hand(self, report: Report, also: OnReport | None = None) -> None:
         """Pass a report to `on_report` and `also`; errors of theirs are logged, not raised."""
@@ -329,8 +329,8 @@ class Judge:
     def wait(self) -> None:
         """Wait for all judgements in the background."""
         with self._lock:
-            late = list(self._late)
-            self._late.clear()
+            late = list(self._pools)
+            self._pools.clear()
         for pool in late:
             pool.shutdown(wait=True)
 
@@ -394,7 +394,7 @@ class Judge:
         self._window = judge_window(self._name)
         return self._window
 
-    def _opened(
+    def _open_model(
         self, model: JudgeSource, options: Mapping[str, Any], reached: bool = True
     ) -> tuple[str, Model]:
         from crp_integrations.relay.defaults import judge_engine
@@ -444,7 +444,7 @@ def refuse_own(judge: JudgeSource, taker: str) -> None:
         )
 
 
-def _report_taker(
+def _checked_receiver(
     on_report: OnReport | None, settings: JudgeSettings, *, own: bool
 ) -> OnReport | None:
     """Check and return the receiver of reports; `background` mode requires one."""
@@ -499,12 +499,12 @@ class JudgeCaller:
         self._retries = retries
         self._concurrency = concurrency
         self._lock = threading.Lock()
-        self._room = threading.BoundedSemaphore(concurrency)
-        self._slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
+        self._thread_slots = threading.BoundedSemaphore(concurrency)
+        self._loop_slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
 
     def call(self, model: Model, call: ModelCall, context: Context, started: float) -> JudgeReply:
         """Make a call with retries within the timeout; a failure is returned as a value."""
-        with self._room:
+        with self._thread_slots:
             until = time.perf_counter() + self._timeout_s
             for attempt in range(self._retries + 1):
                 try:
@@ -513,7 +513,7 @@ class JudgeCaller:
                 except FutureTimeout:
                     return _failed(TIMED_OUT, started)
                 except Exception as error:  # noqa: BLE001 - no error may lose the answer
-                    if self._given_up(error, attempt, until):
+                    if self._gives_up(error, attempt, until):
                         return _failed(_error_name(error), started)
                 time.sleep(_wait(attempt))
         raise AssertionError
@@ -524,7 +524,7 @@ class JudgeCaller:
         """The asynchronous twin of `call`."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            slots = self._slots.setdefault(loop, asyncio.Semaphore(self._concurrency))
+            slots = self._loop_slots.setdefault(loop, asyncio.Semaphore(self._concurrency))
         async with slots:
             until = time.perf_counter() + self._timeout_s
             for attempt in range(self._retries + 1):
@@ -535,14 +535,14 @@ class JudgeCaller:
                 except TimeoutError:
                     return _failed(TIMED_OUT, started)
                 except Exception as error:  # noqa: BLE001 - no error may lose the answer
-                    if self._given_up(error, attempt, until):
+                    if self._gives_up(error, attempt, until):
                         return _failed(_error_name(error), started)
                 finally:
                     running.cancel()
                 await asyncio.sleep(_wait(attempt))
         raise AssertionError
 
-    def _given_up(self, error: Exception, attempt: int, until: float) -> bool:
+    def _gives_up(self, error: Exception, attempt: int, until: float) -> bool:
         """Whether the model is not retried after an error."""
         late = time.perf_counter() + _wait(attempt) >= until
         return late or attempt == self._retries or not _is_passing(error)
@@ -592,7 +592,7 @@ def _is_passing(error: Exception) -> bool:
     status = error.provider_status
     if status is None:
         return type(error).__name__ in ("ModelRateLimited", "ModelError")
-    return status in _AGAIN or status >= 500
+    return status in _RETRIED_STATUSES or status >= 500
 
 
 def _wait(attempt: int) -> float:

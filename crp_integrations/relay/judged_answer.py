@@ -37,7 +37,7 @@ from crp_integrations.vocabulary import HaltReason
 class Judges:
     """The judges of a component, each kept with its cache and its budgets."""
 
-    MOST: Final = 32
+    MAX_JUDGES: Final = 32
 
     def __init__(self, settings: JudgeSettings) -> None:
         self._settings = settings
@@ -58,7 +58,7 @@ class Judges:
                 # Keeps the source alive, so that no other object gets the `id` used in the key.
                 self._made[key] = (source, made)
             self._made.move_to_end(key)
-            while len(self._made) > self.MOST:
+            while len(self._made) > self.MAX_JUDGES:
                 self._made.popitem(last=False)
             judge = self._made[key][1]
         if judge is None or receiver is None or judge.on_report is receiver:
@@ -229,12 +229,12 @@ def complete_report(
     on_report: OnReport | None,
 ) -> Report:
     """Complete a caller's report: judge it, if there is a judge, and pass it to the receivers."""
-    way = _way(judge, report, dossier, settings, context)
-    if way is None:
+    judged = _judgement(judge, report, dossier, settings, context)
+    if judged is None:
         return _unjudged(report, settings, on_report)
-    with _withheld_reports(way, settings, on_report):
-        report = way.play()
-    return _handed(way, report, settings, on_report)
+    with _withheld_reports(judged, settings, on_report):
+        report = judged.play()
+    return _finish_and_hand(judged, report, settings, on_report)
 
 
 async def acomplete_report(
@@ -246,15 +246,15 @@ async def acomplete_report(
     on_report: OnReport | None,
 ) -> Report:
     """The asynchronous twin of `complete_report`."""
-    way = _way(judge, report, dossier, settings, context)
-    if way is None:
+    judged = _judgement(judge, report, dossier, settings, context)
+    if judged is None:
         return _unjudged(report, settings, on_report)
-    with _withheld_reports(way, settings, on_report):
-        report = await way.aplay()
-    return _handed(way, report, settings, on_report)
+    with _withheld_reports(judged, settings, on_report):
+        report = await judged.aplay()
+    return _finish_and_hand(judged, report, settings, on_report)
 
 
-def _way(
+def _judgement(
     judge: Judge | None,
     report: Report,
     dossier: Dossier,
@@ -274,34 +274,34 @@ def _unjudged(report: Report, settings: Settings, on_report: OnReport | None) ->
     return report
 
 
-def _handed(
-    way: JudgedAnswer, report: Report, settings: Settings, on_report: OnReport | None
+def _finish_and_hand(
+    judged: JudgedAnswer, report: Report, settings: Settings, on_report: OnReport | None
 ) -> Report:
     report = finish(report, settings_digest=settings.digest)
-    hand_report(way, report, on_report)
+    hand_report(judged, report, on_report)
     return report
 
 
 @contextmanager
 def _withheld_reports(
-    way: JudgedAnswer, settings: Settings, on_report: OnReport | None
+    judged: JudgedAnswer, settings: Settings, on_report: OnReport | None
 ) -> Iterator[None]:
     """Pass on the report of an answer that is withheld because its judge failed."""
     try:
         yield
     except SafetyHalt as halt:
         halt.report = report = finish(cast("Report", halt.report), settings_digest=settings.digest)
-        way.judge.hand(report, on_report)
+        judged.judge.hand(report, on_report)
         raise
 
 
-def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
+def hand_report(judged: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
     """Pass a report to its receivers; in background mode this happens after the judgement."""
-    judge = way.judge
-    if way.later:
+    judge = judged.judge
+    if judged.later:
         digest = report.settings_digest
         judge.later(
-            lambda: judge.hand(finish(way.now(report).play(), settings_digest=digest), on_report)
+            lambda: judge.hand(finish(judged.now(report).play(), settings_digest=digest), on_report)
         )
     else:
         judge.hand(report, on_report)

@@ -20,13 +20,13 @@ from crp_integrations.seals import sha256_each
 from crp_integrations.session.records import Session, WindowNode
 
 # Limits of one session, so that no caller fills the memory with it; the oldest entries go first.
-MOST_WINDOWS = 4_096
+MAX_WINDOWS = 4_096
 MOST_CHARACTERS = 1_000_000
-MOST_REJECTED = 200
+MAX_REJECTED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class SessionMemorySource:
+class MemorySession:
     """The state of one session that is kept in memory only.
 
     Attributes:
@@ -49,7 +49,7 @@ class SessionMemories:
 
     def __init__(self, most_sessions: int = 1_000) -> None:
         self._most = most_sessions
-        self._sessions: OrderedDict[str, SessionMemorySource] = OrderedDict()
+        self._sessions: OrderedDict[str, MemorySession] = OrderedDict()
         self._lock = threading.Lock()
         # Locked from reading a session until its new state is kept.
         self._turns = threading.Lock()
@@ -66,19 +66,19 @@ class SessionMemories:
     def keep(self, session: Session, node: WindowNode | None = None) -> None:
         """Keep a session's state and a window; above the limit the least recent session goes."""
         with self._lock:
-            held = self._sessions.get(session.session_id, SessionMemorySource())
-            nodes = held.nodes if node is None else (*held.nodes, node)[-MOST_WINDOWS:]
+            held = self._sessions.get(session.session_id, MemorySession())
+            nodes = held.nodes if node is None else (*held.nodes, node)[-MAX_WINDOWS:]
             self._put(session.session_id, replace(held, session=session, nodes=nodes))
 
     def keep_prior(self, session_id: str, window: EarlierWindow) -> None:
         """Keep a window's texts; above the limits the session's oldest windows go."""
         with self._lock:
-            held = self._sessions.get(session_id, SessionMemorySource())
+            held = self._sessions.get(session_id, MemorySession())
             priors = {**held.priors, window.window_id: window}
             room = MOST_CHARACTERS - sum(map(_characters, priors.values()))
             # The last window stays whatever its length: the next one continues it.
             for id_ in [*priors][:-1]:
-                if room >= 0 and len(priors) <= MOST_WINDOWS:
+                if room >= 0 and len(priors) <= MAX_WINDOWS:
                     break
                 room += _characters(priors.pop(id_))
             self._put(session_id, replace(held, priors=priors))
@@ -88,21 +88,21 @@ class SessionMemories:
         if not claims:
             return
         with self._lock:
-            held = self._sessions.get(session_id, SessionMemorySource())
-            both = unique_claims(held.rejected, claims)[-MOST_REJECTED:]
+            held = self._sessions.get(session_id, MemorySession())
+            both = unique_claims(held.rejected, claims)[-MAX_REJECTED:]
             self._put(session_id, replace(held, rejected=both))
 
-    def of(self, session_id: str) -> SessionMemorySource:
+    def of(self, session_id: str) -> MemorySession:
         """The state of a session; empty for an unknown one."""
         with self._lock:
-            return self._sessions.get(session_id, SessionMemorySource())
+            return self._sessions.get(session_id, MemorySession())
 
     def end(self, session_id: str) -> None:
         """Forget a session."""
         with self._lock:
             self._sessions.pop(session_id, None)
 
-    def _put(self, session_id: str, held: SessionMemorySource) -> None:
+    def _put(self, session_id: str, held: MemorySession) -> None:
         self._sessions[session_id] = held
         self._sessions.move_to_end(session_id)
         while len(self._sessions) > self._most:
@@ -187,7 +187,7 @@ class PersonalDataIndex:
         return holds
 
 
-class UnwrittenReceipt(NamedTuple):
+class IssuedReceipt(NamedTuple):
     """A receipt, and whether the store keeps it."""
 
     receipt: Receipt
@@ -206,7 +206,7 @@ class UnwrittenReceipts:
         self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, made: UnwrittenReceipt | None, residency: str) -> str:
+    def add(self, made: IssuedReceipt | None, residency: str) -> str:
         """Keep a receipt unless it was written; returns its id, empty for None."""
         if made is None:
             return ""

@@ -126,7 +126,7 @@ class CarriedContext:
         self.request = self.request.changed(prior=(*silent, self.transfer.into(last)))
 
 
-def may_lay_bridge(
+def permits_bridge(
     bridge: str, between: Sequence[Answer], policy: Policy, request: Request, world: World
 ) -> bool:
     """Whether the policy permits a bridge.

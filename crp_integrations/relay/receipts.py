@@ -37,7 +37,7 @@ from crp_integrations.receipt.redaction import erased, summaries
 from crp_integrations.receipt.signed_statement import IN_TOTO, Chain, Signed, signing_key
 from crp_integrations.receipt.verify import Verified, verify
 from crp_integrations.receipt.window_values import Asked, Decided, InForce, WindowValues
-from crp_integrations.relay.memory import UnwrittenReceipt
+from crp_integrations.relay.memory import IssuedReceipt
 from crp_integrations.relay.prior_windows import denied_facts
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
@@ -168,7 +168,7 @@ def decision_of(
     )
 
 
-def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt | None:
+def issue_receipt(sealing: Sealing, update: SessionUpdate) -> IssuedReceipt | None:
     """Sign a window's receipt; add it to the log if the window's report and facts are stored."""
     make, seal, world, stored = sealing.end.draft, sealing.seal, sealing.world, sealing.stored
     log = receipts_of(sealing.transaction)
@@ -194,7 +194,7 @@ def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt |
                 # One of its sources was withdrawn while the question was being answered.
                 receipt = erased(receipt, of.keys(), answers=True)
             log.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
-    return UnwrittenReceipt(receipt, written)
+    return IssuedReceipt(receipt, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +215,13 @@ class Receipts:
             log = _receipts_facet(transaction)
             receipt = log.get(name) if name.startswith(ID_PREFIX) else log.of_window(name)
         if receipt is None:
-            receipt = self._held(name)
+            receipt = self._in_memory(name)
         if receipt is None:
             return None
         hidden = denied_facts(
             self.namespace, {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id}
         )
-        return None if hidden or self._uncut(receipt) else receipt
+        return None if hidden or self._has_hidden_data(receipt) else receipt
 
     def ids(self, session_id: str = "", *, after: int = -1, limit: int = 1_000) -> list[str]:
         """Ids of receipts, oldest first; those in memory come after those in the log."""
@@ -250,7 +250,7 @@ class Receipts:
     def sign(self, payload_type: str, payload: bytes) -> Signed:
         """Sign a payload that accompanies receipts, such as an evidence bundle's manifest."""
         if payload_type in (IN_TOTO, HEAD_TYPE):
-            raise RequestError(f"payload type {payload_type!r:.60} is the ledger's own")
+            raise RequestError(f"payload type {payload_type!r:.60} is reserved for the ledger")
         return signing_key(self.world.keyring.master(), self._tenant).sign(payload_type, payload)
 
     def head(self) -> SignedHead:
@@ -271,7 +271,7 @@ class Receipts:
             wanted = now if size is None else size
             if place is None or not place < wanted <= now:
                 raise RequestError(
-                    f"receipt {receipt_id!r:.60} is not in a log of {wanted}; it has {now} entries"
+                    f"receipt {receipt_id!r:.60} is not in the first {wanted} of {now} log entries"
                 )
             return Inclusion(place, wanted, tuple(inclusion(place, wanted, log.node)))
 
@@ -282,7 +282,7 @@ class Receipts:
             now = log.size()
             last = now if second is None else second
             if not 0 <= first <= last <= now:
-                raise RequestError(f"sizes {first} and {last} are not of a log of {now} entries")
+                raise RequestError(f"sizes {first} and {last} do not fit a log of {now} entries")
             path = consistency(first, last, log.node) if first else []
             return Consistency(first, last, tuple(path))
 
@@ -291,7 +291,7 @@ class Receipts:
         receipt = self.get(name)
         if receipt is None:
             raise RequestError(f"there is no receipt {name!r:.60}")
-        parents = self._before(receipt)
+        parents = self._parents(receipt)
         head = self.head()
         try:
             proof = self.inclusion(receipt.receipt_id, head.head.size)
@@ -305,7 +305,7 @@ class Receipts:
             head=head if proof is not None else None,
         )
 
-    def _before(self, receipt: Receipt) -> list[Receipt]:
+    def _parents(self, receipt: Receipt) -> list[Receipt]:
         """The available receipts of the windows that a receipt's window follows."""
         wanted, receipts = set(receipt.chain.parents), list[Receipt]()
         # Newest first, since a window mostly follows the last one. A first window has none.
@@ -322,7 +322,7 @@ class Receipts:
     def _tenant(self) -> str:
         return self.namespace.subject.tenant
 
-    def _held(self, name: str) -> Receipt | None:
+    def _in_memory(self, name: str) -> Receipt | None:
         """A receipt in memory, without the texts of facts that no longer exist.
 
         Texts that repeat earlier windows are removed too if one of those windows has lost a text.
@@ -330,9 +330,9 @@ class Receipts:
         receipt = self.world.memory.receipts.find(name, self.namespace.residency)
         if receipt is None:
             return None
-        return erased(receipt, self._gone(receipt), answers=self._emptied(receipt))
+        return erased(receipt, self._missing_facts(receipt), answers=self._follows_erased(receipt))
 
-    def _uncut(self, receipt: Receipt) -> bool:
+    def _has_hidden_data(self, receipt: Receipt) -> bool:
         """Whether a receipt has personal data that the guard hides from the relay's subject."""
         texts = {
             leaf.fact_id: receipt.text(number) or ""
@@ -347,14 +347,14 @@ class Receipts:
                     return True
         return False
 
-    def _gone(self, receipt: Receipt) -> set[str]:
+    def _missing_facts(self, receipt: Receipt) -> set[str]:
         """Facts of a receipt that are no longer in the store or in memory."""
         ids = {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id} - summaries(receipt)
         view = self.namespace.view(receipt.chain.session_id)
         held = {fact.fact_id for fact in view.facts(sorted(ids))}
         return ids - self.namespace.stored(sorted(ids)) - held
 
-    def _emptied(self, receipt: Receipt) -> bool:
+    def _follows_erased(self, receipt: Receipt) -> bool:
         """Whether an earlier window of the receipt's session has lost a text."""
         chain, held, region = receipt.chain, self.world.memory.receipts, self.namespace.residency
         if chain.window_number == 1:
@@ -363,7 +363,7 @@ class Receipts:
         if any(
             earlier is not None
             and earlier.chain.window_number < chain.window_number
-            and self._gone(earlier)
+            and self._missing_facts(earlier)
             for earlier in before
         ):
             return True

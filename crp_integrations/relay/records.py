@@ -40,10 +40,10 @@ def conversation_of(messages: Iterable[object]) -> list[Message]:
     # Iterating over a mapping would yield its keys, and over a message its fields.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
-    return [message_of(part) for message in messages for part in _results_apart(message)]
+    return [message_of(part) for message in messages for part in _split_results(message)]
 
 
-def _results_apart(message: object) -> list[object]:
+def _split_results(message: object) -> list[object]:
     """Split a message with results of several tools, Anthropic's format, into one for each."""
     content = message.get("content") if isinstance(message, Mapping) else None
     blocks = content if _is_list(content) else []
@@ -79,7 +79,7 @@ def message_of(source: object) -> Message:
         failed = any(block.get("is_error") for block in answered)
         content = "\n".join(_text(block.get("content")) for block in answered)
     elif used := [block for block in blocks if block.get("type") == "tool_use"]:
-        calls += tuple(_used(block) for block in used)
+        calls += tuple(_anthropic_call(block) for block in used)
         content = [block for block in blocks if block.get("type") != "tool_use"]
     return Message(
         role=role,
@@ -92,14 +92,14 @@ def message_of(source: object) -> Message:
 
 
 # Flags of a failed tool: Anthropic's, the Model Context Protocol's, and this package's.
-_FAILURES: Final = ("is_error", "isError", "failed")
+_FAILURE_FLAGS: Final = ("is_error", "isError", "failed")
 
 
 def _failed(message: Mapping[str, Any], content: object) -> bool:
     """Whether a tool message has a flag that the tool failed; OpenAI has no such flag."""
     forms = [message, content] if isinstance(content, Mapping) else [message]
     return message.get("status") == "error" or any(
-        form.get(name) is True for form in forms for name in _FAILURES
+        form.get(name) is True for form in forms for name in _FAILURE_FLAGS
     )
 
 
@@ -107,7 +107,7 @@ def _is_list(content: object) -> TypeGuard[Sequence[object]]:
     return isinstance(content, Sequence) and not isinstance(content, str)
 
 
-def _used(block: Mapping[str, Any]) -> ToolCall:
+def _anthropic_call(block: Mapping[str, Any]) -> ToolCall:
     """A tool call from an Anthropic `tool_use` block."""
     if not isinstance(block.get("name"), str):
         raise RequestError("a tool_use block names no tool; give id, name and input")
@@ -239,7 +239,7 @@ class Request(Record):
 
     @field_validator("budget_tokens", "k", "max_tokens", mode="before")
     @classmethod
-    def _no_switch(cls, value: Any) -> Any:
+    def _not_bool(cls, value: Any) -> Any:
         if isinstance(value, bool):
             raise ValueError(f"{value} is not a number, wanted a whole number")
         return value
@@ -257,12 +257,12 @@ class Request(Record):
 
     @field_validator("accept_quality", "accept_strategies", mode="before")
     @classmethod
-    def _one_alone(cls, value: Any) -> Any:
+    def _as_tuple(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @field_validator("history", mode="before")
     @classmethod
-    def _as_callers_have_them(cls, value: Any) -> Any:
+    def _as_messages(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             return value
         try:

@@ -46,7 +46,7 @@ from crp_integrations.vocabulary import EventType
 
 EVERY_KIND: Final = "*"
 _ENGINE: Final = "crp recognisers"
-MOST_KEPT: Final = 10_000
+MAX_CACHED_TEXTS: Final = 10_000
 
 
 class RedactingGuard:
@@ -61,7 +61,7 @@ class RedactingGuard:
         settings: PersonalSettings,
         recognisers: Sequence[Recogniser] = (),
         *,
-        most_kept: int = MOST_KEPT,
+        most_kept: int = MAX_CACHED_TEXTS,
     ) -> None:
         self._settings = settings
         self._recognisers = tuple(recognisers)

@@ -46,7 +46,7 @@ from crp_integrations.session.records import Session, WindowNode, resolve_contin
 from crp_integrations.session.settings import RegisteredAgent
 from crp_integrations.session.token import SessionToken, claimed_session
 from crp_integrations.session.window_graph import (
-    check_room,
+    check_limits,
     last_windows,
     pattern_of,
     prior_windows,
@@ -219,7 +219,7 @@ def admit_window(
     prior = request.prior or merge_fan_out(continued)
     # Only named parents are checked: questions that merely share a session do not branch.
     if parents:
-        check_room(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
+        check_limits(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
     follows = parents or after or last_windows(nodes)
     only = parse_policy(request.report_only) if request.report_only else None
     return Admission(

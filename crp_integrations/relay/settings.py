@@ -167,7 +167,7 @@ class JudgeSettings(Part):
         return float(match[1]) if match else 1.0
 
 
-def reach_fields(
+def connection_fields(
     settings: JudgeSettings | None, model: object, own: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The settings' fields, without address and key if they belong to another provider or judge."""
@@ -196,7 +196,7 @@ def budget_fields(budget: int | Mapping[str, float] | None) -> dict[str, Any]:
         odd = set(budget) - {"calls", "tokens", "usd"}
         if odd:
             raise RequestError(
-                f"judge_budget has {sorted(odd)[0]!r:.40}; give calls, tokens or usd"
+                f"judge_budget has an unknown {sorted(odd)[0]!r:.40}; give calls, tokens or usd"
             )
         return {f"budget_{name}": value for name, value in budget.items()}
     if isinstance(budget, bool) or not isinstance(budget, int):
@@ -216,9 +216,9 @@ PROTOCOL: Final[dict[str, Any]] = {
 TOML_NAME = "crp.toml"
 MASTER_KEY_BYTES = 32
 # Variables that are not settings: of the command line, and documented ones for key files.
-_OTHERS: Final = frozenset({"CRP_KEYS", "CRP_MASTER_KEYS", "CRP_SESSION", "CRP_STORE"})
+_OTHER_VARIABLES: Final = frozenset({"CRP_KEYS", "CRP_MASTER_KEYS", "CRP_SESSION", "CRP_STORE"})
 # Minimum similarity at which a name counts as misspelt: about one wrong letter in twelve.
-_NEAR: Final = 0.88
+_MISSPELT: Final = 0.88
 
 
 class Settings(BaseSettings):
@@ -424,7 +424,7 @@ def _toml(root: Path | None) -> Path | None:
 
 
 @lru_cache(maxsize=16)
-def _reading(path: Path | None) -> type[Settings]:
+def _settings_class(path: Path | None) -> type[Settings]:
     """A settings class that also reads a file; cached, since creating a class is slow."""
 
     class Located(Settings):
@@ -433,7 +433,7 @@ def _reading(path: Path | None) -> type[Settings]:
     return Located
 
 
-def _names() -> list[str]:
+def _setting_names() -> list[str]:
     """Names of all settings and of their direct fields, as `setting.field`."""
     parts = Settings.model_fields
     pairs = ((name, getattr(part.annotation, "model_fields", ())) for name, part in parts.items())
@@ -451,15 +451,15 @@ def _refuse_misspelt() -> None:
         for name in sorted(os.environ)
         if (own := name.upper()).startswith(prefix)
         and own.removeprefix(prefix).partition("__")[0].lower() not in parts
-        and own not in _OTHERS
+        and own not in _OTHER_VARIABLES
     ]
     if not odd:
         return
-    known = [prefix + name.replace(".", "__").upper() for name in _names()]
+    known = [prefix + name.replace(".", "__").upper() for name in _setting_names()]
     for name in odd:
         own = name.upper()
-        near = get_close_matches(own, known, n=1, cutoff=_NEAR)
-        near = near or get_close_matches(own.partition("__")[0], known, n=1, cutoff=_NEAR)
+        near = get_close_matches(own, known, n=1, cutoff=_MISSPELT)
+        near = near or get_close_matches(own.partition("__")[0], known, n=1, cutoff=_MISSPELT)
         if near:
             raise ConfigError(
                 f"environment variable {name!r:.60} is not a setting; if {near[0]} is meant, "
@@ -483,11 +483,11 @@ def _of_environment(_variables: tuple[tuple[str, str], ...]) -> Settings:
 def _read(path: Path | None, arguments: Mapping[str, Any]) -> Settings:
     _refuse_misspelt()
     try:
-        located = _reading(path)(**arguments)
+        located = _settings_class(path)(**arguments)
     except ValidationError as error:
         field, problem = first_problem(error)
         if error.errors(include_url=False, include_input=False)[0]["type"] == "extra_forbidden":
-            near = get_close_matches(field, _names(), n=1)
+            near = get_close_matches(field, _setting_names(), n=1)
             meant = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"setting {field!r:.80} is unknown{meant}") from error
         raise ConfigError(f"setting {field or 'settings'!r} is not usable: {problem}") from error

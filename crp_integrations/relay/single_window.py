@@ -96,7 +96,7 @@ class AnswerPasses:
 
 
 SEARCH: Final = "search_context"
-LONGEST: Final = 500
+MAX_QUERY_CHARACTERS: Final = 500
 TOOL: Final[dict[str, Any]] = {
     "type": "function",
     "function": {
@@ -244,4 +244,4 @@ def _query(call: ToolCall) -> str:
     except (ValueError, RecursionError):
         return ""
     query = arguments.get("query") if isinstance(arguments, dict) else None
-    return " ".join(query.split())[:LONGEST] if isinstance(query, str) else ""
+    return " ".join(query.split())[:MAX_QUERY_CHARACTERS] if isinstance(query, str) else ""

@@ -135,7 +135,7 @@ class Refusal:
 Outcome: TypeAlias = Release | Halt | NotModified | Refusal
 
 
-class Playable(Protocol):
+class Drivable(Protocol):
     """What a driver can run: a Turn, or anything composed of Turns."""
 
     def begin(self) -> Step:
@@ -151,7 +151,7 @@ class Playable(Protocol):
         ...
 
 
-class LivePlayable(Playable, Protocol):
+class LiveDrivable(Drivable, Protocol):
     """A `Playable` whose answer may be shown before its verdict."""
 
     def show_at_once(self) -> bool:
@@ -163,7 +163,7 @@ class LivePlayable(Playable, Protocol):
 class Fan:
     """Run several turns concurrently and pass their outcomes to `receive`, in this order."""
 
-    turns: tuple[Playable, ...]
+    turns: tuple[Drivable, ...]
 
 
 Step: TypeAlias = Dispatch | Fan | Outcome

@@ -50,7 +50,7 @@ from crp_integrations.relay.evidence import (
 from crp_integrations.relay.examination import examine_answer, examine_windows
 from crp_integrations.relay.judge import Judge, call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
-from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge, outdated_windows
+from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows, permits_bridge
 from crp_integrations.relay.receipts import draft_maker, receipt_contents
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.session_admission import (
@@ -188,7 +188,7 @@ class Turn:
         Spec: CRP-SPEC-003 §5.3, §11.2
         """
         self._must_not_have_begun()
-        ended = self._take_place()
+        ended = self._admit()
         return self._seal_on_error(self._first) if ended is None else ended
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
@@ -266,7 +266,7 @@ class Turn:
     def survey(self) -> Dispatch | Outcome | None:
         """Begin a window that will be the parent of others: determine the question's needs."""
         self._must_not_have_begun()
-        return self._take_place() or self._decomposition()
+        return self._admit() or self._decomposition()
 
     def surveyed(self, reply: Reply) -> None:
         """Take the reply to the call of `survey`."""
@@ -299,7 +299,7 @@ class Turn:
         self._packing.remember(envelope)
         return envelope
 
-    def _take_place(self) -> Outcome | None:
+    def _admit(self) -> Outcome | None:
         """Admit the window to its session; returns an outcome if no model may be asked."""
         self._began = None if self._world.listeners.observer is None else self._world.clock.now()
         # Checked before a model call is paid for; without write access nothing can be sealed.
@@ -313,7 +313,7 @@ class Turn:
         )
         self._admission = admission
         if admission.barred is not None:
-            self._barred(admission.barred, admission.safety_budget)
+            self._refuse_barred(admission.barred, admission.safety_budget)
             return
         strategy = admission.strategy(self.request.strategy)
         if strategy is not self.request.strategy:
@@ -568,10 +568,10 @@ class Turn:
             seal, namespace = self._closed.seal, self._packing.namespace
             journal_events(namespace, self._world, seal, ((event_type, data),))
 
-    def may_lay(self, bridge: str, *between: Answer) -> bool:
+    def permits_bridge(self, bridge: str, *between: Answer) -> bool:
         """Whether the window's policy permits a bridge between answers."""
         policy = self._admission.policy if self._admission else Policy()
-        return may_lay_bridge(bridge, between, policy, self.request, self._world)
+        return permits_bridge(bridge, between, policy, self.request, self._world)
 
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
         packing = self._packing
@@ -643,10 +643,10 @@ class Turn:
             session_id=self.session_id,
             own_model=fitted.model,
             own_window=world.engines.limit_for(fitted.model)[0],
-            left_out=self._kept_from(judge, fitted.envelope),
+            left_out=self._withheld_facts(judge, fitted.envelope),
         )
 
-    def _kept_from(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
+    def _withheld_facts(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
         """Ids of facts that must not be sent to the judge's provider, with the reason."""
         labels = {**self._evidence.labels, **self._packing.labels(envelope)}
         barred = set(judge.settings.withhold_labels)
@@ -736,7 +736,7 @@ class Turn:
                 error.add_note(f"the window could not be sealed: {type(failure).__name__}")
             raise
 
-    def _barred(self, reason: HaltReason, left: float) -> Outcome:
+    def _refuse_barred(self, reason: HaltReason, left: float) -> Outcome:
         spent = reason is HaltReason.BUDGET_DEPLETED
         self._calls.note(EventType.SAFETY_HALT, reason=reason.value)
         error = SafetyHalt(
@@ -799,7 +799,7 @@ class Turn:
             notes=notes,
             sibling=self._place.sibling,
             keep=not self.request.cache.no_store,
-            fleeting=self.agent_turn > 0
+            memory_only=self.agent_turn > 0
             and any(message.role == "tool" for message in self.request.history),
             outdated=self._outdated,
             draft=self._draft(envelope, text, report, verdict),
@@ -817,7 +817,7 @@ class Turn:
             turn=self.agent_turn,
             began=self._began,
             transfer=self._carried_context.transfer if self._carried_context else None,
-            born={
+            new_session_fields={
                 "parent_session": self.request.parent_session,
                 "loop_depth": self.request.loop_depth,
                 "agent_id": self.request.agent_id,

@@ -50,7 +50,7 @@ from crp_integrations.vocabulary import (
 )
 
 # Demands that a better grounded answer may meet; the others have separate remedies.
-MENDED = (
+GROUNDING_DEMANDS = (
     Demand.RISK,
     Demand.GROUNDING,
     Demand.ENTAILMENT,
@@ -59,7 +59,7 @@ MENDED = (
     Demand.QUALITY,
 )
 # Maximum number of claims quoted in the instructions of a re-dispatch.
-MOST_QUOTED = 10
+MAX_QUOTED_CLAIMS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def decide(answer: ExaminedAnswer) -> Decision:
     policy, terms = answer.policy, answer.terms
     if report.classification.halts:
         return Withhold(HaltReason.UNACCEPTABLE)
-    again = _again(answer) if answer.attempts < answer.settings.redispatches else None
+    again = _re_dispatch(answer) if answer.attempts < answer.settings.redispatches else None
     if again is not None:
         return again
     decision = decide_answer(report, answer.tier, judgement, terms, unread=policy.allows_unread)
@@ -163,7 +163,7 @@ def unreachable(
     )
 
 
-def _again(answer: ExaminedAnswer) -> AskAgain | None:
+def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
     report, request = answer.report, answer.request
     policy, settings = answer.policy, answer.settings
     upgrade = policy.upgrade_on_risk
@@ -186,7 +186,7 @@ def _again(answer: ExaminedAnswer) -> AskAgain | None:
         words.append(
             remedies.against_repetition(remedies.marked(answer.text, report.quality.repetition))
         )
-    before = _before(request)
+    before = _previous_answer(request)
     if (
         report.flow_remediation == "redispatch"
         and settings.flow == "augment"
@@ -201,7 +201,7 @@ def _again(answer: ExaminedAnswer) -> AskAgain | None:
             unmet.add(Demand.QUALITY)
         if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
-        mended = [demand for demand in MENDED if demand in unmet]
+        mended = [demand for demand in GROUNDING_DEMANDS if demand in unmet]
         if mended:
             triggers += [demand.value for demand in mended]
             words.append(remedies.against_unsupported(_unsupported(report)))
@@ -222,15 +222,15 @@ def _again(answer: ExaminedAnswer) -> AskAgain | None:
 
 def _unsupported(report: Report) -> list[str]:
     """The claims quoted to the model: those that the evidence contradicts or does not support."""
-    return [claim.text for claim in report.claims if claim.flagged][:MOST_QUOTED]
+    return [claim.text for claim in report.claims if claim.flagged][:MAX_QUOTED_CLAIMS]
 
 
-def _said(answer: str) -> str:
+def _without_reasoning(answer: str) -> str:
     """The text of an answer without its reasoning."""
     return without_reasoning(answer, reasoning_spans(answer)).strip()
 
 
-def _before(request: Request) -> str:
+def _previous_answer(request: Request) -> str:
     """The previous window's answer; empty if there is none or its text is not known."""
     return (
         max(request.prior, key=lambda window: window.window_number).answer if request.prior else ""
@@ -284,7 +284,7 @@ class AnswerVerdict:
             accept_risk=request.accept_risk,
             accept_quality=tuple(request.accept_quality),
             part=part,
-            unanswered=bool(reply.tool_calls) and not _said(reply.answer),
+            unanswered=bool(reply.tool_calls) and not _without_reasoning(reply.answer),
             review_below=world.settings.sessions.budget.review
             if world.settings.sessions.budget.enforce
             else 0.0,

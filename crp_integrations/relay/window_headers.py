@@ -32,8 +32,8 @@ from crp_integrations.vocabulary import AdviceWord, HaltReason, Strategy
 
 INHERITANCE: Final = "inheritance"
 # Maximum number of windows in the lineage header; a longer lineage is given by its root only.
-LONGEST_LINEAGE: Final = 250
-LARGEST_SEED: Final = 10**15
+MAX_LINEAGE: Final = 250
+MAX_SEED: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
     judged = verdict.judgement if verdict else None
     violations = judged.violations if judged and judged.enforced else ()
     policy = parts.admission.policy if parts.admission else None
-    names, settings = _places(closed), world.settings.headers
+    names, settings = _uri_fields(closed), world.settings.headers
     seed = request.seed
     revised = request.strategy is Strategy.REFLEXIVE and parts.passes.done > 1
     return WindowContext(
@@ -91,7 +91,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
         ),
         oversight_mode=oversight_of(request, parts.admission, world.settings),
         halt_reason=verdict.reason if verdict else None,
-        seed=seed if seed is not None and 0 <= seed < LARGEST_SEED else None,
+        seed=seed if seed is not None and 0 <= seed < MAX_SEED else None,
         nonce=new_nonce(policy, world)
         if policy and parts.admission and parts.admission.stated
         else "",
@@ -104,7 +104,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
         session_parent=session.parent_session,
         revision_round=parts.passes.round if revised else None,
         dag_root=lineage_ids[0] if lineage_ids else root_of(windows),
-        lineage=lineage_ids if len(lineage_ids) <= LONGEST_LINEAGE else (),
+        lineage=lineage_ids if len(lineage_ids) <= MAX_LINEAGE else (),
         report_uri=settings.report_uri.format(**names) if closed.update.reported else "",
         trail_id=trail_id(closed.seal.session_id, request.residency),
         trail_uri=settings.trail_uri.format(**names),
@@ -130,7 +130,7 @@ def refusal_headers(
             safety_budget=left if halted else None,
             budget_warning=safety.warning_of(left, budget) if halted else None,
             trail_id=trail_id(closed.seal.session_id, residency),
-            trail_uri=world.settings.headers.trail_uri.format(**_places(closed)) or None,
+            trail_uri=world.settings.headers.trail_uri.format(**_uri_fields(closed)) or None,
         )
     )
 
@@ -140,7 +140,7 @@ def trail_id(session_id: str, residency: str = "") -> str:
     return "crp_trail_" + sha256_hex("\u241f".join(("trail", session_id, residency)))[:24]
 
 
-def _places(closed: ClosedWindow) -> dict[str, str]:
+def _uri_fields(closed: ClosedWindow) -> dict[str, str]:
     seal = closed.seal
     return {"session_id": seal.session_id, "window_id": seal.window_id}
 

@@ -78,10 +78,10 @@ class WindowEnd:
     notes: tuple[Note, ...] = ()
     sibling: int = 0
     keep: bool = True
-    fleeting: bool = False
+    memory_only: bool = False
     outdated: tuple[str, ...] = ()
     transfer: Transfer | None = None
-    born: Mapping[str, Any] = field(default_factory=dict)
+    new_session_fields: Mapping[str, Any] = field(default_factory=dict)
     draft: DraftMaker | None = None
     candidates: tuple[str, ...] = ()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -114,7 +114,7 @@ def require_place(
     if admission.token is not None:
         token.window_of_token(admission.token, windows)
     if admission.continues:
-        graph.check_room(
+        graph.check_limits(
             windows, [node.window_id for node in admission.parents], world.settings.sessions.graph
         )
 
@@ -173,7 +173,7 @@ def _commit(
         )
         on_disk = (
             end.keep
-            and not end.fleeting
+            and not end.memory_only
             and all(id_ in stored or is_summary(source_id) for id_, source_id in shown.items())
         )
         update = update_session(
@@ -354,7 +354,7 @@ def update_session(sealing: Sealing, *, stored_report: str | None) -> SessionUpd
         policy=_session_policy(session.policy, admission),
         ended=session.ended or safety.is_spent(least, budget),
         tool_calls=session.tool_calls + end.tool_calls,
-        **(end.born if _begins_session(known, sealing) else {}),
+        **(end.new_session_fields if _begins_session(known, sealing) else {}),
     )
     placed = admission is not None or seal.outcome != REFUSED or not sealing.earlier
     node, prior = _window_node(sealing, left), _prior_window(end, seal)

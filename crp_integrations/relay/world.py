@@ -149,11 +149,11 @@ class ReportDelivery:
         Spec: CRP-SPEC-005 §15.4
         """
         with self._changed:
-            hindrance = self._hindrance()
+            hindrance = self._obstacle()
             if not hindrance:
                 self._waiting.append(report)
                 if not self._running:
-                    hindrance = self._started()
+                    hindrance = self._start()
         if hindrance:
             _LOG.warning(
                 "the report on window %s was not received: %s", report.window_id, hindrance
@@ -171,13 +171,13 @@ class ReportDelivery:
             "%d reports were not received, the first of window %s", len(left), left[0].window_id
         )
 
-    def _hindrance(self) -> str:
+    def _obstacle(self) -> str:
         if self._closed:
             return "closed"
         waiting = len(self._waiting)
         return f"{waiting} are waiting" if waiting >= self._capacity else ""
 
-    def _started(self) -> str:
+    def _start(self) -> str:
         """Start the thread; returns the reason if that is not possible, else an empty text."""
         thread = threading.Thread(target=self._run, name="crp-reports", daemon=True)
         try:

@@ -99,7 +99,7 @@ def admit_agent(
     """
     most = max_depth(agent, settings)
     if loop_depth > most:
-        raise AccessDenied(f"loop depth {loop_depth} is above {most}; an agent this deep may not ask")
+        raise AccessDenied(f"loop depth {loop_depth} is above {most}; such an agent may not ask")
     allowed = agent.allowed_strategies if agent else None
     if allowed is not None and strategy not in allowed:
         raise AccessDenied(

@@ -47,9 +47,7 @@ class RegisteredAgent(Part):
 def _check_digits(name: str, value: float) -> float:
     """Return a number if it has at most `BUDGET_DIGITS` digits, as budgets are compared by."""
     if round(value, BUDGET_DIGITS) != value:
-        raise ConfigError(
-            f"{name} is {value}; give at most {BUDGET_DIGITS} digits after the point"
-        )
+        raise ConfigError(f"{name} is {value}; give at most {BUDGET_DIGITS} digits after the point")
     return value
 
 

@@ -20,7 +20,7 @@ from crp_integrations.session.settings import WindowGraphSettings
 from crp_integrations.vocabulary import Pattern, QualityTier
 
 
-def check_room(
+def check_limits(
     windows: Sequence[WindowNode], parents: Sequence[str], settings: WindowGraphSettings
 ) -> None:
     """Refuse a window that would exceed the graph's size or the fan-out of its parent."""

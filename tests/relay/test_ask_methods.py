@@ -282,7 +282,10 @@ def harbour() -> Relay:
 @pytest.mark.parametrize(
     ("asking", "said"),
     [
-        ({"stategy": "push"}, "'stategy' is not an argument of a question; did you mean 'strategy'?"),
+        (
+            {"stategy": "push"},
+            "'stategy' is not an argument of a question; did you mean 'strategy'?",
+        ),
         ({"colour": "red"}, "'colour' is not an argument of a question"),
         ({"strategy": "pusch"}, "strategy 'pusch' is not usable: wanted 'push', "),
         ({"accept_quality": ["X"]}, "accept_quality.0 'X' is not usable: wanted 'S', "),
