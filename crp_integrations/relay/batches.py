@@ -77,10 +77,10 @@ def ingest_over(
     lost: BaseException | None = None
     with opened() as relay:
         jobs, tenant = _jobs(relay), relay.fabric.subject.tenant
-        known = jobs.results(tenant, _check_name(batch))
-        if known and known.keys() != by_id.keys():
+        existing = jobs.results(tenant, _check_name(batch))
+        if existing and existing.keys() != by_id.keys():
             raise RequestError(
-                f"batch {batch!r} already has {len(known)} jobs, which are not the same as these "
+                f"batch {batch!r} already has {len(existing)} jobs, which differ from these "
                 f"{len(by_id)}; give it another name"
             )
         jobs.put(tenant, batch, list(by_id))
@@ -91,10 +91,10 @@ def ingest_over(
                     break
                 lost = _send_workers(executor, min(workers, waiting), opened, batch, by_id)
         done = jobs.results(tenant, batch)
-    left = sum(result is None for result in done.values())
-    if left:
+    unfinished = sum(result is None for result in done.values())
+    if unfinished:
         raise EngineError(
-            f"{left} of {len(by_id)} jobs of batch {batch!r} are not done "
+            f"{unfinished} of {len(by_id)} jobs of batch {batch!r} are not done "
             f"({type(lost).__name__ if lost else 'no error was reported'}); call it again"
         ) from lost
     return [json.loads(done[id_] or "null") for id_ in ids]
@@ -109,15 +109,15 @@ def forget_batch(opened: RelayOpener, batch: str) -> int:
 def _send_workers(executor: Executor, count: int, *work: Any) -> BaseException | None:
     """Run workers until no job is left; returns the first error that ended one, or None."""
     futures: list[Future[int]] = []
-    lost: BaseException | None = None
+    first_error: BaseException | None = None
     try:
         futures = [executor.submit(work_off, *work) for _ in range(count)]
     except RuntimeError as error:
         # A pool of which a process died accepts no more work.
-        lost = error
+        first_error = error
     # Wait for all of them, even if one failed.
-    ended = [future.exception() for future in futures]
-    return lost or next((error for error in ended if error is not None), None)
+    errors = [future.exception() for future in futures]
+    return first_error or next((error for error in errors if error is not None), None)
 
 
 def work_off(opened: RelayOpener, batch: str, payloads: Mapping[str, dict[str, Any]]) -> int:

@@ -183,11 +183,11 @@ def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay
             opening.callback(opened.close)
         if parts.settings is not None and arguments:
             raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
-        chosen = parts.settings or settings_file.load(_root(opened), **arguments)
-        regions = {name: opened_at(place) for name, place in chosen.regions.items()}
+        settings = parts.settings or settings_file.load(_root(opened), **arguments)
+        regions = {name: opened_at(place) for name, place in settings.regions.items()}
         for region in regions.values():
             opening.callback(region.close)
-        relay = _build_relay(parts, chosen, {"": opened, **regions}, code_verified)
+        relay = _build_relay(parts, settings, {"": opened, **regions}, code_verified)
         opening.pop_all()
     return relay
 

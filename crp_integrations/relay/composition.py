@@ -118,15 +118,15 @@ class FannedQuestion(ReportedQuestion):
         self._needs = tuple(dict.fromkeys(self._plan.needs))
         self._parts = self._needs[: self._max_parts]
         if len(self._parts) < 2:
-            alone = self._asked(Strategy.PUSH)
+            single = self._asked(Strategy.PUSH)
             if self._surveyed:
-                alone = alone.changed(sub_queries=self._needs)
-            self._whole = self._window(alone, self._place)
+                single = single.changed(sub_queries=self._needs)
+            self._whole = self._window(single, self._place)
             return self._seen(self._whole.begin())
-        planned = self._plan.plan(len(self._parts))
-        if not isinstance(planned, str):
-            return planned
-        self._planned = planned
+        plan_id = self._plan.plan(len(self._parts))
+        if not isinstance(plan_id, str):
+            return plan_id
+        self._planned = plan_id
         return Fan(
             tuple(
                 self._window(
@@ -285,20 +285,20 @@ def compose(request: Request, world: World) -> Composition:
     strategy = choose_strategy(request.strategy, request.accept_strategies)
     if strategy is not request.strategy:
         request = request.changed(strategy=strategy)
-    made: Composition
+    composed: Composition
     # `on_report` is called once with the report on the whole, not once per window.
-    within = replace(world, listeners=replace(world.listeners, on_report=None))
+    silent = replace(world, listeners=replace(world.listeners, on_report=None))
     if strategy in IN_PARTS and not request.continuation_ids:
         settings = world.settings
-        most = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
-        made = FannedQuestion(request, lambda part, place: Turn(part, within, place), most)
+        limit = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
+        composed = FannedQuestion(request, lambda part, place: Turn(part, silent, place), limit)
     else:
-        most = world.settings.max_windows
-        made = ContinuedAnswer(
-            request, lambda part: Turn(part, within), world.settings.dispatch, most
+        limit = world.settings.max_windows
+        composed = ContinuedAnswer(
+            request, lambda part: Turn(part, silent), world.settings.dispatch, limit
         )
-    made.on_report = world.listeners.on_report
-    return made
+    composed.on_report = world.listeners.on_report
+    return composed
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,9 +321,9 @@ class BatchTurns:
         """Compose the windows of each request."""
         if not requests:
             raise RequestError("a batch has no question; give at least one")
-        most = world.settings.dispatch.batch_size
-        if len(requests) > most:
-            raise LimitReached(f"a batch has {len(requests)} questions, at most {most} are taken")
+        limit = world.settings.dispatch.batch_size
+        if len(requests) > limit:
+            raise LimitReached(f"a batch has {len(requests)} questions, at most {limit} are taken")
         self.models = {request.model for request in requests}
         self._turns = tuple(compose(request, world) for request in requests)
         self._outcomes: tuple[Outcome, ...] = ()
@@ -341,9 +341,9 @@ class BatchTurns:
 
     def fail(self, error: BaseException) -> Outcome:
         """End every question in progress."""
-        ended = [turn.fail(error) for turn in self._turns]
-        self._outcomes = tuple(ended)
-        return ended[0]
+        outcomes = [turn.fail(error) for turn in self._turns]
+        self._outcomes = tuple(outcomes)
+        return outcomes[0]
 
     def batch(self) -> Batch:
         """The answers, errors and worst headers of the questions."""

@@ -52,11 +52,11 @@ def cap_tier(envelope: Envelope, report: Report, settings: QualitySettings) -> E
 
     Spec: CRP-SPEC-005 §18.4, CRP-SPEC-003 §8.3 (decision E4)
     """
-    allowed, bound = ceiling(report.rqa_score, settings)
+    allowed, score_bound = ceiling(report.rqa_score, settings)
     tier = envelope.quality_tier.capped(allowed)
     if tier is envelope.quality_tier:
         return envelope
-    reason = f"rqa_score {report.rqa_score:.3f} is below {bound:.2f}"
+    reason = f"rqa_score {report.rqa_score:.3f} is below {score_bound:.2f}"
     cap = Cap(ceiling=allowed, reason=reason)
     # Skips validation: only a tier and its reason change.
     return envelope.model_copy(update={"quality_tier": tier, "caps": (*envelope.caps, cap)})
@@ -179,9 +179,9 @@ class ConditionalRequest:
             return
         settings = self._settings
         if not has_relevant(candidates, settings, aside=set(view.held())):
-            least = from_fixed(relevance_floor(candidates, settings))
+            floor = from_fixed(relevance_floor(candidates, settings))
             raise NoRelevantFacts(
-                f"no fact of the fabric has a relevance of at least {least:.2f} to the question, "
+                f"no fact of the fabric has a relevance of at least {floor:.2f} to the question, "
                 "and only-if-ckf accepts nothing else"
             )
 
@@ -215,11 +215,11 @@ class ConditionalRequest:
             return False
         if not accepts_tier(tier, request.accept_quality):
             return False
-        most = request.accept_risk
-        if most is None:
+        accepted = request.accept_risk
+        if accepted is None:
             return True
         unread = policy.allows_unread
-        return risk in RISKS and not exceeds_level(RiskLevel(risk), most, unread=unread)
+        return risk in RISKS and not exceeds_level(RiskLevel(risk), accepted, unread=unread)
 
     def envelope(self, validators: Validators) -> Envelope | None:
         """The earlier envelope, if it matched and its validators are equal to these."""

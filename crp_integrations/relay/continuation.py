@@ -67,27 +67,27 @@ def worst_headers(
     headers: Iterable[Mapping[str, str]], *, envelopes: bool = True
 ) -> dict[str, str]:
     """Combine the headers of several windows: the worst value of each header, the sum of counts."""
-    each = list(headers)
-    made: dict[str, str] = {}
+    all_headers = list(headers)
+    combined: dict[str, str] = {}
     for name, ranks in _RANKED_VALUES.items():
-        values = [fields[name] for fields in each if name in fields]
+        values = [fields[name] for fields in all_headers if name in fields]
         if values:
-            made[name] = max(values, key=ranks.index)
+            combined[name] = max(values, key=ranks.index)
     highest = (*_HIGHEST_IS_WORST, *_ENVELOPE_HIGHEST) if envelopes else _HIGHEST_IS_WORST
     for name in (*_LOWEST_IS_WORST, *highest):
-        values = [fields[name] for fields in each if name in fields]
+        values = [fields[name] for fields in all_headers if name in fields]
         if values:
-            made[name] = (min if name in _LOWEST_IS_WORST else max)(values, key=float)
-    if made.get(names.RISK) == RiskLevel.UNKNOWN:
+            combined[name] = (min if name in _LOWEST_IS_WORST else max)(values, key=float)
+    if combined.get(names.RISK) == RiskLevel.UNKNOWN:
         # The scores of judged windows say nothing about an unjudged one.
-        made.pop(names.RISK_SCORE, None)
+        combined.pop(names.RISK_SCORE, None)
     for name in (*_SUMMED, *_ENVELOPE_SUMMED) if envelopes else _SUMMED:
-        values = [fields[name] for fields in each if name in fields]
+        values = [fields[name] for fields in all_headers if name in fields]
         if values:
-            made[name] = str(sum(map(int, values)))
-    if each:
-        made[names.PROTOCOL] = names.PROTOCOL_VERSION
-    return made
+            combined[name] = str(sum(map(int, values)))
+    if all_headers:
+        combined[names.PROTOCOL] = names.PROTOCOL_VERSION
+    return combined
 
 
 PART_SEPARATOR: Final = "\n\n"
@@ -321,16 +321,16 @@ class ContinuedAnswer(ReportedQuestion):
             return self._combined()
         completeness = answer.report.quality.completeness
         uncovered = tuple(answer.report.uncovered_sub_queries)
-        words = [remedies.towards_completeness(completeness.covered, uncovered)]
+        instructions = [remedies.towards_completeness(completeness.covered, uncovered)]
         if self._settings.flow == "augment":
-            words.append(remedies.towards_flow(answer.text))
+            instructions.append(remedies.towards_flow(answer.text))
         self._turn = self._new_turn(
             self._request.changed(
                 query="\n".join(uncovered),
                 sub_queries=uncovered,
                 session_id=answer.session_id,
                 continuation_ids=(answer.continuation_id,),
-                instructions=(*self._request.instructions, *words),
+                instructions=(*self._request.instructions, *instructions),
                 if_match="",
                 session_token="",
                 prior=(),
@@ -399,8 +399,8 @@ class ContinuedAnswer(ReportedQuestion):
 
     def _headers(self, last: Answer) -> dict[str, str]:
         """The last window's headers, with the worst values of all windows and any bridge."""
-        each = [answer.headers for answer in self._answers]
-        headers = {**last.headers, **worst_headers(each, envelopes=False)}
+        all_headers = [answer.headers for answer in self._answers]
+        headers = {**last.headers, **worst_headers(all_headers, envelopes=False)}
         if headers.get(names.RISK) == RiskLevel.UNKNOWN:
             headers.pop(names.RISK_SCORE, None)
         if self._bridges[-1] and names.FLOW in headers:

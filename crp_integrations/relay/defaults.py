@@ -175,8 +175,8 @@ def limits(
 
     def limit(model: str) -> tuple[int, str]:
         known, source = context_limit(model, settings.context_limits)
-        own = stated(model) if stated is not None and source != "setting" else None
-        return (own, "stated") if own else (known, source)
+        stated_limit = stated(model) if stated is not None and source != "setting" else None
+        return (stated_limit, "stated") if stated_limit else (known, source)
 
     return limit
 

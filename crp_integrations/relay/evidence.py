@@ -105,19 +105,19 @@ def evidence_of(
         for item, (_, text) in zip(items, passages, strict=True)
         if isinstance(item, PackedFact) and text and not item.spans
     )
-    before = [fact for fact in earlier if fact.fact_id not in known]
+    from_earlier = [fact for fact in earlier if fact.fact_id not in known]
     results = [(name, without_rejected(text, rejected)) for name, text in tool_results(messages)]
     if system.strip():
         # Last, so that citations by number mean what the model saw.
         results.append((SYSTEM, readable(system)))
     weighted = len(weights) == len(passages)
-    further = [fact.importance_weight for fact in before] + [NO_IMPORTANCE] * len(results)
+    further = [fact.importance_weight for fact in from_earlier] + [NO_IMPORTANCE] * len(results)
     return AnswerEvidence(
-        (*passages, *((fact.fact_id, fact.content) for fact in before), *results),
+        (*passages, *((fact.fact_id, fact.content) for fact in from_earlier), *results),
         (*weights, *further) if weighted and passages else (),
-        whole | {fact.fact_id for fact in before},
-        {fact.fact_id: fact.source_id for fact in before},
-        {fact.fact_id: tuple(fact.labels) for fact in before},
+        whole | {fact.fact_id for fact in from_earlier},
+        {fact.fact_id: fact.source_id for fact in from_earlier},
+        {fact.fact_id: tuple(fact.labels) for fact in from_earlier},
         tuple(rejected),
         system,
     )
@@ -172,13 +172,13 @@ def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
     result = _json(text) if text.lstrip().startswith(("{", "[")) else None
     if isinstance(result, dict) and True in (result.get("isError"), result.get("is_error")):
         return ""
-    sent = _json(arguments) if isinstance(arguments, str) else dict(arguments)
-    if not isinstance(sent, dict) or not sent:
+    arguments_sent = _json(arguments) if isinstance(arguments, str) else dict(arguments)
+    if not isinstance(arguments_sent, dict) or not arguments_sent:
         return text
-    values = list(_leaves(sent))
+    values = list(_leaves(arguments_sent))
     if isinstance(result, dict | list):
-        own = [leaf for leaf in _leaves(result) if leaf not in values]
-        if not own:
+        unechoed = [leaf for leaf in _leaves(result) if leaf not in values]
+        if not unechoed:
             return ""
         remaining = _without(result, [leaf for leaf in values if states(leaf[1])])
         if remaining == result:
@@ -286,9 +286,9 @@ def evidence_vectors(evidence: AnswerEvidence, view: FabricView) -> FloatRows | 
         return rows
     new = view.embedder.embed_passages([text for _, text in made])
     ids = [*stored, *(name for name, _ in made)]
-    row = dict(zip(ids, [*rows, *new], strict=True))
-    nothing = np.zeros(view.embedder.dimensions, dtype=np.float32)
-    return np.stack([row.get(name, nothing) for name in evidence.ids])
+    row_of = dict(zip(ids, [*rows, *new], strict=True))
+    zeros = np.zeros(view.embedder.dimensions, dtype=np.float32)
+    return np.stack([row_of.get(name, zeros) for name in evidence.ids])
 
 
 def named_passages(items: Sequence[PackedFact | Fact | str]) -> list[tuple[str, str]]:

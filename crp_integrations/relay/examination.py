@@ -152,21 +152,21 @@ def examine_windows(
     report, examination = examine_answer(
         request, world, namespace, reads, evidence, text, needs=needs, prior=prior, numbered=False
     )
-    between = min(
+    worst_flow = min(
         (answer.report for answer in answers[1:]), key=lambda follower: follower.flow_score
     )
     report = report.model_copy(
         update={
-            "flow_score": between.flow_score,
-            "flow_remediation": between.flow_remediation,
-            "quality": report.quality.model_copy(update={"flow": between.quality.flow}),
+            "flow_score": worst_flow.flow_score,
+            "flow_remediation": worst_flow.flow_remediation,
+            "quality": report.quality.model_copy(update={"flow": worst_flow.quality.flow}),
         }
     )
     if any(answer.report.was_read for answer in answers):
         report = _with_windows(report, examination.dossier, answers, text, world.settings.dpe)
     last = answers[-1].report
     flags = dict.fromkeys((*report.flags, *(flag for a in answers for flag in a.report.flags)))
-    whole, _ = finished(
+    finished_report, _ = finished(
         report.changed(flags=(*flags, f"windows={len(answers)}")),
         session_id=last.session_id,
         window_id=last.window_id,
@@ -174,7 +174,7 @@ def examine_windows(
         timestamp=last.timestamp,
         settings_digest=last.settings_digest,
     )
-    return whole
+    return finished_report
 
 
 def _with_windows(
@@ -198,17 +198,17 @@ def _with_windows(
     read = report.changed(claims=tuple(claims), checked_by=last.checked_by, judge=last.judge)
     if settings.decides != "claims":
         return read
-    made = derive(read, dossier, settings)
+    derived = derive(read, dossier, settings)
     parts = [answer.report.quality.completeness for answer in answers]
     if not dossier.sub_queries or all(part.level is None for part in parts):
-        return made
+        return derived
     # Each window is asked only for the needs that the windows before it left open.
     covered = {need for part in parts for need in part.covered}
     here = [need in covered for need in dossier.sub_queries]
     completeness = completeness_of(
         dossier.sub_queries, [False] * len(here), here, settings.quality, dossier.windows_left
     )
-    return with_completeness(made, completeness, settings)
+    return with_completeness(derived, completeness, settings)
 
 
 def examine_dossier(

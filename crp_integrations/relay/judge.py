@@ -329,9 +329,9 @@ class Judge:
     def wait(self) -> None:
         """Wait for all judgements in the background."""
         with self._lock:
-            late = list(self._pools)
+            pools = list(self._pools)
             self._pools.clear()
-        for pool in late:
+        for pool in pools:
             pool.shutdown(wait=True)
 
     def _key(self, call: ModelCall) -> str:
@@ -366,8 +366,8 @@ class Judge:
     def identity(self) -> str:
         """Hash of the model, the instructions and the settings, without the API key."""
         chosen = self.settings
-        aside = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
-        options = chosen.model_dump(mode="json", exclude=aside)
+        excluded = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
+        options = chosen.model_dump(mode="json", exclude=excluded)
         prompt = JudgePrompt(chosen.prompt, chosen.rubric, chosen.language).identity
         return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(options.items()))]))
 
@@ -400,17 +400,17 @@ class Judge:
         from crp_integrations.relay.defaults import judge_engine
 
         key, base = self.settings.api_key, self.settings.api_base
-        reach = dict(options)
+        arguments = dict(options)
         if not isinstance(model, str) and (key is not None or base):
             raise ConfigError(
                 "api_key and api_base go with a judge's name; set them on the model object itself"
             )
         if isinstance(model, str) and reached:
             if key is not None:
-                reach["api_key"] = key.get_secret_value()
+                arguments["api_key"] = key.get_secret_value()
             if base:
-                reach["api_base"] = base
-        return judge_engine(model, timeout_s=self.settings.timeout_s, options=reach)
+                arguments["api_base"] = base
+        return judge_engine(model, timeout_s=self.settings.timeout_s, options=arguments)
 
 
 def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
@@ -552,13 +552,13 @@ def _call_in_thread(context: Context, model: Model, call: ModelCall) -> Future[R
     """Run a call in its own daemon thread: a call that hangs blocks no other call and no exit."""
     future: Future[Reply] = Future()
 
-    def made() -> None:
+    def run() -> None:
         try:
             future.set_result(context.run(model.call, call))
         except BaseException as error:  # noqa: BLE001 - `result()` of the future raises it
             future.set_exception(error)
 
-    threading.Thread(target=made, name="crp-judge", daemon=True).start()
+    threading.Thread(target=run, name="crp-judge", daemon=True).start()
     return future
 
 

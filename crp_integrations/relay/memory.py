@@ -57,40 +57,40 @@ class SessionMemories:
     @contextmanager
     def one_by_one(self, *, wanted: bool = True) -> Iterator[list[tuple[Session, WindowNode]]]:
         """Run blocks one at a time; keeps the list's entries if the block ends without error."""
-        left: list[tuple[Session, WindowNode]] = []
+        kept: list[tuple[Session, WindowNode]] = []
         with self._turns if wanted else nullcontext():
-            yield left
-            for session, node in left:
+            yield kept
+            for session, node in kept:
                 self.keep(session, node)
 
     def keep(self, session: Session, node: WindowNode | None = None) -> None:
         """Keep a session's state and a window; above the limit the least recent session goes."""
         with self._lock:
-            held = self._sessions.get(session.session_id, MemorySession())
-            nodes = held.nodes if node is None else (*held.nodes, node)[-MAX_WINDOWS:]
-            self._put(session.session_id, replace(held, session=session, nodes=nodes))
+            known = self._sessions.get(session.session_id, MemorySession())
+            nodes = known.nodes if node is None else (*known.nodes, node)[-MAX_WINDOWS:]
+            self._put(session.session_id, replace(known, session=session, nodes=nodes))
 
     def keep_prior(self, session_id: str, window: EarlierWindow) -> None:
         """Keep a window's texts; above the limits the session's oldest windows go."""
         with self._lock:
-            held = self._sessions.get(session_id, MemorySession())
-            priors = {**held.priors, window.window_id: window}
-            room = MOST_CHARACTERS - sum(map(_characters, priors.values()))
+            known = self._sessions.get(session_id, MemorySession())
+            priors = {**known.priors, window.window_id: window}
+            spare_characters = MOST_CHARACTERS - sum(map(_characters, priors.values()))
             # The last window stays whatever its length: the next one continues it.
             for id_ in [*priors][:-1]:
-                if room >= 0 and len(priors) <= MAX_WINDOWS:
+                if spare_characters >= 0 and len(priors) <= MAX_WINDOWS:
                     break
-                room += _characters(priors.pop(id_))
-            self._put(session_id, replace(held, priors=priors))
+                spare_characters += _characters(priors.pop(id_))
+            self._put(session_id, replace(known, priors=priors))
 
     def reject(self, session_id: str, claims: Sequence[RejectedClaim]) -> None:
         """Keep claims that a sub-agent's report flags, up to the last `MOST_REJECTED`."""
         if not claims:
             return
         with self._lock:
-            held = self._sessions.get(session_id, MemorySession())
-            both = unique_claims(held.rejected, claims)[-MAX_REJECTED:]
-            self._put(session_id, replace(held, rejected=both))
+            known = self._sessions.get(session_id, MemorySession())
+            both = unique_claims(known.rejected, claims)[-MAX_REJECTED:]
+            self._put(session_id, replace(known, rejected=both))
 
     def of(self, session_id: str) -> MemorySession:
         """The state of a session; empty for an unknown one."""
@@ -102,8 +102,8 @@ class SessionMemories:
         with self._lock:
             self._sessions.pop(session_id, None)
 
-    def _put(self, session_id: str, held: MemorySession) -> None:
-        self._sessions[session_id] = held
+    def _put(self, session_id: str, state: MemorySession) -> None:
+        self._sessions[session_id] = state
         self._sessions.move_to_end(session_id)
         while len(self._sessions) > self._most:
             self._sessions.popitem(last=False)
@@ -168,14 +168,14 @@ class PersonalDataIndex:
                 for name, holds in zip(names, known, strict=True):
                     if holds is not None:
                         self._known.move_to_end(name)
-        held = known.count(True)
+        found = known.count(True)
         if None in known:
-            held += sum(
+            found += sum(
                 self._holds(name, text, settings)
                 for name, text, holds in zip(names, texts, known, strict=True)
                 if holds is None
             )
-        return PersonalFacts(held, unread, dict(zip(ids, names, strict=True)))
+        return PersonalFacts(found, unread, dict(zip(ids, names, strict=True)))
 
     def _holds(self, name: str, text: str, settings: PersonalSettings) -> bool:
         """Search a text that is not in the cache."""
@@ -224,11 +224,11 @@ class UnwrittenReceipts:
             by_id = self._receipts.get((residency, name))
             if by_id is not None:
                 return by_id
-            held = reversed(self._receipts.items())
+            newest_first = reversed(self._receipts.items())
             return next(
                 (
                     receipt
-                    for (region, _), receipt in held
+                    for (region, _), receipt in newest_first
                     if region == residency and receipt.chain.window_id == name
                 ),
                 None,

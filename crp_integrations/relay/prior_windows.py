@@ -62,10 +62,10 @@ class CarriedContext:
         if self.transfer is not None:
             return None
         settings = self._world.settings.sessions.transfer
-        whole = self._counter.count(self._answers) if self._answers else 0
+        answer_tokens = self._counter.count(self._answers) if self._answers else 0
         # Deferred facts count 0: they are candidates like others, packed as far as they fit.
         chosen = transfer.choose_transfer(
-            whole, 0, self._available, settings, summarised=settings.summaries
+            answer_tokens, 0, self._available, settings, summarised=settings.summaries
         )
         if not self._answers:
             chosen = TransferType.FACTS_ONLY
@@ -73,7 +73,7 @@ class CarriedContext:
             self._settle(chosen)
             return None
         self.waiting = True
-        tokens = transfer.summary_tokens(whole, self._available, settings)
+        tokens = transfer.summary_tokens(answer_tokens, self._available, settings)
         model = self.request.model
         return Dispatch(
             transfer.summary_call(
@@ -163,24 +163,24 @@ def hidden_windows(
     Spec: CRP-SPEC-003 §14.2, §16.1
     """
     shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in earlier.items()}
-    ids = {id_ for own in shown.values() for id_ in own}
+    ids = {id_ for shown_here in shown.values() for id_ in shown_here}
     seen_now = namespace.facts(sorted(ids)) if ids else []
     hidden = denied_facts(namespace, ids, seen_now)
-    cut = redacted_hashes(namespace, seen_now)
-    whole = {
+    redacted = redacted_hashes(namespace, seen_now)
+    showed_other_text = {
         id_
         for id_, window in earlier.items()
         if any(
-            cut.get(seen.fact_id, seen.content_hash) != seen.content_hash
+            redacted.get(seen.fact_id, seen.content_hash) != seen.content_hash
             for seen in window.facts_seen
         )
     }
     window_ids: set[str] = set()
-    for window in windows if hidden or whole else ():
-        own = shown.get(window.window_id, ())
+    for window in windows if hidden or showed_other_text else ():
+        shown_here = shown.get(window.window_id, ())
         if (
-            window.window_id in whole
-            or not hidden.isdisjoint(own)
+            window.window_id in showed_other_text
+            or not hidden.isdisjoint(shown_here)
             or not window_ids.isdisjoint(window.parents)
         ):
             window_ids.add(window.window_id)
@@ -223,10 +223,10 @@ def denied_facts(
     if not missing:
         return set()
     with namespace.begin(write=False) as transaction:
-        own = {fact.fact_id: fact for fact in transaction.facts.get(sorted(missing))}
-    elsewhere = sorted(missing - own.keys())
+        in_namespace = {fact.fact_id: fact for fact in transaction.facts.get(sorted(missing))}
+    elsewhere = sorted(missing - in_namespace.keys())
     shared = namespace.stored(elsewhere) if elsewhere else set()
-    return {id_ for id_, fact in own.items() if fact.retrievable} | shared
+    return {id_ for id_, fact in in_namespace.items() if fact.retrievable} | shared
 
 
 def redacted_hashes(namespace: Namespace, seen: Sequence[Fact]) -> dict[str, str]:

@@ -67,18 +67,18 @@ def reckon_room(
             smaller context limit, which cannot be this deployment's.
     """
     parts = (*system_parts(request), prompt.CONTEXT_OPEN + prompt.CONTEXT_CLOSE)
-    around = _conversation(request, parts, "")
+    messages = _conversation(request, parts, "")
     asked = counter.count(request.query)
-    rest = counter.count_messages(around) - asked + counter.count_tools(request.tools)
+    rest = counter.count_messages(messages) - asked + counter.count_tools(request.tools)
     # When the model is asked again, the draft and the findings on it are sent too.
-    further = expected_replies(request.strategy) - 1
+    further_replies = expected_replies(request.strategy) - 1
     limit, answer = context_limit, request.max_tokens
-    rest += further * reserves(input_limit or limit, answer or None, settings)[0]
+    rest += further_replies * reserves(input_limit or limit, answer or None, settings)[0]
     left = budget(limit, rest, asked, answer, counter.exactness, settings)
     if input_limit is not None:
-        within = budget(input_limit, rest, asked, 0, counter.exactness, settings)
-        if limit < input_limit or within < left:
-            limit, answer, left = input_limit, 0, within
+        within_input = budget(input_limit, rest, asked, 0, counter.exactness, settings)
+        if limit < input_limit or within_input < left:
+            limit, answer, left = input_limit, 0, within_input
     if not left:
         _LOG.warning(
             "model %s: %d tokens of the request, the answer and the margin leave none of %d "
@@ -87,8 +87,8 @@ def reckon_room(
             rest + asked,
             limit,
         )
-    own = request.asked_budget(settings)
-    cap, automatic = own if isinstance(own, int) else None, own == "auto"
+    asked_budget = request.asked_budget(settings)
+    cap, automatic = asked_budget if isinstance(asked_budget, int) else None, asked_budget == "auto"
     limits = (limit, rest, asked, answer)
     tokens = budget(*limits, counter.exactness, settings, asked=cap, automatic=automatic)
     return BudgetRoom(*limits, cap, automatic, tokens)
@@ -184,13 +184,13 @@ def parse_needs(text: str, settings: DecomposeSettings) -> tuple[str, ...] | Non
     if len(text) > settings.most * (settings.longest + 8):
         return None
     try:
-        listed = json.loads(text)
+        needs_read = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(listed, list) or not 0 < len(listed) <= settings.most:
+    if not isinstance(needs_read, list) or not 0 < len(needs_read) <= settings.most:
         return None
     needs = []
-    for need in listed:
+    for need in needs_read:
         if not isinstance(need, str) or len(need) > settings.longest or not _readable(need):
             return None
         needs.append(" ".join(need.split()))
@@ -199,8 +199,8 @@ def parse_needs(text: str, settings: DecomposeSettings) -> tuple[str, ...] | Non
 
 def _readable(text: str) -> bool:
     """Whether a text is valid UTF-8, has no control characters and contains content words."""
-    kinds = {unicodedata.category(sign) for sign in text if not sign.isspace()}
-    return kinds.isdisjoint(("Cc", "Cs")) and bool(content_stems(text))
+    categories = {unicodedata.category(character) for character in text if not character.isspace()}
+    return categories.isdisjoint(("Cc", "Cs")) and bool(content_stems(text))
 
 
 Conversation = Sequence[Message | Mapping[str, Any]]

@@ -176,10 +176,10 @@ def issue_receipt(sealing: Sealing, update: SessionUpdate) -> IssuedReceipt | No
         return None
     with world.tracer.step("receipt"):
         draft = make(seal, sealing.report)
-        of = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
+        sources = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
         written = update.reported and (
-            of.keys() <= stored
-            or all(id_ in stored or is_summary(source_id) for id_, source_id in of.items())
+            sources.keys() <= stored
+            or all(id_ in stored or is_summary(source_id) for id_, source_id in sources.items())
         )
         tenant = sealing.namespace.subject.tenant
         master = world.keyring.master()
@@ -192,8 +192,8 @@ def issue_receipt(sealing: Sealing, update: SessionUpdate) -> IssuedReceipt | No
         if written:
             if sessions_of(sealing.transaction).report(seal.window_id) is None:
                 # One of its sources was withdrawn while the question was being answered.
-                receipt = erased(receipt, of.keys(), answers=True)
-            log.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
+                receipt = erased(receipt, sources.keys(), answers=True)
+            log.add(receipt, {id_: source_id for id_, source_id in sources.items() if source_id})
     return IssuedReceipt(receipt, written)
 
 
@@ -351,8 +351,8 @@ class Receipts:
         """Facts of a receipt that are no longer in the store or in memory."""
         ids = {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id} - summaries(receipt)
         view = self.namespace.view(receipt.chain.session_id)
-        held = {fact.fact_id for fact in view.facts(sorted(ids))}
-        return ids - self.namespace.stored(sorted(ids)) - held
+        in_memory = {fact.fact_id for fact in view.facts(sorted(ids))}
+        return ids - self.namespace.stored(sorted(ids)) - in_memory
 
     def _follows_erased(self, receipt: Receipt) -> bool:
         """Whether an earlier window of the receipt's session has lost a text."""

@@ -279,10 +279,10 @@ def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
         with namespace.begin(write=False) as transaction:
             facet = fault_counts_of(transaction)
             bounds = settings.quarantine_findings, settings.quarantine_share
-            bad = facet.due(*bounds) if facet is not None else []
+            due = facet.due(*bounds) if facet is not None else []
     except StoreBusy:
         return
-    quarantine(namespace, bad)
+    quarantine(namespace, due)
 
 
 def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:

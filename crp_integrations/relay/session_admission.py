@@ -164,10 +164,10 @@ def admit_window(
     with namespace.begin(write=False) as transaction:
         sessions = sessions_of(transaction)
         stored = sessions.session(session_id)
-        held = world.memory.sessions.of(session_id)
-        session = _stricter_session(stored, held.session)
+        in_memory = world.memory.sessions.of(session_id)
+        session = _stricter_session(stored, in_memory.session)
         nodes = tuple(sessions.windows(session_id)) if stored else ()
-        nodes = tuple(sorted((*nodes, *held.nodes), key=lambda node: node.window_number))
+        nodes = tuple(sorted((*nodes, *in_memory.nodes), key=lambda node: node.window_number))
         own = {node.continuation_id: node for node in nodes if node.continuation_id}
         parents = resolve_continuations(request.continuation_ids, session_id, own.get)
         after = _named_windows(place.parents, nodes)
@@ -208,37 +208,37 @@ def admit_window(
     # An agent has at most its parent's budget, even if the request states none.
     left = safety.apply_ceiling(left, parent.safety_budget if parent else None)
     left = safety.apply_ceiling(left, request.safety_budget)
-    brought = _token(request, session_id, nodes, world) if request.session_token else None
-    if brought is not None:
-        left = safety.apply_ceiling(left, brought.safety_budget)
-    known = {**priors, **held.priors} if before else {}
+    session_token = _token(request, session_id, nodes, world) if request.session_token else None
+    if session_token is not None:
+        left = safety.apply_ceiling(left, session_token.safety_budget)
+    known = {**priors, **in_memory.priors} if before else {}
     for id_ in hidden_windows(namespace, nodes, known):
         known.pop(id_, None)
-    behind = () if request.prior else tuple(prior_windows(before, known))
-    continued = behind if parents else ()
+    earlier_windows = () if request.prior else tuple(prior_windows(before, known))
+    continued = earlier_windows if parents else ()
     prior = request.prior or merge_fan_out(continued)
     # Only named parents are checked: questions that merely share a session do not branch.
     if parents:
         check_limits(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
-    follows = parents or after or last_windows(nodes)
-    only = parse_policy(request.report_only) if request.report_only else None
+    followed = parents or after or last_windows(nodes)
+    report_only = parse_policy(request.report_only) if request.report_only else None
     return Admission(
         session=session,
         policy=policy or Policy(),
-        report_only=only,
-        parents=follows,
+        report_only=report_only,
+        parents=followed,
         prior=prior,
         safety_budget=left,
-        barred=_halt_reason(request, (policy or Policy(), only or Policy()), left, settings),
+        barred=_halt_reason(request, (policy or Policy(), report_only or Policy()), left, settings),
         sources=continued,
         named=bool(parents or after),
         stated=policy is not None,
         depth=depth,
         continues=bool(parents),
-        token=brought,
-        earlier=() if parents else merge_fan_out(behind),
+        token=session_token,
+        earlier=() if parents else merge_fan_out(earlier_windows),
         preferred=_preferred(left, agent, settings),
-        pattern=pattern_of(nodes, [node.window_id for node in follows], fanned=place.sibling > 0),
+        pattern=pattern_of(nodes, [node.window_id for node in followed], fanned=place.sibling > 0),
         windows=nodes,
     )
 
@@ -281,15 +281,15 @@ def _parent_session(stored: Session | None, id_: str, world: World) -> Session |
     return _stricter_session(stored, world.memory.sessions.of(id_).session) if id_ else None
 
 
-def _stricter_session(stored: Session | None, held: Session | None) -> Session | None:
+def _stricter_session(stored: Session | None, in_memory: Session | None) -> Session | None:
     """Merge a session's stored state and its state in memory: the stricter value of each."""
-    if stored is None or held is None:
-        return stored or held
-    left = min(stored.safety_budget, held.safety_budget)
+    if stored is None or in_memory is None:
+        return stored or in_memory
+    left = min(stored.safety_budget, in_memory.safety_budget)
     policy = "; ".join(
-        dict.fromkeys(session.policy for session in (stored, held) if session.policy)
+        dict.fromkeys(session.policy for session in (stored, in_memory) if session.policy)
     )
-    return stored.changed(safety_budget=left, policy=policy, ended=stored.ended or held.ended)
+    return stored.changed(safety_budget=left, policy=policy, ended=stored.ended or in_memory.ended)
 
 
 def _policy(
@@ -311,19 +311,19 @@ def _policy(
         )
         if text
     ]
-    held = reduce(combine_strictest, layers) if layers else None
+    inherited = reduce(combine_strictest, layers) if layers else None
     if not request.policy:
-        return held
+        return inherited
     own = parse_policy(request.policy)
-    if held is None:
+    if inherited is None:
         return own
     try:
-        return tighten(held, own)
+        return tighten(inherited, own)
     except PolicyRelaxed as error:
-        if world.listeners.sink is not None and (held.report_uri or held.report_to):
+        if world.listeners.sink is not None and (inherited.report_uri or inherited.report_to):
             at = iso(world.clock.now())
             world.listeners.sink.take(
-                inheritance_report(error, session_id=session_id, timestamp=at), held
+                inheritance_report(error, session_id=session_id, timestamp=at), inherited
             )
         raise
 

@@ -193,10 +193,10 @@ def budget_fields(budget: int | Mapping[str, float] | None) -> dict[str, Any]:
     if budget is None:
         return {}
     if isinstance(budget, Mapping):
-        odd = set(budget) - {"calls", "tokens", "usd"}
-        if odd:
+        unknown = set(budget) - {"calls", "tokens", "usd"}
+        if unknown:
             raise RequestError(
-                f"judge_budget has an unknown {sorted(odd)[0]!r:.40}; give calls, tokens or usd"
+                f"judge_budget has an unknown {sorted(unknown)[0]!r:.40}; give calls, tokens or usd"
             )
         return {f"budget_{name}": value for name, value in budget.items()}
     if isinstance(budget, bool) or not isinstance(budget, int):
@@ -395,9 +395,9 @@ def _merged(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any
     """The base with the overrides applied, recursively for mappings."""
     merged = dict(base)
     for name, value in overrides.items():
-        below = merged.get(name)
-        if isinstance(below, dict) and isinstance(value, Mapping):
-            merged[name] = _merged(below, value)
+        base_value = merged.get(name)
+        if isinstance(base_value, dict) and isinstance(value, Mapping):
+            merged[name] = _merged(base_value, value)
         else:
             merged[name] = value
     return merged
@@ -446,20 +446,20 @@ def _refuse_misspelt() -> None:
     Names that are not similar to a setting's are ignored, since other software may use them.
     """
     prefix, parts = "CRP_", Settings.model_fields
-    odd = [
+    unknown = [
         name
         for name in sorted(os.environ)
-        if (own := name.upper()).startswith(prefix)
-        and own.removeprefix(prefix).partition("__")[0].lower() not in parts
-        and own not in _OTHER_VARIABLES
+        if (upper := name.upper()).startswith(prefix)
+        and upper.removeprefix(prefix).partition("__")[0].lower() not in parts
+        and upper not in _OTHER_VARIABLES
     ]
-    if not odd:
+    if not unknown:
         return
     known = [prefix + name.replace(".", "__").upper() for name in _setting_names()]
-    for name in odd:
-        own = name.upper()
-        near = get_close_matches(own, known, n=1, cutoff=_MISSPELT)
-        near = near or get_close_matches(own.partition("__")[0], known, n=1, cutoff=_MISSPELT)
+    for name in unknown:
+        upper = name.upper()
+        near = get_close_matches(upper, known, n=1, cutoff=_MISSPELT)
+        near = near or get_close_matches(upper.partition("__")[0], known, n=1, cutoff=_MISSPELT)
         if near:
             raise ConfigError(
                 f"environment variable {name!r:.60} is not a setting; if {near[0]} is meant, "

@@ -299,25 +299,25 @@ def screened_answer(
     from crp_integrations.relay.examination import VERIFIED, caller_dossier
     from crp_integrations.relay.settings import load
 
-    chosen = settings or load()
+    loaded = settings or load()
     dossier = caller_dossier(
         answer_text(answer),
         context,
         question,
-        chosen,
+        loaded,
         controls=(VERIFIED,) if verified_engine() else (),
         **about,
     )
     # Claim statuses need no embeddings. Sentences are embedded only to compare them with earlier
     # answers, and for the composite score.
-    embeds = bool(dossier.prior) or chosen.dpe.decides == "composite"
+    embeds = bool(dossier.prior) or loaded.dpe.decides == "composite"
     # The caller's embedder is checked even if it is not needed.
-    encoder = chosen_embedder(embedder, chosen) if embeds or embedder is not None else None
+    encoder = chosen_embedder(embedder, loaded) if embeds or embedder is not None else None
     report = run_stages(
         dossier,
         embedder=encoder if embeds else None,
-        verifier=verifier or default_verifier(chosen.dpe.verifier),
-        settings=chosen.dpe,
+        verifier=verifier or default_verifier(loaded.dpe.verifier),
+        settings=loaded.dpe,
         policy=default_policy(registered=dossier.system.domain is not None),
     )
     return report, dossier

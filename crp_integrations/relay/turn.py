@@ -500,9 +500,9 @@ class Turn:
         self, agent: FactSearches, fitted: FittedDispatch, *words: str
     ) -> FittedDispatch | None:
         """The next call of an agentic answer; None if a limit was reached."""
-        stopped = agent.limit()
-        if stopped is not None:
-            self._calls.notes.append(stopped)
+        limit_note = agent.limit()
+        if limit_note is not None:
+            self._calls.notes.append(limit_note)
         if not agent.open:
             return None
         self._packing.request = self._packing.request.changed(
@@ -620,8 +620,8 @@ class Turn:
 
     def _rejected(self) -> tuple[RejectedClaim, ...]:
         """Claims that sub-agents' reports flag: those of the request and of the session."""
-        held = self._world.memory.sessions.of(self.session_id).rejected
-        return unique_claims(self.request.rejected, held)
+        of_session = self._world.memory.sessions.of(self.session_id).rejected
+        return unique_claims(self.request.rejected, of_session)
 
     def _known(self) -> tuple[EarlierWindow, ...]:
         """The known earlier windows of the session, whether or not this one continues them."""
@@ -650,13 +650,13 @@ class Turn:
         """Ids of facts that must not be sent to the judge's provider, with the reason."""
         labels = {**self._evidence.labels, **self._packing.labels(envelope)}
         barred = set(judge.settings.withhold_labels)
-        held = set() if judge.own else set(self._packing.reads().held())
+        in_memory = set() if judge.own else set(self._packing.reads().held())
         withheld = []
         shown = {fact.fact_id: fact.source_id for fact in envelope.facts}
         for id_, source_id in {**self._evidence.sources, **shown}.items():
             if barred.intersection(labels.get(id_, ())):
                 withheld.append((id_, "label"))
-            elif id_ in held and not source_id.startswith(TOOL_SOURCE):
+            elif id_ in in_memory and not source_id.startswith(TOOL_SOURCE):
                 withheld.append((id_, "no-store"))
         return withheld
 

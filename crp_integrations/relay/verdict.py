@@ -167,7 +167,7 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
     report, request = answer.report, answer.request
     policy, settings = answer.policy, answer.settings
     upgrade = policy.upgrade_on_risk
-    words: list[str] = []
+    instructions: list[str] = []
     triggers: list[str] = []
     contradicted = [
         contradiction
@@ -178,12 +178,12 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
         upgrade is not None or settings.redispatch_on_contradiction
     ):
         triggers.append("contradiction")
-        words.append(remedies.against_contradiction(contradicted))
+        instructions.append(remedies.against_contradiction(contradicted))
     if report.repetition_level is RepetitionLevel.SEVERE and (
         upgrade is not None or settings.redispatch_on_repetition
     ):
         triggers.append("repetition")
-        words.append(
+        instructions.append(
             remedies.against_repetition(remedies.marked(answer.text, report.quality.repetition))
         )
     before = _previous_answer(request)
@@ -194,7 +194,7 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
         and (upgrade is not None or settings.redispatch_on_flow)
     ):
         triggers.append("flow")
-        words.append(remedies.towards_flow(before))
+        instructions.append(remedies.towards_flow(before))
     if upgrade is not None:
         unmet = set(answer.judgement.unmet)
         if not accepts_tier(answer.tier, request.accept_quality):
@@ -204,7 +204,7 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
         mended = [demand for demand in GROUNDING_DEMANDS if demand in unmet]
         if mended:
             triggers += [demand.value for demand in mended]
-            words.append(remedies.against_unsupported(_unsupported(report)))
+            instructions.append(remedies.against_unsupported(_unsupported(report)))
     if not triggers:
         return None
     strategy: Strategy = upgrade or Strategy.REFLEXIVE
@@ -213,7 +213,7 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
         strategy = request.strategy
     return AskAgain(
         remedies.redispatch(
-            words, seed=request.seed, strategy=strategy, attempt=answer.attempts + 1
+            instructions, seed=request.seed, strategy=strategy, attempt=answer.attempts + 1
         ),
         tuple(triggers),
         upgraded=strategy is not request.strategy,
@@ -311,8 +311,8 @@ class AnswerVerdict:
             approved = _approved(request, report, reply, world)
             if not approved:
                 decision = Withhold(HaltReason.OVERSIGHT)
-        uri = request.report_uri
-        return cls(decision, judgement, reported, policy, only, uri, approved, terms)
+        report_uri = request.report_uri
+        return cls(decision, judgement, reported, policy, only, report_uri, approved, terms)
 
     def post(self, world: World, report: Report) -> None:
         """Report violations to the addresses of the policies and the request; never waits.
@@ -354,8 +354,8 @@ class AnswerVerdict:
                 notes.append((EventType.POLICY_VIOLATION, data))
         if self.approved or self.reason is HaltReason.OVERSIGHT:
             mode = self.policy.overseen(self.judgement.oversight, Oversight.HUMAN_REVIEW)
-            seen = {"mode": str(mode), "approved": self.approved}
-            notes.append((EventType.OVERSIGHT_TRIGGERED, seen))
+            data_seen = {"mode": str(mode), "approved": self.approved}
+            notes.append((EventType.OVERSIGHT_TRIGGERED, data_seen))
         return tuple(notes)
 
     def _judged(self) -> Iterator[tuple[Policy, PolicyJudgement]]:
@@ -380,11 +380,11 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    word: object = (
+    approval: object = (
         world.listeners.reviewer(report, reply.answer) if world.listeners.reviewer else False
     )
     # A string such as "rejected" is truthy in Python but not an approval.
-    return isinstance(word, int) and word == 1
+    return isinstance(approval, int) and approval == 1
 
 
 def oversight_of(

@@ -78,10 +78,10 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
     session, node = closed.update.session, closed.update.node
     windows = (*(parts.admission.windows if parts.admission else ()), node)
     lineage_ids = _lineage(windows, node)
-    judged = verdict.judgement if verdict else None
-    violations = judged.violations if judged and judged.enforced else ()
+    judgement = verdict.judgement if verdict else None
+    violations = judgement.violations if judgement and judgement.enforced else ()
     policy = parts.admission.policy if parts.admission else None
-    names, settings = _uri_fields(closed), world.settings.headers
+    uri_fields, settings = _uri_fields(closed), world.settings.headers
     seed = request.seed
     revised = request.strategy is Strategy.REFLEXIVE and parts.passes.done > 1
     return WindowContext(
@@ -105,9 +105,9 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
         revision_round=parts.passes.round if revised else None,
         dag_root=lineage_ids[0] if lineage_ids else root_of(windows),
         lineage=lineage_ids if len(lineage_ids) <= MAX_LINEAGE else (),
-        report_uri=settings.report_uri.format(**names) if closed.update.reported else "",
+        report_uri=settings.report_uri.format(**uri_fields) if closed.update.reported else "",
         trail_id=trail_id(closed.seal.session_id, request.residency),
-        trail_uri=settings.trail_uri.format(**names),
+        trail_uri=settings.trail_uri.format(**uri_fields),
         set_session=_set_session(parts, windows, world),
         flow_remedy=next(reversed(parts.calls.remedies), ""),
     )

@@ -164,7 +164,7 @@ def _commit(
     # Read before the transaction begins: a nested one could wait for a connection forever.
     elsewhere = namespace.stored_elsewhere(named)
     with ExitStack() as stack:
-        held = stack.enter_context(world.memory.sessions.one_by_one(wanted=not end.keep))
+        kept = stack.enter_context(world.memory.sessions.one_by_one(wanted=not end.keep))
         transaction = stack.enter_context(namespace.begin(write=True))
         stored = elsewhere | namespace.stored_here(named, transaction)
         require_place(transaction, world, session_id, admission, end.outcome)
@@ -188,16 +188,16 @@ def _commit(
             sealing.seal.timestamp,
         )
         if update.placed and not update.stored:
-            held.append((update.session, update.node))
+            kept.append((update.session, update.node))
         receipt = issue_receipt(sealing, update)
         used = _count_uses(sealing)
-        bad = count_findings(transaction, end, sealing.report, lifecycle)
+        faulty = count_findings(transaction, end, sealing.report, lifecycle)
     if used and envelope:
         namespace.note_shared_use(used, sealing.now)
         namespace.shelve(
             session_id, (FactUse(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
-    quarantine(namespace, bad if lifecycle.quarantine else [])
+    quarantine(namespace, faulty if lifecycle.quarantine else [])
     count_shared(namespace, end, sealing.report, lifecycle)
     if update.prior is not None and not on_disk:
         world.memory.sessions.keep_prior(session_id, update.prior)

@@ -97,9 +97,9 @@ def admit_agent(
 
     Spec: related facts §3, §8
     """
-    most = max_depth(agent, settings)
-    if loop_depth > most:
-        raise AccessDenied(f"loop depth {loop_depth} is above {most}; such an agent may not ask")
+    limit = max_depth(agent, settings)
+    if loop_depth > limit:
+        raise AccessDenied(f"loop depth {loop_depth} is above {limit}; such an agent may not ask")
     allowed = agent.allowed_strategies if agent else None
     if allowed is not None and strategy not in allowed:
         raise AccessDenied(

@@ -155,7 +155,7 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
 
     A refused or failed window gave its caller no new token, so the token before it stays valid.
     """
-    tip_of = next(
+    tip = next(
         (
             node
             for node in windows
@@ -163,8 +163,8 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
         ),
         None,
     )
-    if tip_of is not None and not _delivered_after(tip_of, windows):
-        return tip_of
+    if tip is not None and not _delivered_after(tip, windows):
+        return tip
     raise StaleTip(
         f"the session token is of window {token.window_number}, which is not the last of the "
         "session; use the token of the last answer"
@@ -172,13 +172,13 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
 
 
 def _delivered_after(tip_of: WindowNode, windows: Sequence[WindowNode]) -> bool:
-    behind = {tip_of.window_id}
+    following = {tip_of.window_id}
     # Numbers rise along every edge.
     for node in sorted(windows, key=lambda window: window.window_number):
-        if not behind.isdisjoint(node.parents):
+        if not following.isdisjoint(node.parents):
             if node.outcome in DELIVERED:
                 return True
-            behind.add(node.window_id)
+            following.add(node.window_id)
     return False
 
 

@@ -127,16 +127,16 @@ def make_transfer(
         return Transfer(chosen)
     if chosen is TransferType.FULL_CONTEXT:
         return Transfer(chosen, answer, counter.count(answer))
-    most = _share(available_tokens, settings.summary_of_available)
-    text = result_text(answer, most, counter)
+    limit = _share(available_tokens, settings.summary_of_available)
+    text = result_text(answer, limit, counter)
     return Transfer(chosen, text, counter.count(text) if text else 0)
 
 
 def result_text(answer: str, most_tokens: int, counter: TokenCounter) -> str:
     """The end of an answer, verbatim: as many whole sentences of its last paragraph as fit."""
-    ended = answer.rstrip()
+    text = answer.rstrip()
     # A line with nothing but blanks separates paragraphs.
-    lines = ended.split("\n")
+    lines = text.split("\n")
     blank = max((n for n, line in enumerate(lines) if not line.strip()), default=-1)
     last = "\n".join(lines[blank + 1 :])
     spans = split_sentences(last)

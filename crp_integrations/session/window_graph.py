@@ -30,10 +30,10 @@ def check_limits(
         )
     if len(parents) != 1:
         return
-    hanging = _count_followers({node.window_id: node for node in windows}).get(parents[0], 0)
-    if hanging >= settings.fan_out:
+    followers = _count_followers({node.window_id: node for node in windows}).get(parents[0], 0)
+    if followers >= settings.fan_out:
         raise LimitReached(
-            f"{hanging} windows continue {parents[0]!r:.60}, at most {settings.fan_out} allowed"
+            f"{followers} windows continue {parents[0]!r:.60}, at most {settings.fan_out} allowed"
         )
 
 
@@ -103,14 +103,14 @@ def lineage(windows: Sequence[WindowNode], window_id: str) -> tuple[str, ...]:
     known = {node.window_id: node for node in windows}
     if window_id not in known:
         raise UnknownContinuation(f"the session has no window {window_id!r:.60}")
-    path = [window_id]
-    while parents := _parents(known[path[-1]], known):
-        if len(path) >= len(known):
+    ids = [window_id]
+    while parents := _parents(known[ids[-1]], known):
+        if len(ids) >= len(known):
             raise StoreDamaged(f"the windows before {window_id!r:.60} form a cycle")
-        path.append(min(parents, key=lambda id_: (-known[id_].window_number, id_)))
-    if known[path[-1]].parents:
-        raise StoreDamaged(f"the windows before {path[-1]!r:.60} are missing")
-    return tuple(reversed(path))
+        ids.append(min(parents, key=lambda id_: (-known[id_].window_number, id_)))
+    if known[ids[-1]].parents:
+        raise StoreDamaged(f"the windows before {ids[-1]!r:.60} are missing")
+    return tuple(reversed(ids))
 
 
 def root_of(windows: Iterable[WindowNode]) -> str:

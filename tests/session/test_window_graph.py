@@ -115,7 +115,7 @@ def test_ancestors_and_lineage_of_a_diamond() -> None:
         window_graph.lineage(DIAMOND, "z")
     with pytest.raises(StoreDamaged, match="missing"):
         window_graph.lineage(DIAMOND[1:], "e")
-    with pytest.raises(StoreDamaged, match="circle"):
+    with pytest.raises(StoreDamaged, match="cycle"):
         window_graph.lineage([node("a", 1, "b"), node("b", 1, "a")], "a")
 
 
