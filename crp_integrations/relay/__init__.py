@@ -1,4 +1,4 @@
-"""Relay: one question in, one checked and sealed answer out.
+"""Relay: one question in, one checked and sealed answer out. A window is one such exchange.
 
 In: a `Request` and ports chosen by `build.py`. Out: an `Answer`, or an outcome that says why
 there is none. Read `turn.py` (one window), `conditional_requests.py` (what it may reuse),

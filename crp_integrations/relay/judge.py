@@ -100,7 +100,7 @@ class _Spent:
 
 
 class Judge:
-    """A model that is asked whether answers hold. Safe under threads; keep it to keep its cache.
+    """A model that is asked which claims hold. Safe under threads; reuse it to reuse its cache.
 
     Spec: CRP-SPEC-005 §6.2 (decision D13)
 

@@ -293,7 +293,7 @@ class Relay:
             session_id: session of the facts; required under `no-store`, where only that session's
                 questions find them, until `end_session`.
             cache: `no-store`, or None to write them to the fabric.
-            residency: region whose data they are; None for the relay's own.
+            residency: region of the facts; None for the relay's own.
 
         Raises:
             RequestError: `cache` has another directive than `no-store`, or no session is given.

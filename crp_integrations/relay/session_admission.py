@@ -65,7 +65,7 @@ NONCE_KEY_INFO: Final = b"crp-safety-nonce-key-v1"
 
 
 def new_nonce(policy: Policy, world: World) -> str:
-    """A new nonce, bound to a policy."""
+    """A new nonce that is valid for one policy only."""
     # Ids come from an unpredictable source, except in tests that pass their own.
     chance = bytes.fromhex(sha256_hex(world.ids.new("nonce_")))[:RANDOM_BYTES]
     return make_nonce(policy, random=chance, key=_nonce_keys(world)[-1])

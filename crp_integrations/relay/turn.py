@@ -109,7 +109,7 @@ PLACE_TAKEN: Final = (StaleTip, LimitReached)
 
 
 class Turn:
-    """One window's life. It has one owner and ends once.
+    """One window from its beginning to its only outcome. It has a single owner.
 
     Spec: CRP-SPEC-003 §4
 

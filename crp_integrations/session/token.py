@@ -173,7 +173,7 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
 
 def _delivered_after(tip_of: WindowNode, windows: Sequence[WindowNode]) -> bool:
     following = {tip_of.window_id}
-    # Numbers rise along every edge.
+    # Numbers rise along every edge, so one pass in this order finds all followers.
     for node in sorted(windows, key=lambda window: window.window_number):
         if not following.isdisjoint(node.parents):
             if node.outcome in DELIVERED:
