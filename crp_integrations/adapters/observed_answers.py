@@ -27,7 +27,7 @@ from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.window_values import Asked, Decided, WindowValues
 from crp_integrations.relay.evidence import readable
-from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
+from crp_integrations.relay.examination import RECORDED, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.judged_answer import JudgedAnswer, barred_facts, hand_report
 from crp_integrations.relay.receipts import draft_maker, settings_in_force
@@ -98,7 +98,7 @@ def observe_answer(
         question,
         world.settings,
         grounding=grounding,
-        controls=(*KEPT, VERIFIED) if world.engines.code_verified else KEPT,
+        controls=(*RECORDED, VERIFIED) if world.engines.code_verified else RECORDED,
         prior=prior,
         no_store=not keep,
         conversation=examined_conversation(messages, talk=judge is not None),

@@ -52,10 +52,10 @@ from crp_integrations.litellm.attempt_packing import (
 from crp_integrations.messages import ModelCall, Reply, with_forced_calls
 from crp_integrations.relay.steps import (
     Dispatch,
+    Drivable,
     Fan,
     FittedDispatch,
     Outcome,
-    Playable,
     Result,
     Step,
 )
@@ -183,7 +183,7 @@ class Deployments(WholeReplies):
         self._streams = streams
         self._made: dict[int, tuple[WatchedTurn, Dispatch]] = {}
 
-    def watched(self, turn: Playable) -> WatchedTurn:
+    def watched(self, turn: Drivable) -> WatchedTurn:
         """Wrap a turn so that its calls are registered here."""
         return WatchedTurn(turn, self)
 

@@ -37,7 +37,7 @@ from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.question_fields import QuestionFields, from_headers
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.steps import Halt, Outcome, Playable, Release
+from crp_integrations.relay.steps import Drivable, Halt, Outcome, Release
 
 litellm = library()
 
@@ -73,7 +73,7 @@ class ProxyRequest(WholeReplies):
 
     def __init__(
         self,
-        played: Playable,
+        played: Drivable,
         deployments: Deployments,
         *,
         streams: bool,

@@ -1,9 +1,9 @@
-"""Relay: one question in, one checked and sealed answer out.
+"""Relay: one question in, one checked and sealed answer out. A window is one such exchange.
 
 In: a `Request` and ports chosen by `build.py`. Out: an `Answer`, or an outcome that says why
 there is none. Read `turn.py` (one window), `conditional_requests.py` (what it may reuse),
-`steps.py` (what it answers with), `window_seal.py` (the transaction that seals it) and
+`steps.py` (what it returns), `window_seal.py` (the transaction that seals it) and
 `window_headers.py`; `composition.py` and `continuation.py` (the windows of one answer), `drive.py`
-(plays a Turn against a model), then `relay.py` and `storeless_functions.py`, which callers use with
-a store and without one. The room never computes a score itself and never alters a model's text.
+(runs a Turn against a model), then `relay.py` and `storeless_functions.py`, which callers use with
+and without a store. The subpackage computes no scores and never alters a model's text.
 """

@@ -1,8 +1,8 @@
 """Ingestion of many files over any `concurrent.futures.Executor`.
 
-The database holds a table of jobs; what runs in the executor takes one after the other until none
-is left. A worker that dies leaves its job to the others. Nothing is done twice: a job has one
-result, and a document whose worker died between storing it and saying so is found unchanged.
+The database contains a table of jobs; the workers in the executor take one after the other until
+none is left. If a worker dies, another takes its job. Nothing is stored twice: a job has one
+result, and a document whose worker died after storing it is found unchanged when it is redone.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from crp_integrations.fabric.ports.store import Jobs, bulk_load, jobs_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import sha256
 
-# Opens a relay in whatever process it is called in; it travels there, so it must be picklable.
+# Opens a relay in the worker's process. It must be picklable, since it is sent there.
 RelayOpener = Callable[[], Relay]
 JobResult = dict[str, JsonValue]
-# How often workers are sent again after jobs that dead ones left.
-ROUNDS: Final = 3
-# How long a worker waits, and how often in a row, while others write.
-PAUSE_SECONDS: Final = 0.05
-PATIENCE: Final = 200
-_BATCH_CHARACTERS: Final = 200
+# Times that workers are started: once, and again for the jobs that dead workers left.
+MAX_ROUNDS: Final = 3
+# Pause, and maximum number of pauses in a row, while other workers write to the store.
+BUSY_PAUSE_SECONDS: Final = 0.05
+MAX_BUSY_PAUSES: Final = 200
+_MAX_NAME_CHARACTERS: Final = 200
 
 
 def ingest_over(
@@ -42,30 +42,30 @@ def ingest_over(
     labels: Sequence[str] = (),
     prefix: str | None = None,
 ) -> list[JobResult]:
-    """Ingest files and folders over an executor, each a job and a transaction of its own.
+    """Ingest files and folders over an executor; each is one job and one transaction.
 
-    A first index of the vectors is built once all are ingested.
+    The first vector index is built after all of them are ingested.
 
     Spec: CRP-SPEC-009 §4.1
 
     Args:
-        executor: of threads, of processes, or such as Dask's `Client.get_executor()`; its workers
-            reach the paths and the database.
-        opened: such as `functools.partial(Relay.open, "postgresql://…", key=…)`.
+        executor: threads, processes, or for example Dask's `Client.get_executor()`; its workers
+            need access to the paths and the database.
+        opened: for example `functools.partial(Relay.open, "postgresql://…", key=…)`.
         sources: paths. A source that has changed is ingested again under a new batch.
         batch: a name for this work; the same name continues it and returns earlier results too.
-        workers: how many take jobs at a time.
-        labels: access labels put on every fact.
+        workers: number of workers at a time.
+        labels: access labels of every fact.
         prefix: as in `Relay.ingest`.
 
     Returns:
-        For each source the numbers of `facts`, `unchanged`, `stale` and `skipped`, or an `error`
-        by the name of its class.
+        For each source the numbers of `facts`, `unchanged`, `stale` and `skipped`, or the class
+        name of the `error`.
 
     Raises:
         EngineError: workers died or failed, and jobs are left; call this again.
-        RequestError: the batch is known with other jobs.
-        ConfigError: the store keeps no jobs.
+        RequestError: the batch already exists with other jobs.
+        ConfigError: the store has no table of jobs.
     """
     if workers < 1:
         raise RequestError(f"workers is {workers}, wanted 1 or more")
@@ -77,51 +77,51 @@ def ingest_over(
     lost: BaseException | None = None
     with opened() as relay:
         jobs, tenant = _jobs(relay), relay.fabric.subject.tenant
-        known = jobs.results(tenant, _check_name(batch))
-        if known and known.keys() != by_id.keys():
+        existing = jobs.results(tenant, _check_name(batch))
+        if existing and existing.keys() != by_id.keys():
             raise RequestError(
-                f"batch {batch!r} is known with {len(known)} jobs, and these are {len(by_id)} "
-                "that are not the same; give it another name"
+                f"batch {batch!r} already has {len(existing)} jobs, which differ from these "
+                f"{len(by_id)}; give it another name"
             )
         jobs.put(tenant, batch, list(by_id))
         with bulk_load(relay._store, tenant):
-            for _ in range(ROUNDS):
+            for _ in range(MAX_ROUNDS):
                 waiting = sum(result is None for result in jobs.results(tenant, batch).values())
                 if not waiting:
                     break
                 lost = _send_workers(executor, min(workers, waiting), opened, batch, by_id)
         done = jobs.results(tenant, batch)
-    left = sum(result is None for result in done.values())
-    if left:
+    unfinished = sum(result is None for result in done.values())
+    if unfinished:
         raise EngineError(
-            f"{left} of {len(by_id)} jobs of batch {batch!r} are not done "
-            f"({type(lost).__name__ if lost else 'no error was told'}); call it again"
+            f"{unfinished} of {len(by_id)} jobs of batch {batch!r} are not done "
+            f"({type(lost).__name__ if lost else 'no error was reported'}); call it again"
         ) from lost
     return [json.loads(done[id_] or "null") for id_ in ids]
 
 
 def forget_batch(opened: RelayOpener, batch: str) -> int:
-    """Forget which jobs of a batch were done; returns how many it had."""
+    """Delete a batch's jobs and results from the table; returns the number of jobs."""
     with opened() as relay:
         return _jobs(relay).forget(relay.fabric.subject.tenant, _check_name(batch))
 
 
 def _send_workers(executor: Executor, count: int, *work: Any) -> BaseException | None:
-    """Let workers take jobs until there are none; the first error of those that ended with one."""
+    """Run workers until no job is left; returns the first error that ended one, or None."""
     futures: list[Future[int]] = []
-    lost: BaseException | None = None
+    first_error: BaseException | None = None
     try:
         futures = [executor.submit(work_off, *work) for _ in range(count)]
     except RuntimeError as error:
-        # A pool whose process died takes nothing more.
-        lost = error
-    # All of them are waited for, whichever failed.
-    ended = [future.exception() for future in futures]
-    return lost or next((error for error in ended if error is not None), None)
+        # A pool of which a process died accepts no more work.
+        first_error = error
+    # Wait for all of them, even if one failed.
+    errors = [future.exception() for future in futures]
+    return first_error or next((error for error in errors if error is not None), None)
 
 
 def work_off(opened: RelayOpener, batch: str, payloads: Mapping[str, dict[str, Any]]) -> int:
-    """Do one job after the other until none is free; returns how many."""
+    """Do one job after the other until none is free; returns the number done."""
     count = busy = 0
     with opened() as relay:
         jobs, tenant = _jobs(relay), relay.fabric.subject.tenant
@@ -132,11 +132,11 @@ def work_off(opened: RelayOpener, batch: str, payloads: Mapping[str, dict[str, A
                         return count
                     claim.finish(json.dumps(_ingest_source(relay, **payloads[claim.job_id])))
             except StoreBusy:
-                # The job is free again; what it stored already is found when it is done again.
+                # The job is free again; what it has stored is found unchanged when it is redone.
                 busy += 1
-                if busy > PATIENCE:
+                if busy > MAX_BUSY_PAUSES:
                     raise
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(BUSY_PAUSE_SECONDS)
                 continue
             count, busy = count + 1, 0
 
@@ -149,7 +149,7 @@ def _ingest_source(
     except StoreBusy:
         raise
     except CRPError as error:
-        # Its sentence may show a path, and what is stored here no erasure would find.
+        # The message may contain a path, and an erasure would not find a path stored here.
         return {"error": type(error).__name__}
     return {
         "facts": len(report.facts),
@@ -170,8 +170,8 @@ def _jobs(relay: Relay) -> Jobs:
 
 
 def _check_name(batch: str) -> str:
-    if not 0 < len(batch) <= _BATCH_CHARACTERS:
+    if not 0 < len(batch) <= _MAX_NAME_CHARACTERS:
         raise RequestError(
-            f"the batch's name has {len(batch)} characters, wanted 1 to {_BATCH_CHARACTERS}"
+            f"the batch's name has {len(batch)} characters, wanted 1 to {_MAX_NAME_CHARACTERS}"
         )
     return batch

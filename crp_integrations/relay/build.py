@@ -92,30 +92,30 @@ from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRin
 from crp_integrations.stores.sqlite import SqliteStore
 
 _LOG = logging.getLogger("crp_integrations.relay")
-# What fact lengths are counted with; o200k and cl100k both come with the default install.
+# Model whose tokenizer counts fact lengths; o200k and cl100k both come with the default install.
 FACT_TOKENIZER_MODEL = "gpt-4"
-# Folder of artifacts beside a store's files.
+# Name of the artifact folder within a store's folder.
 ARTIFACTS = "artifacts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayParts:
-    """What a relay is put together of; what is None is chosen by the settings.
+    """The components of a relay; those that are None are chosen by the settings.
 
     Attributes:
         guard: decides what the subject may do; or its settings.
-        policy: the engine of the control catalogue; a text is a safety policy.
-        recognisers: look for personal data beside the package's own.
-        models: what answers.
-        llm: a chat model of LangChain, an LLM of LlamaIndex or a name, in the place of `models`.
-        tracer: opens the spans; an `Observer` is also told of windows and model calls.
-        violations: where violations of policies are reported to.
-        artifacts: where bulky texts lie; or their settings.
+        policy: the engine of the control catalogue; a string is a safety policy.
+        recognisers: personal-data recognisers, in addition to the package's own.
+        models: the model that answers.
+        llm: a LangChain chat model, a LlamaIndex LLM or a model name, instead of `models`.
+        tracer: opens the spans; an `Observer` also receives windows and model calls.
+        violations: receiver of policy violations.
+        artifacts: store for bulky texts; or its settings.
         residency: region that is read and written; empty for none.
         shared: a shared namespace, which only its operator opens; empty for the subject's own.
         judge, judge_when, judge_budget, judge_mode, judge_failure: see `Judge`.
-        stated_limits: the tokens that a model accepts, as its server states them; with None, or
-            for a result of None, the limit that is known for the model's name.
+        stated_limits: returns the tokens that a model accepts, as its server states them; without
+            it, or where it returns None, the known limit of the model's name applies.
     """
 
     subject: Subject = LOCAL
@@ -148,8 +148,8 @@ class RelayParts:
     stated_limits: Callable[[str], int | None] | None = None
 
 
-# Parts that have the names of settings; a plain value of one of these types is the setting's.
-_PLAIN: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
+# Parts named like a setting: a value of one of these types is the setting, any other the part.
+_SETTING_TYPES: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
     {
         "clock": (datetime, str),
         "policy": (str,),
@@ -157,22 +157,22 @@ _PLAIN: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
         "artifacts": (Mapping, ArtifactSettings),
     }
 )
-_PARTS: Final = frozenset(part.name for part in fields(RelayParts))
-# Parts whose kind is checked here; embedder and reranker are checked where they are chosen.
-_CHECKED: Final = (_PARTS & COMPONENTS.keys()) - {"embedder", "reranker"}
+_PART_NAMES: Final = frozenset(part.name for part in fields(RelayParts))
+# Parts whose type is checked here; embedder and reranker are checked where they are chosen.
+_CHECKED_PARTS: Final = (_PART_NAMES & COMPONENTS.keys()) - {"embedder", "reranker"}
 
 
 def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay:
-    """Put a relay together.
+    """Build a relay over a store.
 
     Args:
-        options: fields of `RelayParts`, and settings by their names.
+        options: fields of `RelayParts`, and settings by name.
     """
     code_verified = verified_engine()
     parts, arguments = _split_options(options)
     check_components(
         store=None if isinstance(store, str | Path) else store,
-        **{name: getattr(parts, name) for name in _CHECKED},
+        **{name: getattr(parts, name) for name in _CHECKED_PARTS},
         recognisers=parts.recognisers,
     )
     check_receiver(parts.on_report)
@@ -183,20 +183,20 @@ def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay
             opening.callback(opened.close)
         if parts.settings is not None and arguments:
             raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
-        chosen = parts.settings or settings_file.load(_root(opened), **arguments)
-        regions = {name: opened_at(place) for name, place in chosen.regions.items()}
+        settings = parts.settings or settings_file.load(_root(opened), **arguments)
+        regions = {name: opened_at(place) for name, place in settings.regions.items()}
         for region in regions.values():
             opening.callback(region.close)
-        relay = _put_together(parts, chosen, {"": opened, **regions}, code_verified)
+        relay = _build_relay(parts, settings, {"": opened, **regions}, code_verified)
         opening.pop_all()
     return relay
 
 
 def _split_options(options: Mapping[str, Any]) -> tuple[RelayParts, dict[str, Any]]:
-    """The parts, and the settings by their names."""
-    fields_of_parts = {name: value for name, value in options.items() if name in _PARTS}
-    arguments = {name: value for name, value in options.items() if name not in _PARTS}
-    for name, types in _PLAIN.items():
+    """Separate options into parts and settings by name."""
+    fields_of_parts = {name: value for name, value in options.items() if name in _PART_NAMES}
+    arguments = {name: value for name, value in options.items() if name not in _PART_NAMES}
+    for name, types in _SETTING_TYPES.items():
         if isinstance(fields_of_parts.get(name), types):
             arguments[name] = fields_of_parts.pop(name)
     parts = RelayParts(**fields_of_parts)
@@ -211,10 +211,10 @@ def _split_options(options: Mapping[str, Any]) -> tuple[RelayParts, dict[str, An
     return parts, arguments
 
 
-def _put_together(
+def _build_relay(
     parts: RelayParts, chosen: Settings, stores: Mapping[str, Store], code_verified: bool
 ) -> Relay:
-    """A relay over open stores, by region."""
+    """Build a relay over open stores, which are keyed by region."""
     opened = stores[""]
     if parts.keyring is None and chosen.key is None:
         refuse_lost_keys([*stores.values()])
@@ -223,8 +223,8 @@ def _put_together(
     tracer = parts.tracer or Silent()
     observer = tracer if isinstance(tracer, Observer) else None
     engines = _engines(parts, chosen, code_verified)
-    objects = {name: _beside(_root(store)) for name, store in stores.items()}
-    objects[""] = cast("ObjectStore | None", parts.artifacts) or _objects(chosen, _root(opened))
+    objects = {name: _artifacts_in(_root(store)) for name, store in stores.items()}
+    objects[""] = cast("ObjectStore | None", parts.artifacts) or _artifacts(chosen, _root(opened))
     own_guard = cast("Guard | None", parts.guard) or guard_of(chosen.guard)
     guard = with_exceptions(own_guard, read_exceptions(chosen.guard), lambda: fabric)
     fabric = Fabric(
@@ -236,7 +236,7 @@ def _put_together(
         settings=chosen.fabric,
         tracer=tracer,
         regions={name: store for name, store in stores.items() if name},
-        # A database searches vectors with an index of its own.
+        # A database uses its own vector index.
         graphs=None if is_database(opened) else hnsw.available(),
         leiden=available_engine(chosen.fabric.communities.engine),
         elsewhere={
@@ -245,11 +245,11 @@ def _put_together(
         guard=guard,
         redactor=RedactingGuard(chosen.dpe.personal, parts.recognisers),
     )
-    places = Places(_bound(fabric, parts, guard, ""), {}, objects, MemoryObjects)
+    places = Places(_bind(fabric, parts, guard, ""), {}, objects, MemoryObjects)
     places = replace(
-        places, regions={name: _bound(fabric, parts, guard, name) for name in stores if name}
+        places, regions={name: _bind(fabric, parts, guard, name) for name in stores if name}
     )
-    # A region that is not there is refused before anything is written.
+    # An unknown region is refused before anything is written.
     places.of(parts.residency)
     delivery = ReportDelivery(parts.receiver, chosen.reports.capacity) if parts.receiver else None
     sink = parts.violations or HttpReports(chosen.reports)
@@ -315,14 +315,14 @@ def _judges_later(parts: RelayParts, chosen: Settings) -> bool:
     return asks_later(parts.judge, {"judge_mode": parts.judge_mode}, chosen.judge)
 
 
-def _bound(fabric: Fabric, parts: RelayParts, guard: Guard, region: str) -> Namespace:
+def _bind(fabric: Fabric, parts: RelayParts, guard: Guard, region: str) -> Namespace:
     if parts.shared:
         return fabric.bind_shared(parts.shared, guard, residency=region)
     return fabric.bind(parts.subject, guard, residency=region)
 
 
 def _maintain(places: Places, chosen: Settings, guard: Guard, subject: Subject) -> None:
-    """Do the maintenance that is due; an error of it does not keep the relay from opening.
+    """Do the maintenance that is due; most of its errors do not keep the relay from opening.
 
     A standby, a read-only login or a read-only file can still be opened.
 
@@ -333,7 +333,7 @@ def _maintain(places: Places, chosen: Settings, guard: Guard, subject: Subject) 
         return
     for namespace in (places.namespace, *places.regions.values()):
         try:
-            # Opening does not wait for a graph; writing builds it, and `crp fabric maintain` too.
+            # Building the graph takes long; writes and `crp fabric maintain` do it instead.
             namespace.maintain(graph=False)
         except (StoreDamaged, StoreNewer):
             raise
@@ -345,9 +345,9 @@ def _maintain(places: Places, chosen: Settings, guard: Guard, subject: Subject) 
 
 @contextmanager
 def moving_fabric(place: str, model: str = "") -> Iterator[Fabric]:
-    """A fabric over a store whose vectors may be another embedder's, to be moved.
+    """Open a fabric to move a store's vectors to an embedder; they may be another embedder's.
 
-    Nothing is bound to it, since a fabric is bound to a namespace of its own embedder only.
+    No namespace is bound: a fabric binds only namespaces of its own embedder.
 
     Spec: CRP-SPEC-009 §3.4
     """
@@ -368,20 +368,20 @@ def moving_fabric(place: str, model: str = "") -> Iterator[Fabric]:
 
 
 def _root(store: Store) -> Path | None:
-    """The folder of a store that has one."""
+    """The folder of a SQLite store; None for any other store."""
     return store.root if isinstance(store, SqliteStore) else None
 
 
-def _objects(settings: Settings, root: Path | None) -> ObjectStore:
-    """Where artifacts lie."""
+def _artifacts(settings: Settings, root: Path | None) -> ObjectStore:
+    """The artifact store: that of the settings, else the one in the store's folder."""
     if settings.artifacts.place:
         from crp_integrations.engines.obstore import CloudObjects
 
         return CloudObjects(settings.artifacts.place)
-    return _beside(root)
+    return _artifacts_in(root)
 
 
-def _beside(root: Path | None) -> ObjectStore:
+def _artifacts_in(root: Path | None) -> ObjectStore:
     return MemoryObjects() if root is None else FolderObjects(root / ARTIFACTS)
 
 
@@ -390,7 +390,7 @@ def _fact_counter(count: Callable[[str], TokenCounter]) -> TokenCounter:
 
 
 def keyring_of(settings: Settings, root: Path | None) -> KeyRing:
-    """The key of the settings, else a store folder's, else one that ends with the process."""
+    """The keys of the settings, else of the store's folder, else keys in memory only."""
     if settings.key is not None:
         *retired, key = map(bytes.fromhex, settings.key.get_secret_value().split(","))
         return FixedKeyRing(key, retired=retired)
@@ -398,4 +398,4 @@ def keyring_of(settings: Settings, root: Path | None) -> KeyRing:
 
 
 def _any_name(model: str) -> None:
-    """A caller's own `Model` decides for itself which names it answers."""
+    """Accept every name: a caller's own `Model` decides which ones it answers."""

@@ -1,4 +1,4 @@
-"""The conversation around a question, shortened where it is long, with an account of it."""
+"""Compaction: a long conversation before a question is shortened, and the changes are recorded."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def sandbox_of(
     labels: tuple[str, ...] = (),
     keep: bool = True,
 ) -> Sandbox:
-    """The artifacts of a region for the subject that a relay was opened for."""
+    """The artifact sandbox of a region, for the subject that the relay was opened for."""
     namespace = world.places.of(residency)
 
     def labels_of(ids: Sequence[str]) -> set[str]:
-        # Also of facts that the subject may not see: a copy must not lose a label by that.
+        # Includes facts that the subject may not see, so that a copy loses none of their labels.
         with namespace.begin(write=False) as transaction:
             own = transaction.facts.get(list(ids))
         return {label for fact in (*own, *namespace.facts(list(ids))) for label in fact.labels}
@@ -64,7 +64,7 @@ def sandbox_of(
 
 
 def artifact_eraser(store: Store, objects: ObjectStore, keyring: KeyRing) -> ArtifactErasure:
-    """Erases artifacts together with the facts of a store."""
+    """An erasure that deletes artifacts together with the facts of a store."""
 
     def tell(namespace: str, draft: EventDraft, now: datetime) -> None:
         key = journal_key(keyring, namespace)
@@ -75,7 +75,7 @@ def artifact_eraser(store: Store, objects: ObjectStore, keyring: KeyRing) -> Art
 
 
 def wants_compaction(request: Request, world: World) -> bool:
-    """Whether a request's conversation is looked at."""
+    """Whether a request's conversation is to be checked for compaction."""
     asked = request.compact
     on = world.settings.compaction.enabled if asked is None else asked
     return on and bool(request.history) and not request.results
@@ -116,7 +116,7 @@ def compact_messages(
     residency: str = "",
     session_id: str = "",
 ) -> CompactHistory:
-    """Messages as a model is to be sent them, in their order."""
+    """Shorten messages to a token budget, in their order; the default is the model's share."""
     limit = budget_share(world.engines.limit_for(model)[0], settings.limit_share)
     keeps = settings.offload and session_id
     compactor = AutoCompactor(
@@ -136,7 +136,7 @@ def compact_messages(
 
 
 def compaction_events(account: CompactionAccount, signer: str) -> Iterator[Note]:
-    """What the journal is told of a compaction: ids, counts, and each summary's hash and signer.
+    """Journal events of a compaction: ids, counts, and each summary's hash and signer.
 
     Spec: Summit §Privacy & Security
     """

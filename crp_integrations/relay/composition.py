@@ -1,4 +1,4 @@
-"""The strategy of a request and its windows: parts side by side, then together, and batches.
+"""Answer one request in several windows by its strategy: in parts, then combined; and batches.
 
 Spec: related facts §5, §7
 """
@@ -47,18 +47,18 @@ MakeTurn: TypeAlias = Callable[[Request, Place], Turn]
 
 
 class FannedQuestion(ReportedQuestion):
-    """A question in parts: a window for each of them, and one that answers the whole.
+    """A question in parts: one window for each part, and one that answers the whole question.
 
-    The first window plans and asks no model for an answer; the parts hang from it and share a
-    number; the last one follows all that were answered. A part that fails is left out, and the
-    last window says so. Parts beyond the most that may fan out are answered in the last window.
+    The first window only plans and does not ask a model for an answer. It is the parent of the
+    parts' windows, which share one number; the last window has all answered parts as parents and
+    flags those that failed. Parts beyond the maximum are answered in the last window.
     """
 
     def __init__(self, request: Request, window: MakeTurn, most: int) -> None:
-        """Begin with a request."""
+        """Plan a request; `most` is the maximum number of parts with their own window."""
         self.request = request
         self._window = window
-        self._most = most
+        self._max_parts = most
         self._place = Place(strategy=request.strategy)
         self._plan = window(request.changed(strategy=Strategy.FAN_OUT), self._place)
         self._planned = ""
@@ -70,22 +70,22 @@ class FannedQuestion(ReportedQuestion):
 
     @property
     def session_id(self) -> str:
-        """The session of all its windows."""
+        """The session that all windows belong to."""
         return self._plan.session_id
 
     def show_at_once(self) -> bool:
-        """Always False: the parts are answered before the whole."""
+        """Always False: the parts are answered before the whole question."""
         return False
 
     def _begin(self) -> Step:
-        """Find the parts and ask for them together."""
+        """Find the parts of the question and ask all of them."""
         step = self._plan.survey()
         if step is not None:
             return step
-        return self._asking()
+        return self._ask_parts()
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
-        """Pack the window that brings the parts together for a model; the last fit counts.
+        """Pack the window that combines the parts for a model; the last fit is used.
 
         Spec: CRP-SPEC-003 §10.1
         """
@@ -94,39 +94,39 @@ class FannedQuestion(ReportedQuestion):
         return self._whole.fit(model, input_limit=input_limit)
 
     def _receive(self, result: Result) -> Step:
-        """Bring the parts together, or go on with the window that does."""
+        """Combine the parts' outcomes, or pass the result on to the window in progress."""
         if isinstance(result, tuple):
-            return self._together(result)
+            return self._combine(result)
         if self._whole is not None:
             return self._seen(self._whole.receive(result))
         if self._planned:
-            raise RequestError("the parts are asked together; hand over their outcomes")
+            raise RequestError("the parts are asked together; give their outcomes")
         if not isinstance(result, Reply):
             raise RequestError("a judge's reply belongs to the window that asked it")
         self._plan.surveyed(result)
         self._surveyed = True
-        return self._asking()
+        return self._ask_parts()
 
     def _fail(self, error: BaseException) -> Outcome:
-        """End the window under way; the parts' own are ended by who plays them."""
+        """End the window in progress; the driver ends the parts' windows."""
         if self._whole is not None:
             return self._whole.fail(error)
         return Refusal(own_error(error), {}) if self._planned else self._plan.fail(error)
 
-    def _asking(self) -> Step:
-        """The parts together; a question of one part is asked as it is."""
+    def _ask_parts(self) -> Step:
+        """A step that asks all parts; a question of one part is asked in a single window."""
         self._needs = tuple(dict.fromkeys(self._plan.needs))
-        self._parts = self._needs[: self._most]
+        self._parts = self._needs[: self._max_parts]
         if len(self._parts) < 2:
-            alone = self._asked(Strategy.PUSH)
+            single = self._asked(Strategy.PUSH)
             if self._surveyed:
-                alone = alone.changed(sub_queries=self._needs)
-            self._whole = self._window(alone, self._place)
+                single = single.changed(sub_queries=self._needs)
+            self._whole = self._window(single, self._place)
             return self._seen(self._whole.begin())
-        planned = self._plan.plan(len(self._parts))
-        if not isinstance(planned, str):
-            return planned
-        self._planned = planned
+        plan_id = self._plan.plan(len(self._parts))
+        if not isinstance(plan_id, str):
+            return plan_id
+        self._planned = plan_id
         return Fan(
             tuple(
                 self._window(
@@ -137,7 +137,7 @@ class FannedQuestion(ReportedQuestion):
             )
         )
 
-    def _together(self, outcomes: tuple[Outcome, ...]) -> Step:
+    def _combine(self, outcomes: tuple[Outcome, ...]) -> Step:
         self._answers = {
             part: outcome.answer
             for part, outcome in zip(self._parts, outcomes, strict=True)
@@ -178,12 +178,12 @@ class FannedQuestion(ReportedQuestion):
         return sections
 
     def _seen(self, step: Step) -> Step:
-        """Every step as it is, and the answer with the usage of all its windows."""
+        """Return a step unchanged, except that an answer gets the total usage of all windows."""
         if not isinstance(step, Release):
             return step
         answer = step.answer
         others = [part.reply.usage for part in self._answers.values()]
-        # A plan without a call costs nothing, and leaves a known cost known.
+        # A plan without a model call is left out: its empty usage would make the cost unknown.
         planned = [self._plan.usage] if self._plan.usage != Usage() else []
         usage = total_usage([*planned, *others, answer.reply.usage])
         return Release(
@@ -194,8 +194,8 @@ class FannedQuestion(ReportedQuestion):
         )
 
 
-# Words that say what is wanted of an answer, each strategy's most telling first (related facts §7).
-_INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
+# Words that suggest a strategy. The first match is chosen, so the most specific ones come first.
+_STRATEGY_WORDS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
     (strategy, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
     for strategy, words in (
         (
@@ -254,51 +254,51 @@ _INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
 )
 
 
-# A caller's word for the strategy that the question's words ask for.
+# Strategy name with which a caller has `intent` choose.
 AUTO: Final = "auto"
 
 
 def intent(question: str) -> Strategy:
-    """The strategy that a question's words ask for; push for a simple one (`intent@1`).
+    """The strategy that a question's words suggest; push when none match (`intent@1`).
 
     >>> intent("Compare the GDPR and the EU AI Act on fines.")
     <Strategy.HIERARCHICAL: 'hierarchical'>
     """
-    for strategy, words in _INTENTS:
+    for strategy, words in _STRATEGY_WORDS:
         if words.search(question):
             return strategy
     return Strategy.PUSH
 
 
 def choose_strategy(wanted: Strategy, accepted: Sequence[Strategy]) -> Strategy:
-    """The strategy of a request."""
+    """The wanted strategy if it is accepted, else the first accepted one."""
     return wanted if not accepted or wanted in accepted else accepted[0]
 
 
 Composition: TypeAlias = ContinuedAnswer | FannedQuestion
-# Strategies that answer the parts of a question in windows of their own.
+# Strategies that answer each part of a question in its own window.
 IN_PARTS = frozenset({Strategy.HIERARCHICAL, Strategy.FAN_OUT, Strategy.FAN_IN})
 
 
 def compose(request: Request, world: World) -> Composition:
-    """The windows of a request."""
+    """Build the composition that answers a request: in parts, or in continued windows."""
     strategy = choose_strategy(request.strategy, request.accept_strategies)
     if strategy is not request.strategy:
         request = request.changed(strategy=strategy)
-    made: Composition
-    # The caller gets the report on the whole, not one a window.
-    within = replace(world, listeners=replace(world.listeners, on_report=None))
+    composed: Composition
+    # `on_report` is called once with the report on the whole, not once per window.
+    silent = replace(world, listeners=replace(world.listeners, on_report=None))
     if strategy in IN_PARTS and not request.continuation_ids:
         settings = world.settings
-        most = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
-        made = FannedQuestion(request, lambda part, place: Turn(part, within, place), most)
+        limit = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
+        composed = FannedQuestion(request, lambda part, place: Turn(part, silent, place), limit)
     else:
-        most = world.settings.max_windows
-        made = ContinuedAnswer(
-            request, lambda part: Turn(part, within), world.settings.dispatch, most
+        limit = world.settings.max_windows
+        composed = ContinuedAnswer(
+            request, lambda part: Turn(part, silent), world.settings.dispatch, limit
         )
-    made.on_report = world.listeners.on_report
-    return made
+    composed.on_report = world.listeners.on_report
+    return composed
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class Batch:
     """Answers of several questions.
 
     Attributes:
-        headers: the worst of each, over the answers, those included that are withheld.
+        headers: the worst value of each header over all answers, including withheld ones.
     """
 
     answers: tuple[Answer | None, ...]
@@ -315,38 +315,38 @@ class Batch:
 
 
 class BatchTurns:
-    """Several questions played side by side, each in its own session."""
+    """Several questions answered concurrently, each in its own session."""
 
     def __init__(self, requests: Sequence[Request], world: World) -> None:
-        """Begin."""
+        """Compose the windows of each request."""
         if not requests:
-            raise RequestError("a batch has no question; give one at least")
-        most = world.settings.dispatch.batch_size
-        if len(requests) > most:
-            raise LimitReached(f"a batch has {len(requests)} questions, at most {most} are taken")
+            raise RequestError("a batch has no question; give at least one")
+        limit = world.settings.dispatch.batch_size
+        if len(requests) > limit:
+            raise LimitReached(f"a batch has {len(requests)} questions, at most {limit} are taken")
         self.models = {request.model for request in requests}
         self._turns = tuple(compose(request, world) for request in requests)
         self._outcomes: tuple[Outcome, ...] = ()
 
     def begin(self) -> Step:
-        """Ask them all."""
+        """A step that asks all questions."""
         return Fan(self._turns)
 
     def receive(self, result: Result) -> Step:
-        """Take all outcomes; the first one ends the play."""
+        """Keep all outcomes; returns the first one, which ends the run."""
         if not isinstance(result, tuple):
             raise RequestError("a batch takes the outcomes of its questions")
         self._outcomes = result
         return result[0]
 
     def fail(self, error: BaseException) -> Outcome:
-        """End every question that is under way."""
-        ended = [turn.fail(error) for turn in self._turns]
-        self._outcomes = tuple(ended)
-        return ended[0]
+        """End every question in progress."""
+        outcomes = [turn.fail(error) for turn in self._turns]
+        self._outcomes = tuple(outcomes)
+        return outcomes[0]
 
     def batch(self) -> Batch:
-        """What became of them."""
+        """The answers, errors and worst headers of the questions."""
         answers: list[Answer | None] = []
         errors: list[CRPError | None] = []
         for outcome in self._outcomes:
@@ -361,7 +361,7 @@ class BatchTurns:
 
 
 def _error(outcome: Outcome) -> CRPError:
-    """What asking for the answer of an outcome raises."""
+    """The error that `answer_of` raises for an outcome without an answer."""
     try:
         steps.answer_of(outcome)
     except CRPError as error:

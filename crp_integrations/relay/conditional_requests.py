@@ -1,7 +1,7 @@
-"""One request against the envelopes that are known: is an earlier one still the right one?
+"""Decide whether an earlier envelope can be reused for a request (`If-Match`).
 
-Evaluated before Phase 1, since a match makes it needless. Reads the fabric's state and nothing
-else of it, but for the guard's word on each fact that would be shown again.
+Evaluated before Phase 1, since a match makes Phase 1 unnecessary. Of the fabric, only its state
+and the facts that would be shown again are read; the guard decides on each of these.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ from crp_integrations.vocabulary import (
 
 
 def cap_tier(envelope: Envelope, report: Report, settings: QualitySettings) -> Envelope:
-    """An envelope whose tier the answer's quality score caps, after every override.
+    """Lower an envelope's tier to the maximum that the answer's quality score allows.
 
     Spec: CRP-SPEC-005 §18.4, CRP-SPEC-003 §8.3 (decision E4)
     """
-    allowed, bound = ceiling(report.rqa_score, settings)
+    allowed, score_bound = ceiling(report.rqa_score, settings)
     tier = envelope.quality_tier.capped(allowed)
     if tier is envelope.quality_tier:
         return envelope
-    reason = f"rqa_score {report.rqa_score:.3f} is below {bound:.2f}"
+    reason = f"rqa_score {report.rqa_score:.3f} is below {score_bound:.2f}"
     cap = Cap(ceiling=allowed, reason=reason)
-    # Nothing is validated again: a tier and its reason are all that changes.
+    # Skips validation: only a tier and its reason change.
     return envelope.model_copy(update={"quality_tier": tier, "caps": (*envelope.caps, cap)})
 
 
 def uncapped(envelope: Envelope, tier: QualityTier | None) -> Envelope:
-    """An emitted envelope as it was: the cap is of its answer, and another may follow."""
+    """Undo `cap_tier`: the cap belongs to one answer, and the envelope may be used for another."""
     if tier is None or tier is envelope.quality_tier:
         return envelope
     return envelope.model_copy(update={"quality_tier": tier, "caps": envelope.caps[:-1]})
 
 
 class ConditionalRequest:
-    """What one request may reuse, and what of it is known afterwards. For one Turn alone.
+    """What one request may reuse, and what is remembered after it. Used by one Turn only.
 
     Spec: CRP-SPEC-003 §5.3, §11
 
@@ -135,7 +135,7 @@ class ConditionalRequest:
         )
 
     def evaluate(self, view: FabricView, validators: Validators, now: datetime) -> ReuseMatch:
-        """Evaluate the request against what is known.
+        """Match the request against the known envelopes.
 
         Spec: CRP-SPEC-003 §11.4
         """
@@ -171,7 +171,7 @@ class ConditionalRequest:
         return match
 
     def require_relevant(self, candidates: Candidates, view: FabricView) -> None:
-        """Refuse, under `only-if-ckf`, a question on which the fabric holds nothing relevant.
+        """Under `only-if-ckf`, raise if the fabric contains no fact relevant to the question.
 
         Spec: CRP-SPEC-009 §7.1
         """
@@ -179,14 +179,14 @@ class ConditionalRequest:
             return
         settings = self._settings
         if not has_relevant(candidates, settings, aside=set(view.held())):
-            least = from_fixed(relevance_floor(candidates, settings))
+            floor = from_fixed(relevance_floor(candidates, settings))
             raise NoRelevantFacts(
-                f"no fact of the fabric has a relevance of at least {least:.2f} to the question, "
+                f"no fact of the fabric has a relevance of at least {floor:.2f} to the question, "
                 "and only-if-ckf accepts nothing else"
             )
 
     def unmodified(self, policy: Policy, mode: Oversight | None) -> NotModified | None:
-        """The outcome for a caller who has the answer already; None for anybody else.
+        """The 304 outcome for a caller that already has the answer; None if it is not available.
 
         Spec: CRP-SPEC-003 §11.2 (decision E12)
         """
@@ -203,10 +203,10 @@ class ConditionalRequest:
         return NotModified(known.envelope.etag, headers, known.envelope)
 
     def _vouched(self, tier: QualityTier, headers: Mapping[str, str], policy: Policy) -> bool:
-        """Whether an earlier answer passed what is demanded of this request's answer.
+        """Whether an earlier answer meets the demands of this request.
 
-        An answer that nobody read passed no demand that withholds; the obstacle then, such as a
-        judge's budget, may be gone.
+        An unjudged answer meets no demand that withholds answers: it is checked again, since the
+        reason that it was not judged, such as a spent budget, may be gone.
         """
         request, risk = self._request, headers.get(names.RISK)
         if risk == RiskLevel.UNKNOWN and halting_demands(policy, request.accept_risk):
@@ -215,14 +215,14 @@ class ConditionalRequest:
             return False
         if not accepts_tier(tier, request.accept_quality):
             return False
-        most = request.accept_risk
-        if most is None:
+        accepted = request.accept_risk
+        if accepted is None:
             return True
         unread = policy.allows_unread
-        return risk in RISKS and not exceeds_level(RiskLevel(risk), most, unread=unread)
+        return risk in RISKS and not exceeds_level(RiskLevel(risk), accepted, unread=unread)
 
     def envelope(self, validators: Validators) -> Envelope | None:
-        """The earlier envelope, where it was granted for exactly this."""
+        """The earlier envelope, if it matched and its validators are equal to these."""
         known = self.match.known
         granted = self.match.status is CacheStatus.HIT and known is not None
         if not granted or known is None or known.validators != validators:
@@ -230,7 +230,7 @@ class ConditionalRequest:
         return uncapped(known.envelope, known.tier) if known.envelope else None
 
     def candidates(self, validators: Validators) -> Candidates | None:
-        """The earlier candidates, where Phase 1 would select them again.
+        """The earlier candidates, if Phase 1 would select the same ones again.
 
         Spec: CRP-SPEC-003 §5.3
         """
@@ -251,7 +251,7 @@ class ConditionalRequest:
         tier: QualityTier | None = None,
         made: EnvelopeInputs | None = None,
     ) -> None:
-        """Know an envelope from now on, unless its session keeps things in memory alone."""
+        """Remember an envelope, unless the request has `no-store` or the session is memory-only."""
         if self._request.cache.no_store or view.held():
             return
         present = view.state_hash()
@@ -277,7 +277,7 @@ class ConditionalRequest:
 
     @property
     def flags(self) -> list[str]:
-        """The report's flags of this request: status with every reason, and a skipped Phase 1."""
+        """Report flags of this request: the status with all reasons, and a skipped Phase 1."""
         if self.match.status is None:
             return []
         reasons = "+".join(self.match.reasons)
@@ -286,7 +286,7 @@ class ConditionalRequest:
 
 
 def _prior_hash(request: Request) -> str:
-    """Hash of what a request says of earlier windows and envelopes; empty when it says nothing."""
+    """Hash of the request's fields on earlier windows and envelopes."""
     before = request.previous
     parts: list[object] = [window.model_dump(mode="json") for window in request.prior]
     # Admission reads these windows only after the condition was evaluated.
@@ -297,11 +297,11 @@ def _prior_hash(request: Request) -> str:
 
 
 def _prompt_hash(request: Request) -> str:
-    """Hash of what is asked of the model besides the envelope."""
+    """Hash of the request fields that are sent to the model in addition to the envelope."""
     asked = set("system_prompt history results max_tokens temperature seed tools".split())
     return _hash(request.model_dump(mode="json", include=asked))
 
 
 def _hash(value: object) -> str:
-    # Tools and seeds may hold numbers beyond those that canonical JSON has.
+    # Not canonical JSON: tools and seeds may contain numbers outside its range.
     return sha256(json.dumps(value, sort_keys=True))

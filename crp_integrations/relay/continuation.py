@@ -1,4 +1,4 @@
-"""One answer over several windows: an incomplete one is continued, and joined as it came.
+"""One answer over several windows: an incomplete answer is continued, and the texts are joined.
 
 Spec: CRP-SPEC-005 §10.3, §11.5, §18.5; related facts §7
 """
@@ -44,11 +44,11 @@ from crp_integrations.vocabulary import (
 )
 
 # Values from best to worst.
-_WORDS: Final = {
+_RANKED_VALUES: Final = {
     names.RISK: tuple(str(word) for word in RiskLevel),
     names.QUALITY_TIER: tuple(str(word) for word in QualityTier),
 }
-_LOWEST: Final = (
+_LOWEST_IS_WORST: Final = (
     names.GROUNDING_PCT,
     names.ENTAILMENT,
     names.FIDELITY,
@@ -56,48 +56,48 @@ _LOWEST: Final = (
     names.QUALITY_SCORE,
     names.SAFETY_BUDGET,
 )
-_HIGHEST: Final = (names.RISK_SCORE,)
-_COUNTS: Final = (names.FABRICATIONS, names.CLAIM_COUNT)
-# What speaks of envelopes, which a batch adds up and an answer of several windows does not.
-_ENVELOPES_HIGHEST: Final = (names.SATURATION,)
-_ENVELOPES_COUNTS: Final = (names.TOKENS_USED,)
+_HIGHEST_IS_WORST: Final = (names.RISK_SCORE,)
+_SUMMED: Final = (names.FABRICATIONS, names.CLAIM_COUNT)
+# Headers about envelopes: combined for a batch, but not for one answer of several windows.
+_ENVELOPE_HIGHEST: Final = (names.SATURATION,)
+_ENVELOPE_SUMMED: Final = (names.TOKENS_USED,)
 
 
 def worst_headers(
     headers: Iterable[Mapping[str, str]], *, envelopes: bool = True
 ) -> dict[str, str]:
-    """The headers that stand for several windows: each header's worst value, and counts' sums."""
-    each = list(headers)
-    made: dict[str, str] = {}
-    for name, ranks in _WORDS.items():
-        values = [fields[name] for fields in each if name in fields]
+    """Combine the headers of several windows: the worst value of each header, the sum of counts."""
+    all_headers = list(headers)
+    combined: dict[str, str] = {}
+    for name, ranks in _RANKED_VALUES.items():
+        values = [fields[name] for fields in all_headers if name in fields]
         if values:
-            made[name] = max(values, key=ranks.index)
-    highest = (*_HIGHEST, *_ENVELOPES_HIGHEST) if envelopes else _HIGHEST
-    for name in (*_LOWEST, *highest):
-        values = [fields[name] for fields in each if name in fields]
+            combined[name] = max(values, key=ranks.index)
+    highest = (*_HIGHEST_IS_WORST, *_ENVELOPE_HIGHEST) if envelopes else _HIGHEST_IS_WORST
+    for name in (*_LOWEST_IS_WORST, *highest):
+        values = [fields[name] for fields in all_headers if name in fields]
         if values:
-            made[name] = (min if name in _LOWEST else max)(values, key=float)
-    if made.get(names.RISK) == RiskLevel.UNKNOWN:
-        # The scores of windows that were read say nothing of one that was not.
-        made.pop(names.RISK_SCORE, None)
-    for name in (*_COUNTS, *_ENVELOPES_COUNTS) if envelopes else _COUNTS:
-        values = [fields[name] for fields in each if name in fields]
+            combined[name] = (min if name in _LOWEST_IS_WORST else max)(values, key=float)
+    if combined.get(names.RISK) == RiskLevel.UNKNOWN:
+        # The scores of judged windows say nothing about an unjudged one.
+        combined.pop(names.RISK_SCORE, None)
+    for name in (*_SUMMED, *_ENVELOPE_SUMMED) if envelopes else _SUMMED:
+        values = [fields[name] for fields in all_headers if name in fields]
         if values:
-            made[name] = str(sum(map(int, values)))
-    if each:
-        made[names.PROTOCOL] = names.PROTOCOL_VERSION
-    return made
+            combined[name] = str(sum(map(int, values)))
+    if all_headers:
+        combined[names.PROTOCOL] = names.PROTOCOL_VERSION
+    return combined
 
 
-BETWEEN: Final = "\n\n"
+PART_SEPARATOR: Final = "\n\n"
 
 
 class ReportedQuestion:
-    """A question's windows, whose report is handed over once, when the whole has ended.
+    """The windows of a question, with one report that is passed on when all have ended.
 
     Attributes:
-        on_report: called with that report; None for nobody.
+        on_report: called with that report; None for no receiver.
     """
 
     on_report: OnReport | None = None
@@ -107,11 +107,11 @@ class ReportedQuestion:
         return self._handed(self._begin())
 
     def receive(self, result: Result) -> Step:
-        """The step after what came of the last one."""
+        """The step after the result of the last one."""
         return self._handed(self._receive(result))
 
     def fail(self, error: BaseException) -> Outcome:
-        """How the question ends where a call failed."""
+        """End the question after a failed call."""
         outcome = self._fail(error)
         self._handed(outcome)
         return outcome
@@ -137,9 +137,9 @@ class ContinuedAnswer(ReportedQuestion):
     """A window, and further ones while its answer is incomplete.
 
     Each window is sealed on its own. The caller gets one answer: the windows' texts in their
-    order, unaltered, with a report on the whole text and the last window's headers; of safety and
-    quality the headers say the worst of all windows. A bridge between two windows is a piece of its
-    own and stands in no window's text.
+    order, unaltered, with a report on the whole text and the last window's headers; safety and
+    quality headers have the worst value of all windows. A bridge between two windows is a separate
+    piece and part of neither window's text.
     """
 
     def __init__(
@@ -149,27 +149,27 @@ class ContinuedAnswer(ReportedQuestion):
         settings: DispatchSettings,
         most_windows: int,
     ) -> None:
-        """Begin with a request."""
+        """Create the first window; `most_windows` is the maximum number of windows."""
         self._request = request
         self._window = window
         self._settings = settings
-        self._most = most_windows
-        self._turn = self._part(request)
+        self._max_windows = most_windows
+        self._turn = self._new_turn(request)
         self._first = self._turn
         self._answers: list[Answer] = []
         self._bridges: list[str] = []
-        # Of bridges, and of a continuation that came to nothing.
+        # Usage of bridges and of a continuation without an answer.
         self._further_usage: list[Usage] = []
-        self._stitching: Answer | None = None
+        self._awaiting_bridge: Answer | None = None
 
     @property
     def session_id(self) -> str:
-        """The session of all its windows."""
+        """The session that all windows belong to."""
         return self._turn.session_id
 
     @property
     def request(self) -> Request:
-        """The one that it began with."""
+        """The request of the first window."""
         return self._request
 
     def _begin(self) -> Step:
@@ -177,12 +177,12 @@ class ContinuedAnswer(ReportedQuestion):
         return self._seen(self._turn.begin())
 
     def show_at_once(self) -> bool:
-        """Whether the answer may be shown as it comes: it is neither mended nor continued."""
+        """Whether text may be streamed before the verdict: it is neither revised nor continued."""
         continued = self._settings.continue_incomplete or self._settings.continue_partial
         return not continued and self._turn.show_unless_mended()
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
-        """Pack the window under way for a model; the last fit is what counts.
+        """Pack the window in progress for a model; the last fit is used.
 
         Spec: CRP-SPEC-003 §10.1
         """
@@ -190,31 +190,31 @@ class ContinuedAnswer(ReportedQuestion):
 
     def _receive(self, result: Result) -> Step:
         """The step after a reply to a window's call or to a bridge's."""
-        if self._stitching is not None and isinstance(result, Reply):
-            last, self._stitching = self._stitching, None
+        if self._awaiting_bridge is not None and isinstance(result, Reply):
+            last, self._awaiting_bridge = self._awaiting_bridge, None
             self._further_usage.append(result.usage)
-            self._lay(result.text)
+            self._add_bridge(result.text)
             return self._after(last)
         try:
             return self._seen(self._turn.receive(result))
         except EngineError as error:
-            # A continuation that cannot be examined takes nothing back of what was delivered.
+            # A continuation that cannot be examined does not affect the earlier answers.
             if not self._answers:
                 raise
             return self._fail(error)
 
     def _fail(self, error: BaseException) -> Outcome:
-        """End the window under way. What earlier ones answered is delivered, and said to end here.
+        """End the window in progress. The answers of earlier windows are delivered.
 
-        A bridge that fails is left out.
+        A bridge whose call fails is left out.
         """
-        if self._stitching is not None:
-            self._stitching = None
+        if self._awaiting_bridge is not None:
+            self._awaiting_bridge = None
             return self._combined()
         outcome = self._turn.fail(error)
         return self._without_last() if self._answers else outcome
 
-    def _part(self, request: Request) -> Turn:
+    def _new_turn(self, request: Request) -> Turn:
         turn = self._window(request)
         turn.part = True
         return turn
@@ -236,7 +236,7 @@ class ContinuedAnswer(ReportedQuestion):
             return Refusal(error, last.headers, last.envelope)
         first = self._answers[0].report.quality.completeness
         needs = len(first.covered) + len(first.uncovered)
-        # A window that nobody read covers nothing.
+        # A window that was not judged covers nothing.
         read = [
             answer.report.quality.completeness
             for answer in self._answers
@@ -258,32 +258,32 @@ class ContinuedAnswer(ReportedQuestion):
         if not self._answers:
             return step
         if isinstance(step, FittedDispatch) and not _shows_facts(step.envelope):
-            # Every fact on what is uncovered was shown before, so asking would bring nothing;
-            # the window was not dispatched and is none.
+            # All facts on the uncovered needs were shown before, so asking again is useless;
+            # the window was not dispatched and is dropped.
             return self._without_last()
         if isinstance(step, Dispatch):
-            # No summary is paid for where there is nothing to go on with.
+            # No summary is paid for if there are no facts to continue with.
             vain = step.purpose is Purpose.SUMMARISE and not _shows_facts(self._fitted(step.model))
             return self._without_last() if vain else step
-        # A continuation that was refused or withheld takes nothing back of what was delivered.
+        # A continuation that was refused or withheld does not affect the earlier answers.
         return self._without_last()
 
     def _fitted(self, model: str) -> Envelope:
-        """What the continuation under way would show."""
+        """The envelope that the continuation in progress would show."""
         return self._turn.fit(model).envelope
 
     def _without_last(self) -> Release | Refusal:
-        """What was answered before a continuation that came to nothing, which cost something."""
+        """The combined earlier answers, with the usage of a continuation without an answer."""
         if self._turn.usage != Usage():
             self._further_usage.append(self._turn.usage)
         return self._combined()
 
-    def _lay(self, bridge: str) -> None:
-        """Put a bridge before the last window, unless the policy would withhold what it says."""
+    def _add_bridge(self, bridge: str) -> None:
+        """Put a bridge before the last window, unless the policy would withhold the bridge."""
         if not bridge.strip():
             return
         before, after = self._answers[-2:]
-        if self._turn.may_lay(bridge, before, after):
+        if self._turn.permits_bridge(bridge, before, after):
             self._bridges[-1] = bridge
             self._turn.journal(
                 EventType.FLOW_STITCH,
@@ -297,8 +297,8 @@ class ContinuedAnswer(ReportedQuestion):
         before = self._answers[-1] if self._answers else None
         self._answers.append(answer)
         self._bridges.append("")
-        if before is not None and self._abrupt(answer):
-            self._stitching = answer
+        if before is not None and self._needs_bridge(answer):
+            self._awaiting_bridge = answer
             return Dispatch(
                 ModelCall(
                     model=answer.reply.model or self._request.model,
@@ -312,25 +312,25 @@ class ContinuedAnswer(ReportedQuestion):
             )
         return self._after(answer)
 
-    def _abrupt(self, answer: Answer) -> bool:
-        """Whether a bridge is wanted: flow asks for a remedy and no re-dispatch has mended it."""
+    def _needs_bridge(self, answer: Answer) -> bool:
+        """Whether a bridge is needed: the flow score asks for a remedy and `flow` is not `none`."""
         return bool(answer.report.flow_remediation) and self._settings.flow != "none"
 
     def _after(self, answer: Answer) -> Step:
-        if not self._goes_on(answer):
+        if not self._needs_window(answer):
             return self._combined()
         completeness = answer.report.quality.completeness
         uncovered = tuple(answer.report.uncovered_sub_queries)
-        words = [remedies.towards_completeness(completeness.covered, uncovered)]
+        instructions = [remedies.towards_completeness(completeness.covered, uncovered)]
         if self._settings.flow == "augment":
-            words.append(remedies.towards_flow(answer.text))
-        self._turn = self._part(
+            instructions.append(remedies.towards_flow(answer.text))
+        self._turn = self._new_turn(
             self._request.changed(
                 query="\n".join(uncovered),
                 sub_queries=uncovered,
                 session_id=answer.session_id,
                 continuation_ids=(answer.continuation_id,),
-                instructions=(*self._request.instructions, *words),
+                instructions=(*self._request.instructions, *instructions),
                 if_match="",
                 session_token="",
                 prior=(),
@@ -347,15 +347,15 @@ class ContinuedAnswer(ReportedQuestion):
         )
         return self._seen(self._turn.begin())
 
-    def _goes_on(self, answer: Answer) -> bool:
-        """Whether a further window is asked for and may be had (decision D17)."""
+    def _needs_window(self, answer: Answer) -> bool:
+        """Whether a further window is needed and permitted (decision D17)."""
         completeness = answer.report.quality.completeness
         if not answer.continuation_id or not completeness.uncovered or answer.reply.tool_calls:
             return False
         if not answer.text.strip():
             # An empty answer cannot be continued.
             return False
-        if len(self._answers) >= self._most or self._request.cache.no_cache:
+        if len(self._answers) >= self._max_windows or self._request.cache.no_cache:
             return False
         if len(self._answers) > 1 and not completeness.new:
             # After a window that covered nothing new, the next would not either.
@@ -368,7 +368,7 @@ class ContinuedAnswer(ReportedQuestion):
         return completeness.level is CompletenessLevel.PARTIAL and permitted
 
     def _combined(self) -> Release | Refusal:
-        """One answer of all windows with a report on the whole; the last one's headers hold."""
+        """Combine all windows in one answer, with a report on the whole text."""
         last = self._answers[-1]
         usage = total_usage(
             [*(answer.reply.usage for answer in self._answers), *self._further_usage]
@@ -382,7 +382,7 @@ class ContinuedAnswer(ReportedQuestion):
             if bridge.strip():
                 pieces.append(Piece(text=bridge))
             pieces.append(Piece(text=answer.text, window_id=answer.window_id))
-        text = BETWEEN.join(piece.text for piece in pieces)
+        text = PART_SEPARATOR.join(piece.text for piece in pieces)
         report = self._first.examine_whole(self._answers, text)
         return self._ended(
             Release(
@@ -398,9 +398,9 @@ class ContinuedAnswer(ReportedQuestion):
         )
 
     def _headers(self, last: Answer) -> dict[str, str]:
-        """The last window's, with the worst of all of them, and whether a bridge was laid."""
-        each = [answer.headers for answer in self._answers]
-        headers = {**last.headers, **worst_headers(each, envelopes=False)}
+        """The last window's headers, with the worst values of all windows and any bridge."""
+        all_headers = [answer.headers for answer in self._answers]
+        headers = {**last.headers, **worst_headers(all_headers, envelopes=False)}
         if headers.get(names.RISK) == RiskLevel.UNKNOWN:
             headers.pop(names.RISK_SCORE, None)
         if self._bridges[-1] and names.FLOW in headers:
@@ -410,5 +410,5 @@ class ContinuedAnswer(ReportedQuestion):
 
 
 def _shows_facts(envelope: Envelope) -> bool:
-    """Whether there is a fact in an envelope beside accounts of earlier windows."""
+    """Whether an envelope contains a fact other than summaries of earlier windows."""
     return any(not is_summary(fact.source_id) for fact in envelope.facts)

@@ -1,4 +1,4 @@
-"""The engines that a relay, or a verb without a store, uses by default, and what they decide by."""
+"""Default engines of a relay and of functions without a store, and a report on their numbers."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from crp_integrations.records import Record
 from crp_integrations.relay.settings import Settings
 from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 
-# What an argument may be: the object itself, a text such as `litellm:text-embedding-3-small` or
+# Accepted arguments: the object itself, a string such as `litellm:text-embedding-3-small` or
 # `onnx:FOLDER`, a folder, or an object of LangChain, LlamaIndex or sentence-transformers.
 EmbedderSource: TypeAlias = Embedder | str | Path | Any
 RerankerSource: TypeAlias = Reranker | str | Path | Any
 
-# Where what the package compares with stands; what reads comes from elsewhere.
-_COMPARISONS: Final = "crp_integrations.dpe."
+# Verifiers in this package only compare texts; those from elsewhere are models that read claims.
+_COMPARING_MODULES: Final = "crp_integrations.dpe."
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
-    """The embedder of an argument, else that of the settings, else the shipped one."""
+    """The embedder given as argument, else that of the settings, else the shipped one."""
     choice = source or settings.embedder or None
     if choice is None:
         return default_embedder()
@@ -50,7 +50,7 @@ def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedd
 
 
 def chosen_reranker(source: RerankerSource | None, settings: Settings) -> Reranker | None:
-    """The reranker of an argument, else that of the settings; None for none."""
+    """The reranker given as argument, else that of the settings; None if neither is set."""
     choice = source or settings.reranker or None
     if choice is None:
         return None
@@ -69,14 +69,14 @@ def _reranker(source: object) -> Reranker:
     return reranker_of(source)
 
 
-# A model behind a name is loaded once.
+# A model given by name is loaded once.
 _named_embedder = lru_cache(maxsize=8)(_embedder)
 _named_reranker = lru_cache(maxsize=8)(_reranker)
 
 
 @cache
 def default_embedder() -> Embedder:
-    """The shipped embedder, made once a process; an altered file is refused (decision D19)."""
+    """The shipped embedder, created once per process; an altered file raises (decision D19)."""
     from crp_integrations.engines.onnx import OnnxEmbedder
 
     embedder = OnnxEmbedder()
@@ -87,7 +87,7 @@ def default_embedder() -> Embedder:
 def judge_engine(
     source: object, *, timeout_s: float, options: Mapping[str, Any]
 ) -> tuple[str, Model]:
-    """The name of a judge and the model behind it."""
+    """The name of a judge and its model."""
     from crp_integrations.engines.extractive import EXTRACTIVE
     from crp_integrations.engines.models import judge_model, model_object_name
 
@@ -98,13 +98,13 @@ def judge_engine(
 
 
 def judge_window(name: str) -> int:
-    """Tokens that a judge takes and gives in one call, as far as its name tells."""
+    """Context limit of a judge in tokens, input and output together, looked up by its name."""
     return context_limit(name, {})[0]
 
 
 @cache
 def default_verifier(name: str = "none") -> Verifier | None:
-    """A verifier by name: none, `alignment` of `literal`, or one that was fetched by command."""
+    """A verifier by name: `none`, `alignment`, or a published one that was downloaded before."""
     if name == "none":
         return None
     if name == "alignment":
@@ -118,13 +118,13 @@ def default_verifier(name: str = "none") -> Verifier | None:
 
 @cache
 def default_policy(*, registered: bool = False) -> PolicyEngine | None:
-    """Rego by regopy, which is loaded at the first decision; None where it is not installed.
+    """The Rego engine; None if `regopy` is not installed. It is loaded at the first decision.
 
     Args:
-        registered: the answers are of a registered system, whose use may be a forbidden one.
+        registered: whether the settings register a system, whose use must be classified.
 
     Raises:
-        MissingExtra: a registered system cannot be classified without it.
+        MissingExtra: `regopy` is missing and a registered system cannot be classified without it.
     """
     if find_spec("regopy") is None:
         if registered:
@@ -136,23 +136,23 @@ def default_policy(*, registered: bool = False) -> PolicyEngine | None:
 
 
 def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
-    """Whether claims are decided on without a judge: by arithmetic, or by a verifier that reads."""
+    """Whether claims are decided without a judge: by the composite score or a model verifier."""
     if settings.dpe.decides == "composite":
         return True
     if verifier is not None:
-        return not type(verifier).__module__.startswith(_COMPARISONS)
+        return not type(verifier).__module__.startswith(_COMPARING_MODULES)
     from crp_integrations.engines.verifiers.model_catalogue import PUBLISHED
 
     return settings.dpe.verifier in PUBLISHED
 
 
 def clock(settings: Settings) -> Clock:
-    """The clock of the settings: standing at their moment, or the system's."""
+    """The clock of the settings: fixed at their time, or the system's."""
     return clock_of(settings.clock)
 
 
 def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
-    """The token counter of each model, made once for each name."""
+    """A function that returns a model's token counter, created once for each name."""
     from crp_integrations.engines.tokens import counter_for
 
     @lru_cache(maxsize=64)
@@ -166,24 +166,24 @@ def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
 def limits(
     settings: Settings, stated: Callable[[str], int | None] | None = None
 ) -> Callable[[str], tuple[int, str]]:
-    """The context limit of each model in tokens, and where it is from.
+    """A function that returns a model's context limit in tokens, and the limit's source.
 
     Args:
-        stated: what an operator, or the server that the models are asked of, says; it comes after
-            the settings and before every table. None for nobody.
+        stated: returns the limit that an operator or the models' server states. It applies after
+            the settings and before every table. None for no such statement.
     """
 
     def limit(model: str) -> tuple[int, str]:
         known, source = context_limit(model, settings.context_limits)
-        own = stated(model) if stated is not None and source != "setting" else None
-        return (own, "stated") if own else (known, source)
+        stated_limit = stated(model) if stated is not None and source != "setting" else None
+        return (stated_limit, "stated") if stated_limit else (known, source)
 
     return limit
 
 
 @cache
 def verified_engine() -> bool:
-    """Check the engine's code and every shipped weight, once a process.
+    """Check the engine's code and every shipped weight, once per process.
 
     Spec: CRP-SPEC-005 §21.1 (decision D19)
     """
@@ -197,17 +197,17 @@ def verified_engine() -> bool:
 class Conformance(Record):
     """The weights, factors and thresholds that are in force.
 
-    It is the operator's own, so custom numbers are in it; headers and answers hold their digest
-    alone.
+    It is for the operator, so it includes custom numbers; headers and answers contain only their
+    digest.
 
     Spec: CRP-SPEC-005 §7.3, §16.3, §17 (decision D18)
 
     Attributes:
         levels: lower bound of the composite for each level but the lowest; no setting moves them.
-        loop_depth: above which depth the amplifier applies, and above which a call is stopped.
-        omission_cosine: from which a sentence covers a fact.
-        verifier_thresholds: that the verifier's judgements are read with.
-        code_verified: the engine's code was compared with its published hashes.
+        loop_depth: depths above which the amplifier applies, and above which a call is stopped.
+        omission_cosine: minimum cosine at which a sentence covers a fact.
+        verifier_thresholds: thresholds for the verifier's scores.
+        code_verified: whether the engine's code was compared with its published hashes.
     """
 
     SCHEMA = "conformance/1"

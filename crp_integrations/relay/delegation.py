@@ -1,6 +1,6 @@
-"""Agents that ask other agents: what a session hands down, and what it takes back.
+"""Agents that ask other agents: what a session passes to a sub-agent, and gets back.
 
-The values travel as they are within a process and as CRP headers between processes
+Within a process the values are passed as objects, between processes as CRP headers
 (`headers/codec.py`).
 
 Spec: related facts §8
@@ -36,7 +36,7 @@ from crp_integrations.vocabulary import ChainIntegrity, SafetyMode
 def delegate(
     namespace: Namespace, world: World, session_id: str, *, safety_mode: SafetyMode | None = None
 ) -> Downward:
-    """Count a delegation of a session and say what goes down with it."""
+    """Count a delegation of a session and return the values for the sub-agent."""
     settings = world.settings.sessions
     with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
@@ -66,7 +66,7 @@ def asked_by(down: Downward) -> QuestionFields:
 
 
 def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None) -> Upward:
-    """What an answer, or a withheld one, hands back to the agent that asked for it."""
+    """The values that an answer, or a withheld one, returns to the agent that asked for it."""
     if isinstance(answered, SafetyHalt):
         report = answered.report if isinstance(answered.report, Report) else None
         return Upward(
@@ -93,10 +93,10 @@ def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None)
 
 
 def take_result(namespace: Namespace, world: World, session_id: str, up: Upward) -> float:
-    """Take what a sub-agent has handed back: its budget bounds the session's, its seal is noted.
+    """Apply a sub-agent's result: its budget bounds the session's, its seal is recorded.
 
-    The claims that its report flags are held in memory: an answer of the session that repeats one
-    is flagged.
+    Returns the session's safety budget. The claims that the sub-agent's report flags are kept in
+    memory; an answer of the session that repeats one is flagged.
     """
     budget = world.settings.sessions.budget
     with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
@@ -105,14 +105,14 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
         now = iso(world.clock.now())
         before = session.safety_budget
         if up.hmac and up.hmac in session.taken:
-            # Handed over twice, as after a lost reply, a result costs once.
+            # A result that arrives twice, as after a lost reply, is charged once.
             return before
         session = agents.charge_return(session, up, world.settings.sessions)
         if up.hmac:
             session = session.changed(taken=(*session.taken, up.hmac))
         left = session.safety_budget
         spent = not safety.halts(before, budget) and safety.halts(left, budget)
-        # One that has ended stays as it is; that the agent returned is journalled all the same.
+        # An ended session is not changed; the agent's return is journalled all the same.
         if not session.ended:
             over = safety.is_spent(left, budget)
             _keep(transaction, world, session.changed(modified_at=now, ended=over))
@@ -136,7 +136,7 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
 
 
 def reset_budget(namespace: Namespace, world: World, session_id: str) -> float:
-    """Begin a session's safety budget anew, after a person has reviewed its answers."""
+    """Reset a session's safety budget, after a person has reviewed its answers."""
     namespace.must_write()
     start = world.settings.sessions.budget.start
     with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
@@ -154,7 +154,7 @@ def reset_budget(namespace: Namespace, world: World, session_id: str) -> float:
 
 
 def _session(transaction: Transaction, world: World, session_id: str) -> Session:
-    """A session that the store or, under `no-store`, the memory knows."""
+    """A session from the store or, under `no-store`, from memory."""
     stored = sessions_of(transaction).session(session_id)
     session = stored or world.memory.sessions.of(session_id).session
     if session is None:
@@ -165,7 +165,7 @@ def _session(transaction: Transaction, world: World, session_id: str) -> Session
 
 
 def _keep(transaction: Transaction, world: World, session: Session) -> None:
-    """Keep a session where it is kept."""
+    """Save a session wherever it already exists: in the store, in memory, or both."""
     sessions = sessions_of(transaction)
     if sessions.session(session.session_id) is not None:
         sessions.keep(session)

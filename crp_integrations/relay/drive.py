@@ -1,7 +1,7 @@
-"""The drivers: they play a Turn against a model until it ends. No Turn awaits; its drivers do.
+"""The drivers: they run a Turn against a model until it ends. Turns are synchronous.
 
-Whatever ends a turn before its verdict, a cancellation and a reply that cannot be examined
-included, its window is sealed, and the error goes on to the caller unchanged.
+If an error ends a turn before its verdict, including a cancellation or a reply that cannot be
+examined, its window is sealed, and the error is raised to the caller unchanged.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from crp_integrations.ports import Model, Tracer
 from crp_integrations.relay.steps import (
     JUDGED,
     Dispatch,
+    Drivable,
     Fan,
     JudgeDispatch,
-    LivePlayable,
+    LiveDrivable,
     Outcome,
-    Playable,
     Release,
     Result,
     Step,
@@ -34,29 +34,29 @@ from crp_integrations.relay.steps import (
 from crp_integrations.vocabulary import Purpose
 
 FAN_THREADS = 10
-# The steps around a question; a stream's lasts until its reader has the last piece, or stops.
+# Names of trace steps around a question; a stream's step lasts until its reader ends or stops.
 ASK: Final = "ask"
 STREAM: Final = "stream"
 StreamPart = TypeVar("StreamPart")
 
 
-def drive(turn: Playable, model: Model) -> Outcome:
-    """Play a turn to its end in the calling thread; a Fan's turns play in threads."""
+def drive(turn: Drivable, model: Model) -> Outcome:
+    """Run a turn to its end in the calling thread; a Fan's turns run in a thread pool."""
     return _play(turn, model, model.call)
 
 
-async def adrive(turn: Playable, model: Model) -> Outcome:
-    """Play a turn to its end; reading, examining and closing run off the event loop."""
+async def adrive(turn: Drivable, model: Model) -> Outcome:
+    """Run a turn to its end; reading, examining and closing run off the event loop."""
     return await _aplay(turn, model, model.acall)
 
 
 def drive_stream(
-    turn: Playable, model: Model, step: Step | None = None
+    turn: Drivable, model: Model, step: Step | None = None
 ) -> Generator[str | Outcome]:
-    """Play a turn whose answer is called as a stream, and give the text out after the verdict.
+    """Run a turn with a streaming model call, and yield the text after the verdict.
 
     The verdict exists before any piece is yielded (CRP-SPEC-005 §1.2); the pieces are those
-    in which the model sent its text. The outcome comes last, once.
+    that the model sent. The outcome comes last, once.
     """
     pieces: list[str] = []
 
@@ -68,13 +68,13 @@ def drive_stream(
                 reply = part
             else:
                 pieces.append(part)
-        return _whole(reply, pieces, call.model)
+        return _whole_reply(reply, pieces, call.model)
 
     yield from _released(_play(turn, model, collect, step), pieces)
 
 
 async def adrive_stream(
-    turn: Playable, model: Model, step: Step | None = None
+    turn: Drivable, model: Model, step: Step | None = None
 ) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_stream`."""
     pieces: list[str] = []
@@ -87,24 +87,24 @@ async def adrive_stream(
                 reply = part
             else:
                 pieces.append(part)
-        return _whole(reply, pieces, call.model)
+        return _whole_reply(reply, pieces, call.model)
 
     for part in _released(await _aplay(turn, model, collect, step), pieces):
         yield part
 
 
 def drive_live(
-    turn: LivePlayable, model: Model, *, shows: Callable[[], bool] | None = None
+    turn: LiveDrivable, model: Model, *, shows: Callable[[], bool] | None = None
 ) -> Generator[str | Outcome]:
-    """Play a turn and give its answer out as it comes, before the verdict, which comes last.
+    """Run a turn and yield its answer as it arrives; the outcome with the verdict comes last.
 
-    What was shown cannot be taken back, so nothing is asked again; a policy that withholds answers
-    is played as a stream that waits for the verdict.
+    Text that was shown cannot be taken back, so the answer is not revised. If the turn may not
+    show text before the verdict, for example by its policy, it runs as `drive_stream`.
 
     Spec: related facts §7
 
     Args:
-        shows: whether it may be given out as it comes; None asks the turn.
+        shows: whether text may be shown before the verdict; None asks the turn.
     """
     step = turn.begin()
     if not (shows or turn.show_at_once)():
@@ -125,12 +125,12 @@ def drive_live(
                     else:
                         pieces.append(part)
                         yield part
-                reply = _whole(whole, pieces, step.model)
+                reply = _whole_reply(whole, pieces, step.model)
         except CRPError as error:
             yield turn.fail(error)
             return
         except BaseException as error:
-            # GeneratorExit too: who stops listening has seen a part, and the window is sealed.
+            # Includes GeneratorExit: a reader that stops has seen a part, so the window is sealed.
             _seal(turn, error)
             raise
         step = _receive(turn, reply)
@@ -139,10 +139,10 @@ def drive_live(
 
 
 async def adrive_live(
-    turn: LivePlayable, model: Model, *, shows: Callable[[], bool] | None = None
+    turn: LiveDrivable, model: Model, *, shows: Callable[[], bool] | None = None
 ) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_live`."""
-    step = await _aside(turn, turn.begin)
+    step = await _in_thread(turn, turn.begin)
     if not (shows or turn.show_at_once)():
         async with aclosing(adrive_stream(turn, model, step)) as parts:
             async for part in parts:
@@ -157,14 +157,14 @@ async def adrive_live(
                 reply = await model.acall(step.call)
             else:
                 whole, pieces = None, []
-                async with _closed(model.astream(step.call)) as stream:
+                async with _closing(model.astream(step.call)) as stream:
                     async for piece in stream:
                         if isinstance(piece, Reply):
                             whole = piece
                         else:
                             pieces.append(piece)
                             yield piece
-                reply = _whole(whole, pieces, step.model)
+                reply = _whole_reply(whole, pieces, step.model)
         except CRPError as error:
             yield await asyncio.to_thread(turn.fail, error)
             return
@@ -173,13 +173,13 @@ async def adrive_live(
             sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
             await asyncio.shield(sealing)
             raise
-        step = await _aside(turn, _receive, turn, reply)
+        step = await _in_thread(turn, _receive, turn, reply)
     if not isinstance(step, Fan):
         yield step
 
 
 def _play(
-    turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply], step: Step | None = None
+    turn: Drivable, model: Model, call_model: Callable[[ModelCall], Reply], step: Step | None = None
 ) -> Outcome:
     step = turn.begin() if step is None else step
     while True:
@@ -203,12 +203,12 @@ def _play(
 
 
 async def _aplay(
-    turn: Playable,
+    turn: Drivable,
     model: Model,
     call_model: Callable[[ModelCall], Awaitable[Reply]],
     step: Step | None = None,
 ) -> Outcome:
-    step = await _aside(turn, turn.begin) if step is None else step
+    step = await _in_thread(turn, turn.begin) if step is None else step
     while True:
         try:
             result: Result
@@ -224,17 +224,17 @@ async def _aplay(
         except CRPError as error:
             return await asyncio.to_thread(turn.fail, error)
         except BaseException as error:
-            # Not a task of the loop's, so neither a second cancellation nor the loop's end
-            # stops the sealing.
+            # Runs in a thread, not in a task of the loop, so that neither a second cancellation
+            # nor the loop's end stops the sealing.
             loop = asyncio.get_running_loop()
             sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
             await asyncio.shield(sealing)
             raise
-        step = await _aside(turn, _receive, turn, result)
+        step = await _in_thread(turn, _receive, turn, result)
 
 
 def _judged(step: JudgeDispatch, model: Model) -> JudgeReply:
-    """What the judge says; a failure is a value, so no answer is lost by it."""
+    """The judge's reply; a failure is returned as a value, so that no answer is lost by it."""
     assert step.judge is not None
     with step.tracer.step(JUDGED):
         return step.judge.reply(step.call, model, step.session_id, keep=step.keep)
@@ -246,7 +246,7 @@ async def _ajudged(step: JudgeDispatch, model: Model) -> JudgeReply:
         return await step.judge.areply(step.call, model, step.session_id, keep=step.keep)
 
 
-def _receive(turn: Playable, result: Result) -> Step:
+def _receive(turn: Drivable, result: Result) -> Step:
     """The step after a result; a window whose reply cannot be examined is sealed as failed."""
     try:
         return turn.receive(result)
@@ -255,22 +255,22 @@ def _receive(turn: Playable, result: Result) -> Step:
         raise
 
 
-async def _aside(turn: Playable, work: Callable[..., Step], *arguments: object) -> Step:
+async def _in_thread(turn: Drivable, work: Callable[..., Step], *arguments: object) -> Step:
     """Do a step of a turn off the event loop.
 
-    A thread is not cancelled with the task that waits for it. Where nobody is left to go on with
-    what it comes to, the turn is ended.
+    A thread is not cancelled with the task that waits for it. If the task is cancelled and the
+    step needs a call, the turn is ended.
     """
-    gone: list[BaseException] = []
-    came: list[Step] = []
+    cancelled: list[BaseException] = []
+    finished: list[Step] = []
     lock = threading.Lock()
 
     def stepped() -> Step:
         step = work(*arguments)
         with lock:
-            came.append(step)
-        if gone and isinstance(step, Dispatch | Fan):
-            _seal(turn, gone[0])
+            finished.append(step)
+        if cancelled and isinstance(step, Dispatch | Fan):
+            _seal(turn, cancelled[0])
         return step
 
     loop = asyncio.get_running_loop()
@@ -279,65 +279,65 @@ async def _aside(turn: Playable, work: Callable[..., Step], *arguments: object) 
         return cast("Step", await asyncio.shield(running))
     except asyncio.CancelledError as error:
         with lock:
-            late = bool(came)
+            late = bool(finished)
             if not late:
-                gone.append(error)
-        if late and isinstance(came[0], Dispatch | Fan):
+                cancelled.append(error)
+        if late and isinstance(finished[0], Dispatch | Fan):
             running = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
         with suppress(Exception):
             await asyncio.shield(running)
         raise
 
 
-def _seal(turn: Playable, error: BaseException) -> None:
-    """End a turn whose error is on its way to the caller, and stays the error that he gets."""
+def _seal(turn: Drivable, error: BaseException) -> None:
+    """End a turn after an error; a failure of doing so only adds a note to that error."""
     try:
         turn.fail(error)
     except Exception as failure:  # noqa: BLE001 - the caller gets the error that came first
         error.add_note(f"the window could not be sealed: {type(failure).__name__}")
 
 
-def _play_together(turns: tuple[Playable, ...], model: Model) -> tuple[Outcome, ...]:
+def _play_together(turns: tuple[Drivable, ...], model: Model) -> tuple[Outcome, ...]:
     with ThreadPoolExecutor(max_workers=min(FAN_THREADS, max(1, len(turns)))) as pool:
         # Each child gets the caller's context variables, as asyncio tasks do by themselves.
         running = [pool.submit(copy_context().run, drive, child, model) for child in turns]
         return tuple(future.result() for future in running)
 
 
-async def _await_together(turns: tuple[Playable, ...], model: Model) -> tuple[Outcome, ...]:
+async def _await_together(turns: tuple[Drivable, ...], model: Model) -> tuple[Outcome, ...]:
     running = [asyncio.ensure_future(adrive(child, model)) for child in turns]
     try:
         return tuple(await asyncio.gather(*running))
     except BaseException:
-        # None of them goes on without a parent.
+        # None of them continues without its parent.
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         raise
 
 
-def _closed(stream: AsyncIterator[str | Reply]) -> AbstractAsyncContextManager[Any]:
-    """A model's stream, which is let go of when nobody listens any more."""
-    # No generator around it: a loop that stops closes each one by itself.
+def _closing(stream: AsyncIterator[str | Reply]) -> AbstractAsyncContextManager[Any]:
+    """A context manager that closes a model's stream when it is no longer read."""
+    # Not a wrapping generator: an event loop that stops closes each generator separately.
     return aclosing(stream) if isinstance(stream, AsyncGenerator) else nullcontext(stream)
 
 
-def _whole(reply: Reply | None, pieces: list[str], model: str) -> Reply:
+def _whole_reply(reply: Reply | None, pieces: list[str], model: str) -> Reply:
     return reply if reply is not None else Reply(text="".join(pieces), model=model)
 
 
 def _released(outcome: Outcome, pieces: list[str]) -> Iterator[str | Outcome]:
     if isinstance(outcome, Release):
         text = outcome.answer.text
-        # Only what was examined goes out, whatever a model sent on the way.
+        # Only the examined text is yielded, even if the model sent other pieces.
         yield from pieces if "".join(pieces) == text else [text] if text else []
     yield outcome
 
 
 def trace_stream(tracer: Tracer, name: str, parts: Generator[StreamPart]) -> Generator[StreamPart]:
-    """The same pieces, made within a step that ends with the last of them.
+    """Yield the parts within a trace step that ends after the last of them.
 
-    It ends with an error too, and where nobody listens any more.
+    The step also ends after an error, and when the reader stops.
     """
     own = copy_context()
     inner = _in_step(tracer, name, parts)
@@ -384,7 +384,7 @@ async def _ain_step(
 
 
 class _AwaitedInContext(Generic[StreamPart]):
-    """Something awaited in a context; a task of its own would be cancelled by itself."""
+    """Awaits something in a given context, without a new task, which could be cancelled alone."""
 
     def __init__(self, own: Context, awaited: Awaitable[StreamPart]) -> None:
         self._own = own
@@ -401,7 +401,7 @@ class _AwaitedInContext(Generic[StreamPart]):
                 return part
             try:
                 sent = yield waits_for
-            except BaseException as error:  # noqa: BLE001 - it is the awaited one's to handle
+            except BaseException as error:  # noqa: BLE001 - the awaited object handles it
                 go_on = partial(coming.throw, error)
             else:
                 go_on = partial(coming.send, sent)

@@ -1,9 +1,9 @@
-"""What an answer is judged against: one function for every door.
+"""The evidence that an answer is checked against; all entry points use these functions.
 
-Evidence is the packed context, what tools answered in the conversation, facts that earlier windows
-of the session showed, facts that the caller gave, and what the application wrote into the system
-prompt. What a model said earlier is none: neither an answer of its own nor a summary of one. Nor
-is what a failed tool says, or what a tool gives back of the arguments that the model wrote.
+Evidence is the packed context, tool results in the conversation, facts that earlier windows of the
+session showed, facts that the caller gave, and the application's system prompt. A model's earlier
+answers and summaries of them are not evidence. Neither are results of failed tools, nor parts of a
+result that repeat arguments which the model wrote.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from crp_integrations.messages import Message, ToolCall
 from crp_integrations.seals import canonical, sha256
 from crp_integrations.vectors import FloatRows
 
-# Source of what a tool answered, before the tool's name.
+# Prefix of a tool result's source; the tool's name follows.
 TOOL_SOURCE: Final = "tool:"
-# Facts of earlier windows, at most; the last ones that were shown.
-MOST_EARLIER: Final = 200
-# What a tool's result weighs for omissions: nobody said that it is important.
-UNWEIGHTED: Final = 0.0
-# Words with a letter in an argument, from which on its echo states something. A shorter one names
-# what a result is about, as a city beside its weather, and stays.
-LEAST_STATED: Final = 3
-# What stands in a text where a tool gave an argument back.
-ECHO: Final = "…"
+# Maximum number of facts of earlier windows; the last ones shown are used.
+MAX_EARLIER_FACTS: Final = 200
+# Importance of a tool result for omissions: 0, since no one has marked it as important.
+NO_IMPORTANCE: Final = 0.0
+# Minimum number of words with a letter at which an echoed argument is removed. A shorter argument
+# names what the result is about, such as the city of a weather report, and stays.
+MIN_STATING_WORDS: Final = 3
+# Replaces an argument that a tool repeats in its text.
+ECHO_MARK: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerEvidence:
-    """Passages that an answer is judged against.
+    """Passages that an answer is checked against.
 
     Attributes:
         passages: id and text of each, in the order in which the model saw them. A tool's result is
-            named `tool:NAME#N`, the system prompt `system`; what a model said earlier has its
-            place and no text.
-        importances: of each passage, [0, 1]; empty when they are not known.
-        whole: ids whose text is a stored fact's whole text, so that its vector is at hand.
-        rejected: claims that sub-agents' reports flag; no tool's result here states them.
+            named `tool:NAME#N`, the system prompt `system`; a summary of earlier answers keeps
+            its position but has an empty text.
+        importances: importance of each passage, [0, 1]; empty when not known.
+        whole: ids whose text is the whole text of a stored fact, which has a stored vector.
+        rejected: claims that sub-agents' reports flag; they were removed from tool results here.
     """
 
     passages: tuple[tuple[str, str], ...]
@@ -67,7 +67,7 @@ class AnswerEvidence:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of the passages, in order."""
+        """Ids of the passages, in order."""
         return tuple([name for name, _ in self.passages])
 
 
@@ -81,9 +81,9 @@ def evidence_of(
     """The evidence for an answer.
 
     Args:
-        rejected: claims that sub-agents' reports flag; a tool's result is no evidence for one, nor
-            is a text that the caller gave, which may be such a result.
-        system: what the application told the model, with facts that it put there.
+        rejected: claims that sub-agents' reports flag; they are removed from tool results and from
+            texts that the caller gave, which may be such results.
+        system: the application's system prompt, which may contain facts.
     """
     items: Sequence[PackedFact | Fact | str] = (
         () if context is None else context.facts if isinstance(context, Envelope) else context
@@ -95,39 +95,39 @@ def evidence_of(
     weights = [item.importance_weight for item in items if not isinstance(item, str)]
     for place, item in enumerate(items):
         if not isinstance(item, str) and is_summary(item.source_id or ""):
-            # Its place stays, so that citations by number mean what the model saw.
+            # Its position stays, so that citations by number mean what the model saw.
             passages[place] = (item.fact_id, "")
             if len(weights) == len(items):
-                weights[place] = UNWEIGHTED
+                weights[place] = NO_IMPORTANCE
     known = {name for name, _ in passages}
     whole = frozenset(
         item.fact_id
         for item, (_, text) in zip(items, passages, strict=True)
         if isinstance(item, PackedFact) and text and not item.spans
     )
-    before = [fact for fact in earlier if fact.fact_id not in known]
+    from_earlier = [fact for fact in earlier if fact.fact_id not in known]
     results = [(name, without_rejected(text, rejected)) for name, text in tool_results(messages)]
     if system.strip():
         # Last, so that citations by number mean what the model saw.
         results.append((SYSTEM, readable(system)))
     weighted = len(weights) == len(passages)
-    further = [fact.importance_weight for fact in before] + [UNWEIGHTED] * len(results)
+    further = [fact.importance_weight for fact in from_earlier] + [NO_IMPORTANCE] * len(results)
     return AnswerEvidence(
-        (*passages, *((fact.fact_id, fact.content) for fact in before), *results),
+        (*passages, *((fact.fact_id, fact.content) for fact in from_earlier), *results),
         (*weights, *further) if weighted and passages else (),
-        whole | {fact.fact_id for fact in before},
-        {fact.fact_id: fact.source_id for fact in before},
-        {fact.fact_id: tuple(fact.labels) for fact in before},
+        whole | {fact.fact_id for fact in from_earlier},
+        {fact.fact_id: fact.source_id for fact in from_earlier},
+        {fact.fact_id: tuple(fact.labels) for fact in from_earlier},
         tuple(rejected),
         system,
     )
 
 
 def tool_results(messages: Iterable[Message]) -> tuple[tuple[str, str], ...]:
-    """Name and text of what tools answered in a conversation, in order.
+    """Name and text of each tool result in a conversation, in order.
 
-    A failed tool answers nothing, and parts of a result that repeat its call's arguments are the
-    model's own words (`without_echoes`).
+    Results of failed tools are left out, as are parts that repeat the call's arguments, since they
+    are the model's own words (`without_echoes`).
 
     >>> tool_results([Message(role="tool", name="fares", content="Lunch costs 12 euros.")])
     (('tool:fares#1', 'Lunch costs 12 euros.'),)
@@ -148,7 +148,7 @@ def tool_results(messages: Iterable[Message]) -> tuple[tuple[str, str], ...]:
 
 
 def has_evidence(messages: Sequence[Message]) -> bool:
-    """Whether a conversation holds anything that an answer can be judged against."""
+    """Whether a conversation contains anything that an answer can be checked against."""
     instructed = any(message.role == "system" and message.content.strip() for message in messages)
     return instructed or bool(tool_results(messages))
 
@@ -158,9 +158,9 @@ def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
 
     Arguments are the model's own words: an echo of them does not support an answer. In a JSON
     result a value of three words or more that equals the argument of the same key is left out; in a
-    text such an argument is replaced where it stands word for word, apart from the tool's own
-    words. Shorter values stay, since they say what a result is about. A result that holds only
-    arguments, or that says that the tool failed (`isError`), becomes empty.
+    text such an argument is replaced where it occurs literally, set off from the tool's own words.
+    Shorter values stay, since they say what a result is about. A result that contains only
+    arguments, or that reports a failure of the tool (`isError`), becomes empty.
 
     Args:
         arguments: JSON as the model wrote it, or a mapping.
@@ -172,13 +172,13 @@ def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
     result = _json(text) if text.lstrip().startswith(("{", "[")) else None
     if isinstance(result, dict) and True in (result.get("isError"), result.get("is_error")):
         return ""
-    sent = _json(arguments) if isinstance(arguments, str) else dict(arguments)
-    if not isinstance(sent, dict) or not sent:
+    arguments_sent = _json(arguments) if isinstance(arguments, str) else dict(arguments)
+    if not isinstance(arguments_sent, dict) or not arguments_sent:
         return text
-    values = list(_leaves(sent))
+    values = list(_leaves(arguments_sent))
     if isinstance(result, dict | list):
-        own = [leaf for leaf in _leaves(result) if leaf not in values]
-        if not own:
+        unechoed = [leaf for leaf in _leaves(result) if leaf not in values]
+        if not unechoed:
             return ""
         remaining = _without(result, [leaf for leaf in values if states(leaf[1])])
         if remaining == result:
@@ -188,13 +188,13 @@ def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
         if text.strip() == str(value).strip():
             return ""
         if states(value):
-            # Within a sentence the words are the tool's: a document may hold what was searched for.
-            text = re.sub(_ECHOED.format(re.escape(value.strip())), ECHO, text)
+            # Within a sentence the words are the tool's: a document may contain the search terms.
+            text = re.sub(_ECHO_PATTERN.format(re.escape(value.strip())), ECHO_MARK, text)
     return text
 
 
-# Behind a line's start, a colon or a quotation mark, up to an end of the same kind.
-_ECHOED: Final = r"(?:(?<=[:\n\"'“„‘«(])|(?<=: )|^){}(?=$|[\n\"'”“’».!?;)])"
+# An argument after a line start, colon, quotation mark or bracket, up to a matching kind of end.
+_ECHO_PATTERN: Final = r"(?:(?<=[:\n\"'“„‘«(])|(?<=: )|^){}(?=$|[\n\"'”“’».!?;)])"
 
 
 def _json(text: str) -> Any:
@@ -218,13 +218,13 @@ def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def states(value: Any) -> bool:
-    """Whether an argument is long enough to state something."""
+    """Whether an argument has enough words to state something."""
     words = value.split() if isinstance(value, str) else []
-    return sum(any(map(str.isalpha, word)) for word in words) >= LEAST_STATED
+    return sum(any(map(str.isalpha, word)) for word in words) >= MIN_STATING_WORDS
 
 
 def _without(value: Any, echoes: Sequence[tuple[str, Any]], key: str = "") -> Any:
-    """A value without those leaves."""
+    """A JSON value without the echoed leaves."""
     if isinstance(value, dict):
         return {
             name: _without(item, echoes, name)
@@ -237,7 +237,7 @@ def _without(value: Any, echoes: Sequence[tuple[str, Any]], key: str = "") -> An
 
 
 def answer_text(answer: object) -> str:
-    """The text of an answer as it is examined: a structured one is its canonical JSON.
+    """The text of an answer for examination: a structured answer becomes its canonical JSON.
 
     >>> answer_text({"fare": 9, "city": "Oslo"})
     '{"city":"Oslo","fare":9}'
@@ -257,7 +257,7 @@ def answer_text(answer: object) -> str:
 
 
 def readable(text: str) -> str:
-    """A text in which what no store and no hash can hold, a NUL or a lone surrogate, is U+FFFD."""
+    """Replace NUL and lone surrogates, which cannot be stored or hashed, with U+FFFD."""
     return _UNREADABLE.sub("\ufffd", text)
 
 
@@ -265,9 +265,9 @@ _UNREADABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def earlier_facts(namespace: Namespace, prior: Sequence[EarlierWindow]) -> list[Fact]:
-    """Facts that earlier windows showed and whose text is still the same today."""
+    """Facts that earlier windows showed and whose text has not changed since."""
     shown = seen_hashes(prior)
-    ids = list(shown)[-MOST_EARLIER:]
+    ids = list(shown)[-MAX_EARLIER_FACTS:]
     if not ids:
         return []
     return [fact for fact in namespace.facts(ids) if sha256(fact.content) == shown[fact.fact_id]]
@@ -275,7 +275,7 @@ def earlier_facts(namespace: Namespace, prior: Sequence[EarlierWindow]) -> list[
 
 def evidence_vectors(evidence: AnswerEvidence, view: FabricView) -> FloatRows | None:
     """Unit rows of the passages in their order, shape (passages, dimensions)."""
-    # What is in no store has no vector yet, and a part of a fact is not all it says.
+    # A text that is not stored has no vector yet, and an excerpt needs one of its own.
     made = [(name, text) for name, text in evidence.passages if text and name not in evidence.whole]
     stored = [name for name in evidence.ids if name in evidence.whole]
     try:
@@ -286,13 +286,13 @@ def evidence_vectors(evidence: AnswerEvidence, view: FabricView) -> FloatRows | 
         return rows
     new = view.embedder.embed_passages([text for _, text in made])
     ids = [*stored, *(name for name, _ in made)]
-    row = dict(zip(ids, [*rows, *new], strict=True))
-    nothing = np.zeros(view.embedder.dimensions, dtype=np.float32)
-    return np.stack([row.get(name, nothing) for name in evidence.ids])
+    row_of = dict(zip(ids, [*rows, *new], strict=True))
+    zeros = np.zeros(view.embedder.dimensions, dtype=np.float32)
+    return np.stack([row_of.get(name, zeros) for name in evidence.ids])
 
 
 def named_passages(items: Sequence[PackedFact | Fact | str]) -> list[tuple[str, str]]:
-    """Ids and texts of what the model had; texts are named `context-1`, `context-2`, …."""
+    """Ids and texts of the model's context; plain texts are named `context-1`, `context-2`, …."""
     passages = []
     for number, item in enumerate(items, 1):
         if isinstance(item, str):

@@ -1,4 +1,4 @@
-"""What the examination of an answer gets besides its text, from a window or from a caller."""
+"""Build the input for the examination of an answer, from a window or from a caller, and run it."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.view import FabricView
     from crp_integrations.relay.world import World
 
-# What the relay keeps of every window, as evidence for the control catalogue.
-KEPT: Final = ("window-sealed", "events-chained", "settings-recorded")
+# What the relay records of every window, as evidence for the control catalogue.
+RECORDED: Final = ("window-sealed", "events-chained", "settings-recorded")
 VERIFIED: Final = "engine-verified"
 
-# The reason that a 451 body gives for a use that the EU AI Act forbids (related facts §3).
+# The reason in a 451 body for a use that the EU AI Act forbids.
 UNACCEPTABLE: Final = "UNACCEPTABLE_EU_AI_ACT"
 
 
 def may_be_forbidden(settings: Settings) -> bool:
-    """Whether the registered use is one that the EU AI Act forbids, so that no answer is shown.
+    """Whether the EU AI Act may forbid the registered use, so that no answer may be shown.
 
     Spec: CRP-SPEC-005 §14.2
     """
@@ -55,7 +55,7 @@ def may_be_forbidden(settings: Settings) -> bool:
 
 
 def conversation_turns(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """Role and text of what user and assistant said; tools' results are evidence, not talk."""
+    """Role and text of user and assistant messages; tool results are evidence and left out."""
     return tuple(
         (str(message.role), message.content)
         for message in messages
@@ -84,7 +84,7 @@ def examination_input(
     texts = (request.system_prompt, *history, request.query)
     return ExaminationInput(
         prompt="\n\n".join(part for part in texts if part),
-        system=settings.system.system((*KEPT, VERIFIED) if code_verified else KEPT),
+        system=settings.system.system((*RECORDED, VERIFIED) if code_verified else RECORDED),
         loop_depth=request.loop_depth,
         no_store=request.cache.no_store,
         conversation=conversation_turns(request.history),
@@ -104,7 +104,7 @@ def examine_answer(
     outdated: Collection[str] = (),
     numbered: bool = True,
 ) -> tuple[Report, Examination]:
-    """The report on a reply, beside its evidence, and how it came about.
+    """The report on a reply that is checked against its evidence, and the examination's record.
 
     Spec: CRP-SPEC-005 §1.2
     """
@@ -136,11 +136,10 @@ def examine_windows(
     prior: Sequence[EarlierWindow] = (),
     rejected: Sequence[RejectedClaim] = (),
 ) -> Report:
-    """The report on the text of several windows, beside what all of them were shown.
+    """The report on the joined text of several windows, checked against the facts of all of them.
 
-    It has the ids of the last window, and each window's own report stays the one that is sealed.
-    Its flow is the worst of the windows' own; where a judge read them, its status of each claim
-    stands.
+    It has the ids of the last window; the sealed reports are still those of each window. Its flow
+    is the worst of the windows; if a judge read a window, the judge's status of each claim is kept.
 
     Spec: CRP-SPEC-005 §1.2, §10.2
     """
@@ -153,21 +152,21 @@ def examine_windows(
     report, examination = examine_answer(
         request, world, namespace, reads, evidence, text, needs=needs, prior=prior, numbered=False
     )
-    between = min(
+    worst_flow = min(
         (answer.report for answer in answers[1:]), key=lambda follower: follower.flow_score
     )
     report = report.model_copy(
         update={
-            "flow_score": between.flow_score,
-            "flow_remediation": between.flow_remediation,
-            "quality": report.quality.model_copy(update={"flow": between.quality.flow}),
+            "flow_score": worst_flow.flow_score,
+            "flow_remediation": worst_flow.flow_remediation,
+            "quality": report.quality.model_copy(update={"flow": worst_flow.quality.flow}),
         }
     )
     if any(answer.report.was_read for answer in answers):
         report = _with_windows(report, examination.dossier, answers, text, world.settings.dpe)
     last = answers[-1].report
     flags = dict.fromkeys((*report.flags, *(flag for a in answers for flag in a.report.flags)))
-    whole, _ = finished(
+    finished_report, _ = finished(
         report.changed(flags=(*flags, f"windows={len(answers)}")),
         session_id=last.session_id,
         window_id=last.window_id,
@@ -175,7 +174,7 @@ def examine_windows(
         timestamp=last.timestamp,
         settings_digest=last.settings_digest,
     )
-    return whole
+    return finished_report
 
 
 def _with_windows(
@@ -199,23 +198,23 @@ def _with_windows(
     read = report.changed(claims=tuple(claims), checked_by=last.checked_by, judge=last.judge)
     if settings.decides != "claims":
         return read
-    made = derive(read, dossier, settings)
+    derived = derive(read, dossier, settings)
     parts = [answer.report.quality.completeness for answer in answers]
     if not dossier.sub_queries or all(part.level is None for part in parts):
-        return made
-    # A window is asked for the needs that those before it left open.
+        return derived
+    # Each window is asked only for the needs that the windows before it left open.
     covered = {need for part in parts for need in part.covered}
     here = [need in covered for need in dossier.sub_queries]
     completeness = completeness_of(
         dossier.sub_queries, [False] * len(here), here, settings.quality, dossier.windows_left
     )
-    return with_completeness(made, completeness, settings)
+    return with_completeness(derived, completeness, settings)
 
 
 def examine_dossier(
     dossier: Dossier, world: World, namespace: Namespace
 ) -> tuple[Report, Examination]:
-    """The report of a world's engines on a dossier, and how it came about."""
+    """The report of a world's engines on a dossier, and the examination's record."""
     signals, embedder = Live(), namespace.embedder
     report = examine(
         dossier,
@@ -248,10 +247,10 @@ def caller_dossier(
     system_prompt: str = "",
     rejected: Sequence[RejectedClaim] = (),
 ) -> Dossier:
-    """The dossier of an answer whose context, question and earlier answers a caller has.
+    """The dossier of an answer with a context, question and earlier answers from the caller.
 
     Args:
-        controls: what is kept as evidence for the control catalogue.
+        controls: controls of the catalogue for which evidence is recorded.
     """
     for name, text in (("question", question), ("system_prompt", system_prompt)):
         if text is not None and not isinstance(text, str):
@@ -289,12 +288,11 @@ def caller_dossier(
 def earlier_answers(
     prior: Sequence[EarlierWindow], outdated: Collection[str] = ()
 ) -> tuple[PriorWindow, ...]:
-    """The session's earlier answers, oldest first: the text where it was handed over, else the
-    summary.
+    """The session's earlier answers, oldest first: the text of each, else its summary.
 
     Spec: CRP-SPEC-005 §8.2
 
-    A window of which there is neither stays among them, so that the report can say so.
+    A window with neither is included too, so that the report can say that it is missing.
     """
     return tuple(
         PriorWindow(
@@ -314,7 +312,7 @@ def needs_of(
     context: Envelope | Sequence[Fact | str],
     settings: Settings,
 ) -> tuple[str, ...]:
-    """The sub-queries: those given, the envelope's own, or the question's by the same rules."""
+    """The sub-queries: those given, else the envelope's, else the question's by the same rules."""
     if isinstance(sub_queries, str):
         raise RequestError("sub_queries is one string; give a list of texts, such as [need]")
     if sub_queries:
@@ -328,7 +326,7 @@ def needs_of(
 
 
 def prior_answers(prior: Sequence[str | PriorWindow]) -> tuple[PriorWindow, ...]:
-    """Earlier answers of the session; texts are numbered."""
+    """Earlier answers of the session as `PriorWindow`; plain texts are numbered."""
     if isinstance(prior, str):
         raise RequestError("prior is one string; give a list of earlier answers, such as [answer]")
     windows = []

@@ -1,8 +1,7 @@
-"""The judge: a model that reads question, evidence and answer once, and says what holds.
+"""The judge: a model that reads question, evidence and answer once, and says which claims hold.
 
-It knows its model, when it is asked, what it may cost and what happens where it fails. One
-answer's way through it is `judged_answer`; what is asked and how a reply is read is the pure
-`dpe.judge`.
+A `Judge` has a model, rules when to ask it, a budget and a cache. `judged_answer` has one answer
+judged; the prompts, and the parsing of replies, are in `dpe.judge`, which makes no calls.
 """
 
 from __future__ import annotations
@@ -36,39 +35,40 @@ from crp_integrations.relay.settings import (
     DOUBT,
     JudgeSettings,
     budget_fields,
+    connection_fields,
     first_problem,
-    reach_fields,
     same_provider,
 )
 from crp_integrations.seals import canonical, sha256_hex
 
 _LOG = getLogger("crp_integrations.judge")
 
-# A model's name, its name with LiteLLM's parameters, a model object, True for the component's own.
+# A model name, a mapping of name and LiteLLM parameters, a model object, or True for the
+# component's own model.
 JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
-# A call of the judge: its model, what it is sent, the context that it is made in, and since when.
+# One call of the judge: model, request, context variables, and start time.
 Attempt: TypeAlias = tuple[Model, ModelCall, Context, float]
-MOST_SESSIONS: Final = 10_000
+MAX_SESSIONS: Final = 10_000
 BACKGROUND: Final = "background"
 OVER_BUDGET: Final = "BudgetSpent"
 SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", BACKGROUND
-# Seconds before the first further attempt; each one after waits twice as long.
+# Seconds before the first retry; the wait doubles with each further retry.
 FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 8.0
 TIMED_OUT: Final = "ModelTimeout"
-_AGAIN: Final = frozenset({408, 409, 429})
+_RETRIED_STATUSES: Final = frozenset({408, 409, 429})
 
-# Whether a call is a judge's: what listens to models does not examine its reply.
+# True in the context of a judge's call, so that callbacks on models do not examine its reply.
 JUDGING: Final[ContextVar[bool]] = ContextVar("crp_judging", default=False)
 
 
 class JudgeChoices(TypedDict, total=False):
-    """How a judge is asked; each stands for a field of `JudgeSettings`.
+    """How a judge is asked; each overrides a field of `JudgeSettings`.
 
     Attributes:
         judge_when: `always`, `doubt` or `sample:0.1`.
-        judge_budget: calls of a session, or a mapping with `calls`, `tokens` or `usd`.
+        judge_budget: maximum calls per session, or a mapping with `calls`, `tokens` or `usd`.
         judge_mode: `wait` or `background`.
         judge_failure: `report` or `halt`.
     """
@@ -80,10 +80,10 @@ class JudgeChoices(TypedDict, total=False):
 
 
 class JudgeOptions(JudgeChoices, total=False):
-    """What a component takes beside `judge`.
+    """Arguments that a component takes in addition to `judge`.
 
     Attributes:
-        on_report: called with the report of each answer, where there is no judge too.
+        on_report: called with the report of each answer, even without a judge.
     """
 
     on_report: OnReport | None
@@ -100,22 +100,22 @@ class _Spent:
 
 
 class Judge:
-    """A model that is asked whether answers hold. Safe under threads; keep it to keep its cache.
+    """A model that is asked which claims hold. Safe under threads; reuse it to reuse its cache.
 
     Spec: CRP-SPEC-005 §6.2 (decision D13)
 
     Args:
-        model: a name as LiteLLM takes it (`openai/gpt-4o-mini`, `ollama/qwen3`), a LangChain or
+        model: a LiteLLM model name (`openai/gpt-4o-mini`, `ollama/qwen3`), a LangChain or
             LlamaIndex model object, or True for the model that the component itself calls.
-        on_report: called with the judged report of each answer; in `background` mode this is the
-            only way to it.
-        settings: what the fields below are based on; None for the defaults.
-        fields: fields of `JudgeSettings`, such as `when`, `failure`, `timeout_s`; anything else is
-            handed to LiteLLM with each call, such as `api_version`.
+        on_report: called with the judged report of each answer; in `background` mode the judged
+            report is available only this way.
+        settings: base of the fields below; None for the defaults.
+        fields: fields of `JudgeSettings`, such as `when`, `failure`, `timeout_s`; any other
+            field, such as `api_version`, is passed to LiteLLM with each call.
 
     Raises:
-        ConfigError: a field has no usable value, or what is given is no model.
-        ModelNotFound: no provider follows from the name.
+        ConfigError: a field has no usable value, or `model` is not a model.
+        ModelNotFound: the name does not identify a provider.
     """
 
     def __init__(
@@ -129,19 +129,19 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        self.settings = _settings({**reach_fields(settings, model, own), **own})
+        self.settings = _settings({**connection_fields(settings, model, own), **own})
         self.own = model is True
-        self.on_report = _report_taker(on_report, self.settings, own=self.own)
+        self.on_report = _checked_receiver(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
         self._fallback: tuple[str, Model] | None = None
         if not self.own:
-            self._name, self._model = self._opened(model, fields)
+            self._name, self._model = self._open_model(model, fields)
         elif fields:
             raise ConfigError(f"{', '.join(sorted(fields))} go with a judge's name, not with True")
         if self.settings.fallback:
-            # Another provider must get neither this one's address nor its key.
+            # Another provider must not receive this one's address or key.
             same = same_provider(self.settings.fallback, self._name)
-            self._fallback = self._opened(self.settings.fallback, fields if same else {}, same)
+            self._fallback = self._open_model(self.settings.fallback, fields if same else {}, same)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
         self._sessions: OrderedDict[str, _Spent] = OrderedDict()
@@ -150,7 +150,7 @@ class Judge:
             retries=self.settings.retries,
             concurrency=self.settings.concurrency,
         )
-        self._late: list[ThreadPoolExecutor] = []
+        self._pools: list[ThreadPoolExecutor] = []
 
     @classmethod
     def of(
@@ -161,10 +161,10 @@ class Judge:
         on_report: OnReport | None = None,
         **choices: Unpack[JudgeChoices],
     ) -> Self | None:
-        """The judge that a component's arguments stand for; None for none.
+        """The judge for a component's arguments; None for none.
 
         Args:
-            source: what `judge=` was given; None for that of the settings, False for none.
+            source: the value of `judge=`; None for the judge of the settings, False for none.
         """
         base = settings or JudgeSettings()
         named = {name.removeprefix("judge_"): value for name, value in choices.items()}
@@ -188,19 +188,19 @@ class Judge:
         return cls(source, on_report=on_report, settings=base, **chosen)
 
     def altered(self, *, on_report: OnReport | None = None, **fields: Any) -> Judge:
-        """The same judge, asked in another way; model, cache and what was spent are shared."""
+        """A copy with other settings; it shares model, cache and spent budgets with this judge."""
         made = copy.copy(self)
         made.settings = _settings({**self.settings.model_dump(), **fields})
-        made.on_report = _report_taker(on_report or self.on_report, made.settings, own=self.own)
+        made.on_report = _checked_receiver(on_report or self.on_report, made.settings, own=self.own)
         return made
 
     @property
     def name(self) -> str:
-        """The model's name; empty for the component's own."""
+        """The model's name; empty if it is the component's own model."""
         return self._name
 
     def skips(self, report: Report, session_id: str = "") -> str:
-        """Why an answer is not judged; empty where it is."""
+        """The reason that an answer is not judged; empty if it is to be judged."""
         if self.settings.when == DOUBT and report.is_settled:
             return NO_DOUBT
         share = self.settings.share
@@ -212,9 +212,9 @@ class Judge:
 
     def _may_spend(self, session_id: str) -> bool:
         with self._lock:
-            return self._left(self._sessions.get(session_id, _Spent()))
+            return self._has_budget(self._sessions.get(session_id, _Spent()))
 
-    def _left(self, spent: _Spent) -> bool:
+    def _has_budget(self, spent: _Spent) -> bool:
         chosen = self.settings
         return not (
             (chosen.budget_calls is not None and spent.calls >= chosen.budget_calls)
@@ -223,17 +223,17 @@ class Judge:
         )
 
     def _reserve(self, session_id: str) -> bool:
-        """Count a call before it is made, so that several at a time do not pass a budget."""
+        """Count a call before it is made, so that concurrent calls do not exceed a budget."""
         with self._lock:
             spent = self._sessions.setdefault(session_id, _Spent())
             self._sessions.move_to_end(session_id)
-            if not self._left(spent):
+            if not self._has_budget(spent):
                 return False
             spent.calls += 1
             return True
 
     def _spend(self, session_id: str, reply: JudgeReply) -> None:
-        """Count what a call took; one that was answered from memory took nothing."""
+        """Count the tokens and cost of a call; a cached reply costs nothing."""
         with self._lock:
             spent = self._sessions.setdefault(session_id, _Spent())
             if reply.cached:
@@ -241,9 +241,9 @@ class Judge:
                 return
             spent.tokens += reply.usage.total_tokens
             cost = reply.usage.cost_usd
-            # A call of unknown price may have used up a budget in money.
+            # A call of unknown price may have spent a budget in USD, so it counts as infinite.
             spent.usd += (0.0 if reply.error else inf) if cost is None else cost
-            while len(self._sessions) > MOST_SESSIONS:
+            while len(self._sessions) > MAX_SESSIONS:
                 self._sessions.popitem(last=False)
 
     def reply(
@@ -254,12 +254,12 @@ class Judge:
         *,
         keep: bool = True,
     ) -> JudgeReply:
-        """The result of a call; a failure is a value, so that no answer is lost by its judge.
+        """The judge's reply to a call. A failure is returned as a value, not raised.
 
         Args:
             keep: whether the reply may stay in memory; False under `no-store`.
         """
-        tried = self._tried(call, model, session_id, keep=keep)
+        tried = self._attempts(call, model, session_id, keep=keep)
         try:
             attempt = next(tried)
             while True:
@@ -276,7 +276,7 @@ class Judge:
         keep: bool = True,
     ) -> JudgeReply:
         """The asynchronous twin of `reply`."""
-        tried = self._tried(call, model, session_id, keep=keep)
+        tried = self._attempts(call, model, session_id, keep=keep)
         try:
             attempt = next(tried)
             while True:
@@ -284,10 +284,10 @@ class Judge:
         except StopIteration as ended:
             return cast("JudgeReply", ended.value)
 
-    def _tried(
+    def _attempts(
         self, call: ModelCall, own: Model | None, session_id: str, *, keep: bool
     ) -> Generator[Attempt, JudgeReply, JudgeReply]:
-        """Yield the calls to make, one after the other, take their replies, return what counts."""
+        """Yield the calls to make, receive the reply to each, and return the final reply."""
         if not self._reserve(session_id):
             return JudgeReply(error=OVER_BUDGET)
         reply = self._remembered(call)
@@ -304,7 +304,7 @@ class Judge:
         return reply
 
     def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model, Context]]:
-        """The calls that are tried, each with its model and the context that it is made in."""
+        """The calls to try in order, each with its model and context variables."""
         attempts = []
         if self._model is not None:
             attempts.append((call, self._model, separate_context()))
@@ -316,22 +316,22 @@ class Judge:
         return attempts
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do something in the background; the process waits for it at its end."""
+        """Run work in a background thread; the process waits for it at exit."""
         with self._lock:
-            if not self._late:
-                self._late.append(ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later"))
-            self._late[0].submit(separate_context().run, _run_logged, work)
+            if not self._pools:
+                self._pools.append(ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later"))
+            self._pools[0].submit(separate_context().run, _run_logged, work)
 
     def hand(self, report: Report, also: OnReport | None = None) -> None:
-        """Give a report to `on_report`; what that raises is logged, and ends nothing."""
+        """Pass a report to `on_report` and `also`; errors of theirs are logged, not raised."""
         call_receivers(report, self.on_report, also)
 
     def wait(self) -> None:
-        """Wait for every judgement that runs in the background."""
+        """Wait for all judgements in the background."""
         with self._lock:
-            late = list(self._late)
-            self._late.clear()
-        for pool in late:
+            pools = list(self._pools)
+            self._pools.clear()
+        for pool in pools:
             pool.shutdown(wait=True)
 
     def _key(self, call: ModelCall) -> str:
@@ -358,23 +358,23 @@ class Judge:
                 self._known.popitem(last=False)
 
     def forget(self, call: ModelCall) -> None:
-        """Take a reply out of the cache, as one that cannot be read."""
+        """Remove a reply, such as an unreadable one, from the cache."""
         with self._lock:
             self._known.pop(self._key(call), None)
 
     @property
     def identity(self) -> str:
-        """Hash of model, instructions, and of when and how the judge is asked; without its key."""
+        """Hash of the model, the instructions and the settings, without the API key."""
         chosen = self.settings
-        aside = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
-        options = chosen.model_dump(mode="json", exclude=aside)
+        excluded = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
+        options = chosen.model_dump(mode="json", exclude=excluded)
         prompt = JudgePrompt(chosen.prompt, chosen.rubric, chosen.language).identity
         return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(options.items()))]))
 
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()
     ) -> JudgeTerms:
-        """How an answer's judgement is asked for."""
+        """The parameters of one answer's judgement: model, prompt and limits."""
         chosen = self.settings
         window = self._window or (own_window if self.own else 0) or self._known_window()
         return JudgeTerms(
@@ -394,23 +394,23 @@ class Judge:
         self._window = judge_window(self._name)
         return self._window
 
-    def _opened(
+    def _open_model(
         self, model: JudgeSource, options: Mapping[str, Any], reached: bool = True
     ) -> tuple[str, Model]:
         from crp_integrations.relay.defaults import judge_engine
 
         key, base = self.settings.api_key, self.settings.api_base
-        reach = dict(options)
+        arguments = dict(options)
         if not isinstance(model, str) and (key is not None or base):
             raise ConfigError(
                 "api_key and api_base go with a judge's name; set them on the model object itself"
             )
         if isinstance(model, str) and reached:
             if key is not None:
-                reach["api_key"] = key.get_secret_value()
+                arguments["api_key"] = key.get_secret_value()
             if base:
-                reach["api_base"] = base
-        return judge_engine(model, timeout_s=self.settings.timeout_s, options=reach)
+                arguments["api_base"] = base
+        return judge_engine(model, timeout_s=self.settings.timeout_s, options=arguments)
 
 
 def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
@@ -422,21 +422,21 @@ def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
 
 
 def _with_fallback_name(asked: ModelCall, call: ModelCall, reply: JudgeReply) -> JudgeReply:
-    """A reply, under its own name where a fallback gave it."""
+    """A reply; one from the fallback has the fallback's name as its model."""
     if reply.error or asked.model == call.model:
         return reply
     return replace(reply, model=FALLBACK + asked.model)
 
 
 def check_options(taker: str, options: Mapping[str, Any]) -> None:
-    """Check the names of a component's arguments beside `judge`."""
+    """Check the names of a component's arguments other than `judge`."""
     for name in options:
         if name not in JUDGE_OPTIONS:
             raise TypeError(f"{taker} got an unexpected keyword argument {name!r:.40}")
 
 
 def refuse_own(judge: JudgeSource, taker: str) -> None:
-    """Check that a judge is a model of its own."""
+    """Refuse `judge=True`, for a component that calls no model."""
     if judge is True or (isinstance(judge, Judge) and judge.own):
         raise RequestError(
             f"judge is True, and {taker} calls no model of its own; give a model, such as "
@@ -444,10 +444,10 @@ def refuse_own(judge: JudgeSource, taker: str) -> None:
         )
 
 
-def _report_taker(
+def _checked_receiver(
     on_report: OnReport | None, settings: JudgeSettings, *, own: bool
 ) -> OnReport | None:
-    """Who is told of reports; in the background somebody has to be."""
+    """Check and return the receiver of reports; `background` mode requires one."""
     check_receiver(on_report)
     if settings.mode == BACKGROUND and (on_report is None or own):
         missing = "on_report=…" if on_report is None else "a judge of its own, not True"
@@ -456,13 +456,13 @@ def _report_taker(
 
 
 def check_receiver(on_report: object) -> None:
-    """Check what is to be called with reports."""
+    """Check that the receiver of reports is callable."""
     if on_report is not None and not callable(on_report):
         raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
 
 
 def call_receivers(report: Report, *receivers: OnReport | None) -> None:
-    """Call each receiver with a report; what one raises is logged, and no answer is lost by it."""
+    """Call each receiver with a report; its errors are logged, so that no answer is lost by it."""
     for receiver in receivers:
         if receiver is not None:
             _run_logged(partial(receiver, report), "on_report")
@@ -471,20 +471,20 @@ def call_receivers(report: Report, *receivers: OnReport | None) -> None:
 def _run_logged(work: Callable[[], None], name: str = "a judgement in the background") -> None:
     try:
         work()
-    except Exception as error:  # noqa: BLE001 - the answer is out; nobody waits for this
-        # The error's own words may quote a text, which no log may hold.
+    except Exception as error:  # noqa: BLE001 - the answer is delivered; no caller awaits this
+        # Only the type is logged: the message may quote a text, which no log may contain.
         _LOG.error("%s failed with %s", name, type(error).__name__)
 
 
 def separate_context() -> Context:
-    """A context in which nothing is known but that a judge is asked."""
+    """An empty context, except that `JUDGING` is set."""
     context = Context()
     context.run(JUDGING.set, True)
     return context
 
 
 def joined_context() -> Context:
-    """The context around, in which it is known besides that a judge is asked."""
+    """A copy of the current context in which `JUDGING` is set."""
     context = copy_context()
     context.run(JUDGING.set, True)
     return context
@@ -494,17 +494,17 @@ class JudgeCaller:
     """Calls models for a judge. Safe under threads."""
 
     def __init__(self, *, timeout_s: float, retries: int, concurrency: int) -> None:
-        """Choose what is the same for every call."""
+        """Set the limits of all calls."""
         self._timeout_s = timeout_s
         self._retries = retries
         self._concurrency = concurrency
         self._lock = threading.Lock()
-        self._room = threading.BoundedSemaphore(concurrency)
-        self._slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
+        self._thread_slots = threading.BoundedSemaphore(concurrency)
+        self._loop_slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
 
     def call(self, model: Model, call: ModelCall, context: Context, started: float) -> JudgeReply:
-        """What a call comes to."""
-        with self._room:
+        """Make a call with retries within the timeout; a failure is returned as a value."""
+        with self._thread_slots:
             until = time.perf_counter() + self._timeout_s
             for attempt in range(self._retries + 1):
                 try:
@@ -512,8 +512,8 @@ class JudgeCaller:
                     return _replied(_call_in_thread(context, model, call).result(left), started)
                 except FutureTimeout:
                     return _failed(TIMED_OUT, started)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
-                    if self._given_up(error, attempt, until):
+                except Exception as error:  # noqa: BLE001 - no error may lose the answer
+                    if self._gives_up(error, attempt, until):
                         return _failed(_error_name(error), started)
                 time.sleep(_wait(attempt))
         raise AssertionError
@@ -524,7 +524,7 @@ class JudgeCaller:
         """The asynchronous twin of `call`."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            slots = self._slots.setdefault(loop, asyncio.Semaphore(self._concurrency))
+            slots = self._loop_slots.setdefault(loop, asyncio.Semaphore(self._concurrency))
         async with slots:
             until = time.perf_counter() + self._timeout_s
             for attempt in range(self._retries + 1):
@@ -534,31 +534,31 @@ class JudgeCaller:
                         return _replied(await running, started)
                 except TimeoutError:
                     return _failed(TIMED_OUT, started)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
-                    if self._given_up(error, attempt, until):
+                except Exception as error:  # noqa: BLE001 - no error may lose the answer
+                    if self._gives_up(error, attempt, until):
                         return _failed(_error_name(error), started)
                 finally:
                     running.cancel()
                 await asyncio.sleep(_wait(attempt))
         raise AssertionError
 
-    def _given_up(self, error: Exception, attempt: int, until: float) -> bool:
-        """Whether a model is asked no more after an error."""
+    def _gives_up(self, error: Exception, attempt: int, until: float) -> bool:
+        """Whether the model is not retried after an error."""
         late = time.perf_counter() + _wait(attempt) >= until
         return late or attempt == self._retries or not _is_passing(error)
 
 
 def _call_in_thread(context: Context, model: Model, call: ModelCall) -> Future[Reply]:
-    """A call in a thread of its own: one that never returns holds up no other, and no exit."""
+    """Run a call in its own daemon thread: a call that hangs blocks no other call and no exit."""
     future: Future[Reply] = Future()
 
-    def made() -> None:
+    def run() -> None:
         try:
             future.set_result(context.run(model.call, call))
-        except BaseException as error:  # noqa: BLE001 - who waits for the future raises it
+        except BaseException as error:  # noqa: BLE001 - `result()` of the future raises it
             future.set_exception(error)
 
-    threading.Thread(target=made, name="crp-judge", daemon=True).start()
+    threading.Thread(target=run, name="crp-judge", daemon=True).start()
     return future
 
 
@@ -586,13 +586,13 @@ def _error_name(error: Exception) -> str:
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether a further attempt may help: the provider was busy, broken or not reached."""
+    """Whether a retry may help: the provider was busy, failed or could not be reached."""
     if not isinstance(error, ModelError):
         return False
     status = error.provider_status
     if status is None:
         return type(error).__name__ in ("ModelRateLimited", "ModelError")
-    return status in _AGAIN or status >= 500
+    return status in _RETRIED_STATUSES or status >= 500
 
 
 def _wait(attempt: int) -> float:

@@ -1,4 +1,4 @@
-"""One answer's way through a judge, and the judges that a component keeps."""
+"""Have one answer judged, and keep the judges of a component."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from crp_integrations.vocabulary import HaltReason
 class Judges:
     """The judges of a component, each kept with its cache and its budgets."""
 
-    MOST: Final = 32
+    MAX_JUDGES: Final = 32
 
     def __init__(self, settings: JudgeSettings) -> None:
         self._settings = settings
@@ -45,20 +45,20 @@ class Judges:
         self._lock = threading.Lock()
 
     def of(self, source: JudgeSource, options: Mapping[str, Any]) -> Judge | None:
-        """The judge for these arguments; the same for the same ones."""
+        """The judge for these arguments; equal arguments share one judge."""
         plain = isinstance(source, str | bool | type(None) | Mapping)
         receiver = options.get("on_report")
-        # Another receiver needs no other judge: functions are often made anew for each call.
+        # The receiver is not part of the key: callers often pass a new function with each call.
         named = [f"{n}={value!r}" for n, value in sorted(options.items()) if n != "on_report"]
         at = repr(source) if plain else f"object {id(source)}"
         key = "\n".join([at, *named, f"told={receiver is not None}"])
         with self._lock:
             if key not in self._made:
                 made = Judge.of(source, self._settings, **options)
-                # A source that is known by its id is held, so that no other object gets the id.
+                # Keeps the source alive, so that no other object gets the `id` used in the key.
                 self._made[key] = (source, made)
             self._made.move_to_end(key)
-            while len(self._made) > self.MOST:
+            while len(self._made) > self.MAX_JUDGES:
                 self._made.popitem(last=False)
             judge = self._made[key][1]
         if judge is None or receiver is None or judge.on_report is receiver:
@@ -68,14 +68,14 @@ class Judges:
 
 @lru_cache(maxsize=16)
 def judges_of(settings: JudgeSettings) -> Judges:
-    """The judges of everybody with these settings, each with its cache."""
+    """The judges that all callers with equal settings share, each with its cache."""
     return Judges(settings)
 
 
 class JudgedAnswer:
-    """One answer's way through a judge: whether it is asked, its calls, and the report at the end.
+    """The judgement of one answer: whether the judge is asked, its calls, and the final report.
 
-    Take `call()`, have it answered, hand the reply to `take()`, until there is none; then `report`.
+    Answer each `call()` and pass the reply to `take()` until `call()` is None; then read `report`.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class JudgedAnswer:
         return self._inquiry.failed if self._inquiry is not None else ""
 
     def now(self, report: Report) -> JudgedAnswer:
-        """The same answer, to be judged now, with the report that was delivered."""
+        """The judgement that was left to the background, to be made now on the delivered report."""
         flags = tuple(flag for flag in report.flags if flag != f"judge-not-asked={LATER}")
         return JudgedAnswer(
             self.judge,
@@ -128,7 +128,7 @@ class JudgedAnswer:
         )
 
     def call(self) -> ModelCall | None:
-        """The next call; None where nothing is left to ask."""
+        """The next call; None when nothing is left to ask."""
         self._called = self._inquiry.call() if self._inquiry is not None else None
         return self._called
 
@@ -138,13 +138,13 @@ class JudgedAnswer:
         assert self._called is not None
         self._inquiry.take(reply)
         if not reply.error and self._inquiry.run().calls[-1].error:
-            # An unreadable reply is forgotten, so that the judge is asked anew for the next answer.
+            # An unreadable reply leaves the cache, so that the judge is asked again next time.
             self.judge.forget(self._called)
 
     @property
     def report(self) -> Report:
-        """The report with what the judge said, or with why it did not."""
-        # Brings the rules of language, which nobody needs who imports the front door alone.
+        """The report with the judge's results, or with the reason that it was not asked."""
+        # Imported here: it loads the language rules, which importing the package must not need.
         from crp_integrations.dpe.judge.verdict import concluded
 
         if self._inquiry is not None:
@@ -154,7 +154,7 @@ class JudgedAnswer:
         return concluded(self._report, self._dossier, run, self._settings)
 
     def play(self) -> Report:
-        """Make the calls, one after the other; the report."""
+        """Make the calls one after the other; returns the report."""
         while (call := self.call()) is not None:
             self.take(self.judge.reply(call, None, self.session_id, keep=self.keep))
         return self._ended()
@@ -163,13 +163,13 @@ class JudgedAnswer:
         """The asynchronous twin of `play`."""
         while (call := self.call()) is not None:
             reply = await self.judge.areply(call, None, self.session_id, keep=self.keep)
-            # Long texts are read beside the loop.
+            # Parsing long texts would block the event loop.
             await asyncio.to_thread(self.take, reply)
         return await asyncio.to_thread(self._ended)
 
     def _ended(self) -> Report:
         report = self.report
-        # An answer that is delivered already cannot be withheld any more.
+        # An answer that was already delivered cannot be withheld.
         if self.failed and not self._late and self.judge.settings.failure == "halt":
             raise SafetyHalt(
                 f"an answer was withheld: its judge failed ({self.failed}) and judge_failure is "
@@ -181,7 +181,7 @@ class JudgedAnswer:
 
 
 def asks_later(source: JudgeSource, options: Mapping[str, Any], settings: JudgeSettings) -> bool:
-    """Whether the judge that a component's arguments stand for speaks in the background."""
+    """Whether the judge for a component's arguments judges in the background."""
     if not source and (source is False or not settings.model):
         return False
     known = source.settings if isinstance(source, Judge) else settings
@@ -190,13 +190,13 @@ def asks_later(source: JudgeSource, options: Mapping[str, Any], settings: JudgeS
 
 
 def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
-    """Ids of facts by whose labels the judge's provider must not get them."""
+    """Ids of facts with a label that forbids sending them to the judge's provider."""
     withheld = set(judge.settings.withhold_labels)
     if not withheld:
         return []
     if isinstance(context, Envelope):
         raise RequestError(
-            "the judge's withhold_labels is set, and an envelope does not tell its facts' labels; "
+            "the judge's withhold_labels is set, and an envelope has no labels of its facts; "
             "give the facts, or ask through a relay"
         )
     return [
@@ -209,7 +209,7 @@ def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list
 def resolve_judge(
     judge: JudgeSource, options: JudgeOptions, settings: Settings
 ) -> tuple[Judge | None, OnReport | None]:
-    """The judge of a call, and who gets its report where that judge does not call it."""
+    """The judge of a call, and a receiver of the report that this judge does not call itself."""
     check_options("examine", options)
     chosen = {name: value for name, value in options.items() if value is not None}
     on_report: Any = chosen.get("on_report")
@@ -228,13 +228,13 @@ def complete_report(
     context: Envelope | Sequence[Fact | str],
     on_report: OnReport | None,
 ) -> Report:
-    """A caller's report, judged where there is a judge and handed to its receivers."""
-    way = _way(judge, report, dossier, settings, context)
-    if way is None:
+    """Complete a caller's report: judge it, if there is a judge, and pass it to the receivers."""
+    judged = _judgement(judge, report, dossier, settings, context)
+    if judged is None:
         return _unjudged(report, settings, on_report)
-    with _withheld_reports(way, settings, on_report):
-        report = way.play()
-    return _handed(way, report, settings, on_report)
+    with _withheld_reports(judged, settings, on_report):
+        report = judged.play()
+    return _finish_and_hand(judged, report, settings, on_report)
 
 
 async def acomplete_report(
@@ -246,22 +246,22 @@ async def acomplete_report(
     on_report: OnReport | None,
 ) -> Report:
     """The asynchronous twin of `complete_report`."""
-    way = _way(judge, report, dossier, settings, context)
-    if way is None:
+    judged = _judgement(judge, report, dossier, settings, context)
+    if judged is None:
         return _unjudged(report, settings, on_report)
-    with _withheld_reports(way, settings, on_report):
-        report = await way.aplay()
-    return _handed(way, report, settings, on_report)
+    with _withheld_reports(judged, settings, on_report):
+        report = await judged.aplay()
+    return _finish_and_hand(judged, report, settings, on_report)
 
 
-def _way(
+def _judgement(
     judge: Judge | None,
     report: Report,
     dossier: Dossier,
     settings: Settings,
     context: Envelope | Sequence[Fact | str],
 ) -> JudgedAnswer | None:
-    """An answer's way through the judge; None without one."""
+    """The judgement of an answer; None without a judge."""
     if judge is None:
         return None
     left_out = barred_facts(judge, context)
@@ -274,34 +274,34 @@ def _unjudged(report: Report, settings: Settings, on_report: OnReport | None) ->
     return report
 
 
-def _handed(
-    way: JudgedAnswer, report: Report, settings: Settings, on_report: OnReport | None
+def _finish_and_hand(
+    judged: JudgedAnswer, report: Report, settings: Settings, on_report: OnReport | None
 ) -> Report:
     report = finish(report, settings_digest=settings.digest)
-    hand_report(way, report, on_report)
+    hand_report(judged, report, on_report)
     return report
 
 
 @contextmanager
 def _withheld_reports(
-    way: JudgedAnswer, settings: Settings, on_report: OnReport | None
+    judged: JudgedAnswer, settings: Settings, on_report: OnReport | None
 ) -> Iterator[None]:
-    """Hand on the report of an answer that is withheld because its judge failed."""
+    """Pass on the report of an answer that is withheld because its judge failed."""
     try:
         yield
     except SafetyHalt as halt:
         halt.report = report = finish(cast("Report", halt.report), settings_digest=settings.digest)
-        way.judge.hand(report, on_report)
+        judged.judge.hand(report, on_report)
         raise
 
 
-def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
-    """Give a judged report to its receivers, in the background once the judge has answered."""
-    judge = way.judge
-    if way.later:
+def hand_report(judged: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
+    """Pass a report to its receivers; in background mode this happens after the judgement."""
+    judge = judged.judge
+    if judged.later:
         digest = report.settings_digest
         judge.later(
-            lambda: judge.hand(finish(way.now(report).play(), settings_digest=digest), on_report)
+            lambda: judge.hand(finish(judged.now(report).play(), settings_digest=digest), on_report)
         )
     else:
         judge.hand(report, on_report)

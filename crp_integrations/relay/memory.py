@@ -1,4 +1,4 @@
-"""What a relay keeps in memory alone: `no-store` sessions, looked-at texts, unwritten receipts."""
+"""What a relay keeps in memory only: `no-store` sessions, personal-data checks, receipts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.seals import sha256_each
 from crp_integrations.session.records import Session, WindowNode
 
-# Of one session: the oldest go first, and no caller fills the memory through one name.
-MOST_WINDOWS = 4_096
+# Limits of one session, so that no caller fills the memory with it; the oldest entries go first.
+MAX_WINDOWS = 4_096
 MOST_CHARACTERS = 1_000_000
-MOST_REJECTED = 200
+MAX_REJECTED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class SessionMemorySource:
-    """What is known of a session in memory alone.
+class MemorySession:
+    """The state of one session that is kept in memory only.
 
     Attributes:
-        nodes: windows that the store does not keep, by number.
+        nodes: windows that are not in the store, in the order of their numbers.
     """
 
     session: Session | None = None
@@ -40,7 +40,7 @@ class SessionMemorySource:
 
 
 class SessionMemories:
-    """What `no-store` sessions, and windows with facts held in memory, have said.
+    """The state of `no-store` sessions, and of sessions with windows or facts in memory only.
 
     Safe under threads.
 
@@ -49,61 +49,61 @@ class SessionMemories:
 
     def __init__(self, most_sessions: int = 1_000) -> None:
         self._most = most_sessions
-        self._sessions: OrderedDict[str, SessionMemorySource] = OrderedDict()
+        self._sessions: OrderedDict[str, MemorySession] = OrderedDict()
         self._lock = threading.Lock()
-        # Held from the reading of a session until what became of it is kept.
+        # Locked from reading a session until its new state is kept.
         self._turns = threading.Lock()
 
     @contextmanager
     def one_by_one(self, *, wanted: bool = True) -> Iterator[list[tuple[Session, WindowNode]]]:
-        """Keep what a block leaves in the list, once it has ended well; no two blocks overlap."""
-        left: list[tuple[Session, WindowNode]] = []
+        """Run blocks one at a time; keeps the list's entries if the block ends without error."""
+        kept: list[tuple[Session, WindowNode]] = []
         with self._turns if wanted else nullcontext():
-            yield left
-            for session, node in left:
+            yield kept
+            for session, node in kept:
                 self.keep(session, node)
 
     def keep(self, session: Session, node: WindowNode | None = None) -> None:
-        """Hold a session's state and a window; the one longest unused goes when there are many."""
+        """Keep a session's state and a window; above the limit the least recent session goes."""
         with self._lock:
-            held = self._sessions.get(session.session_id, SessionMemorySource())
-            nodes = held.nodes if node is None else (*held.nodes, node)[-MOST_WINDOWS:]
-            self._put(session.session_id, replace(held, session=session, nodes=nodes))
+            known = self._sessions.get(session.session_id, MemorySession())
+            nodes = known.nodes if node is None else (*known.nodes, node)[-MAX_WINDOWS:]
+            self._put(session.session_id, replace(known, session=session, nodes=nodes))
 
     def keep_prior(self, session_id: str, window: EarlierWindow) -> None:
-        """Hold what a window said; of a session that says much, what it said last."""
+        """Keep a window's texts; above the limits the session's oldest windows go."""
         with self._lock:
-            held = self._sessions.get(session_id, SessionMemorySource())
-            priors = {**held.priors, window.window_id: window}
-            room = MOST_CHARACTERS - sum(map(_characters, priors.values()))
+            known = self._sessions.get(session_id, MemorySession())
+            priors = {**known.priors, window.window_id: window}
+            spare_characters = MOST_CHARACTERS - sum(map(_characters, priors.values()))
             # The last window stays whatever its length: the next one continues it.
             for id_ in [*priors][:-1]:
-                if room >= 0 and len(priors) <= MOST_WINDOWS:
+                if spare_characters >= 0 and len(priors) <= MAX_WINDOWS:
                     break
-                room += _characters(priors.pop(id_))
-            self._put(session_id, replace(held, priors=priors))
+                spare_characters += _characters(priors.pop(id_))
+            self._put(session_id, replace(known, priors=priors))
 
     def reject(self, session_id: str, claims: Sequence[RejectedClaim]) -> None:
-        """Hold claims that a sub-agent's report flags; of many, the last ones."""
+        """Keep claims that a sub-agent's report flags, up to the last `MOST_REJECTED`."""
         if not claims:
             return
         with self._lock:
-            held = self._sessions.get(session_id, SessionMemorySource())
-            both = unique_claims(held.rejected, claims)[-MOST_REJECTED:]
-            self._put(session_id, replace(held, rejected=both))
+            known = self._sessions.get(session_id, MemorySession())
+            both = unique_claims(known.rejected, claims)[-MAX_REJECTED:]
+            self._put(session_id, replace(known, rejected=both))
 
-    def of(self, session_id: str) -> SessionMemorySource:
-        """What is held of a session; nothing of an unknown one."""
+    def of(self, session_id: str) -> MemorySession:
+        """The state of a session; empty for an unknown one."""
         with self._lock:
-            return self._sessions.get(session_id, SessionMemorySource())
+            return self._sessions.get(session_id, MemorySession())
 
     def end(self, session_id: str) -> None:
         """Forget a session."""
         with self._lock:
             self._sessions.pop(session_id, None)
 
-    def _put(self, session_id: str, held: SessionMemorySource) -> None:
-        self._sessions[session_id] = held
+    def _put(self, session_id: str, state: MemorySession) -> None:
+        self._sessions[session_id] = state
         self._sessions.move_to_end(session_id)
         while len(self._sessions) > self._most:
             self._sessions.popitem(last=False)
@@ -115,10 +115,10 @@ def _characters(window: EarlierWindow) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PersonalFacts:
-    """How many facts of an envelope hold personal data, and how many nobody has looked at.
+    """The number of an envelope's facts with personal data, and of those not searched for it.
 
     Attributes:
-        hashes: `sha256:…` of what is shown of the others, by the fact's id.
+        hashes: `sha256:…` of the text of each searched fact, by the fact's id.
     """
 
     held: int
@@ -136,7 +136,7 @@ class PersonalFacts:
 
 
 class PersonalDataIndex:
-    """Whether texts hold personal data, by their hash: a model of names is slow beside the rest.
+    """Caches by hash whether texts contain personal data, since the model of names is slow.
 
     Safe under threads.
     """
@@ -149,7 +149,7 @@ class PersonalDataIndex:
     def of(
         self, facts: Sequence[PackedFact], settings: PersonalSettings, most_characters: int
     ) -> PersonalFacts:
-        """Look at an envelope's facts."""
+        """Search an envelope's facts for personal data, up to a number of characters."""
         texts: list[str] = []
         ids: list[str] = []
         unread = 0
@@ -163,22 +163,22 @@ class PersonalDataIndex:
         names = sha256_each([text.encode("utf-8", "surrogatepass") for text in texts])
         with self._lock:
             known = [self._known.get(name) for name in names]
-            # The order of last use does not matter before the memory is half full.
+            # The order of last use matters only when the cache is more than half full.
             if 2 * len(self._known) > self._most:
                 for name, holds in zip(names, known, strict=True):
                     if holds is not None:
                         self._known.move_to_end(name)
-        held = known.count(True)
+        found = known.count(True)
         if None in known:
-            held += sum(
+            found += sum(
                 self._holds(name, text, settings)
                 for name, text, holds in zip(names, texts, known, strict=True)
                 if holds is None
             )
-        return PersonalFacts(held, unread, dict(zip(ids, names, strict=True)))
+        return PersonalFacts(found, unread, dict(zip(ids, names, strict=True)))
 
     def _holds(self, name: str, text: str, settings: PersonalSettings) -> bool:
-        """Look at a text that was not known."""
+        """Search a text that is not in the cache."""
         holds = bool(list(find_personal_data(text, settings=settings)))
         with self._lock:
             self._known[name] = holds
@@ -187,7 +187,7 @@ class PersonalDataIndex:
         return holds
 
 
-class UnwrittenReceipt(NamedTuple):
+class IssuedReceipt(NamedTuple):
     """A receipt, and whether the store keeps it."""
 
     receipt: Receipt
@@ -195,19 +195,19 @@ class UnwrittenReceipt(NamedTuple):
 
 
 class UnwrittenReceipts:
-    """Receipts on `no-store` windows, and on those with facts held in memory. Safe under threads.
+    """Receipts of windows that are not stored or had facts in memory only. Safe under threads.
 
-    They are in no log and end with their session, with the relay, or when there are too many.
+    They are in no log, and are dropped with their session, with the relay, or above the maximum.
     """
 
     def __init__(self, most: int = 1_000) -> None:
         self._most = most
-        # By region and id; a region's receipts are read there alone.
+        # By region and id; a region's receipts are readable only in that region.
         self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, made: UnwrittenReceipt | None, residency: str) -> str:
-        """Hold a receipt unless it was written; its id, empty for none."""
+    def add(self, made: IssuedReceipt | None, residency: str) -> str:
+        """Keep a receipt unless it was written; returns its id, empty for None."""
         if made is None:
             return ""
         id_ = made.receipt.receipt_id
@@ -219,23 +219,23 @@ class UnwrittenReceipts:
         return id_
 
     def find(self, name: str, residency: str) -> Receipt | None:
-        """A region's receipt by its id or its window's."""
+        """A region's receipt by its id or the id of its window."""
         with self._lock:
             by_id = self._receipts.get((residency, name))
             if by_id is not None:
                 return by_id
-            held = reversed(self._receipts.items())
+            newest_first = reversed(self._receipts.items())
             return next(
                 (
                     receipt
-                    for (region, _), receipt in held
+                    for (region, _), receipt in newest_first
                     if region == residency and receipt.chain.window_id == name
                 ),
                 None,
             )
 
     def of_session(self, session_id: str, residency: str) -> list[str]:
-        """Ids of a session's receipts in a region, oldest first; of every session for no name."""
+        """Ids of a session's receipts in a region, oldest first; an empty name means all."""
         with self._lock:
             return [
                 id_
@@ -244,7 +244,7 @@ class UnwrittenReceipts:
             ]
 
     def end(self, session_id: str) -> None:
-        """Forget those of a session, in every region."""
+        """Forget the receipts of a session, in every region."""
         with self._lock:
             ended = [
                 key
@@ -257,12 +257,12 @@ class UnwrittenReceipts:
 
 @dataclass(frozen=True, slots=True)
 class RelayMemory:
-    """Everything that a relay keeps in memory alone.
+    """Everything that a relay keeps in memory only.
 
     Attributes:
         envelopes: earlier envelopes, for conditional requests.
-        sessions: what `no-store` sessions said.
-        receipts: those that may not be on disk.
+        sessions: state of `no-store` sessions.
+        receipts: receipts that may not be written to disk.
     """
 
     envelopes: KnownEnvelopes

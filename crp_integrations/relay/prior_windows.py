@@ -1,10 +1,10 @@
-"""The windows before one: what it is given of them, and which of them its subject may know of.
+"""Earlier windows: what a new window receives of them, and which ones its subject may see.
 
-The answers of earlier windows that the store kept come whole where they fit. Where they do not, a
-model is asked for a summary, which counts only when it says what the answers say.
+The stored answers of earlier windows are passed on whole if they fit. Otherwise a model is asked
+for a summary, which is used only if it is faithful to the answers.
 
-A session belongs to a tenant, and its users need not have the same rights; neither does one user
-have them for ever.
+A session belongs to a tenant. Its users may have different rights, and these may change, so they
+are checked again for each window.
 
 Spec: CRP-SPEC-009 §4.5
 """
@@ -36,13 +36,13 @@ from crp_integrations.vocabulary import FactStatus, TransferType
 
 
 class CarriedContext:
-    """What one window is given of those that it continues. For one Turn alone.
+    """What one window receives of the windows that it continues. Used by one Turn only.
 
     Spec: CRP-SPEC-003 §14.1; related facts §5
 
     Attributes:
-        request: the request, its prior windows with what is given of them.
-        waiting: a model was asked for a summary and has not replied.
+        request: the request, whose prior windows have the texts to be passed on.
+        waiting: whether a model was asked for a summary and has not replied.
     """
 
     def __init__(self, request: Request, world: World) -> None:
@@ -58,14 +58,14 @@ class CarriedContext:
         ).tokens
 
     def asking(self) -> Dispatch | None:
-        """The call for a summary; None when there is none to make, and `request` is settled."""
+        """The call for a summary; None if none is needed, and `request` is final then."""
         if self.transfer is not None:
             return None
         settings = self._world.settings.sessions.transfer
-        whole = self._counter.count(self._answers) if self._answers else 0
-        # Deferred facts are candidates like others here, and are packed as far as they fit.
+        answer_tokens = self._counter.count(self._answers) if self._answers else 0
+        # Deferred facts count 0: they are candidates like others, packed as far as they fit.
         chosen = transfer.choose_transfer(
-            whole, 0, self._available, settings, summarised=settings.summaries
+            answer_tokens, 0, self._available, settings, summarised=settings.summaries
         )
         if not self._answers:
             chosen = TransferType.FACTS_ONLY
@@ -73,7 +73,7 @@ class CarriedContext:
             self._settle(chosen)
             return None
         self.waiting = True
-        tokens = transfer.summary_tokens(whole, self._available, settings)
+        tokens = transfer.summary_tokens(answer_tokens, self._available, settings)
         model = self.request.model
         return Dispatch(
             transfer.summary_call(
@@ -82,7 +82,7 @@ class CarriedContext:
         )
 
     def read(self, reply: Reply) -> None:
-        """Take a summary, if it is faithful to what it sums up."""
+        """Use a summary if it is faithful to the answers."""
         self.waiting = False
         self._settle(TransferType.SUMMARY, reply.text, self._fidelity(reply.text))
 
@@ -102,7 +102,7 @@ class CarriedContext:
             settings=world.settings.dpe,
             tracer=world.tracer,
         )
-        # A figure or name that is in no answer was made up by the summary.
+        # A number or name that is in no answer was invented by the summary.
         stated = report.claim_counts.total
         invented = sum(bool(claim.hints) for claim in report.claims)
         return min(report.fidelity_score, 1.0 - invented / stated if stated else 1.0)
@@ -110,7 +110,7 @@ class CarriedContext:
     def _settle(
         self, chosen: TransferType, summary: str = "", fidelity: float | None = None
     ) -> None:
-        """One account of all earlier answers, with the last of the windows."""
+        """Put one text for all earlier answers into the last window, and none into the others."""
         self.transfer = transfer.make_transfer(
             chosen,
             self._answers,
@@ -126,13 +126,13 @@ class CarriedContext:
         self.request = self.request.changed(prior=(*silent, self.transfer.into(last)))
 
 
-def may_lay_bridge(
+def permits_bridge(
     bridge: str, between: Sequence[Answer], policy: Policy, request: Request, world: World
 ) -> bool:
-    """Whether the policy lets a bridge through.
+    """Whether the policy permits a bridge.
 
-    No window's text holds it and no window's report covers it, so it is examined against the
-    answers that it joins. A policy that withholds nothing lets every bridge through.
+    A bridge is not part of a window's text or report, so it is examined here against the answers
+    that it joins. A policy that withholds nothing permits every bridge.
 
     Spec: CRP-SPEC-005 §11.5
     """
@@ -163,24 +163,24 @@ def hidden_windows(
     Spec: CRP-SPEC-003 §14.2, §16.1
     """
     shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in earlier.items()}
-    ids = {id_ for own in shown.values() for id_ in own}
+    ids = {id_ for shown_here in shown.values() for id_ in shown_here}
     seen_now = namespace.facts(sorted(ids)) if ids else []
     hidden = denied_facts(namespace, ids, seen_now)
-    cut = redacted_hashes(namespace, seen_now)
-    whole = {
+    redacted = redacted_hashes(namespace, seen_now)
+    showed_other_text = {
         id_
         for id_, window in earlier.items()
         if any(
-            cut.get(seen.fact_id, seen.content_hash) != seen.content_hash
+            redacted.get(seen.fact_id, seen.content_hash) != seen.content_hash
             for seen in window.facts_seen
         )
     }
     window_ids: set[str] = set()
-    for window in windows if hidden or whole else ():
-        own = shown.get(window.window_id, ())
+    for window in windows if hidden or showed_other_text else ():
+        shown_here = shown.get(window.window_id, ())
         if (
-            window.window_id in whole
-            or not hidden.isdisjoint(own)
+            window.window_id in showed_other_text
+            or not hidden.isdisjoint(shown_here)
             or not window_ids.isdisjoint(window.parents)
         ):
             window_ids.add(window.window_id)
@@ -188,7 +188,7 @@ def hidden_windows(
 
 
 def window_report(namespace: Namespace, window_id: str) -> Report | None:
-    """The stored report on a window; None where there is none, or the subject may not read it.
+    """The stored report on a window; None if there is none or the subject may not read it.
 
     Spec: CRP-SPEC-005 §15.4
     """
@@ -205,7 +205,7 @@ def window_report(namespace: Namespace, window_id: str) -> Report | None:
     if denied_facts(namespace, shown) or window_id in hidden_windows(namespace, windows, priors):
         return None
     if window_id not in priors and redacted_hashes(namespace, namespace.facts(sorted(shown))):
-        # It may have been shown more of a fact than the subject may see.
+        # The window may have been shown more of a fact than the subject may see.
         return None
     return report
 
@@ -213,10 +213,9 @@ def window_report(namespace: Namespace, window_id: str) -> Report | None:
 def denied_facts(
     namespace: Namespace, fact_ids: Collection[str], seen: Sequence[Fact] | None = None
 ) -> set[str]:
-    """Those of the facts that others may read and the subject may not.
+    """The facts that exist but that the subject may not read.
 
-    A fact that is there for nobody any more is not denied: what was said with one that was
-    withdrawn is gone with it.
+    A withdrawn fact is not denied: the answers given with it were deleted with it.
     """
     if seen is None:
         seen = namespace.facts(sorted(fact_ids)) if fact_ids else []
@@ -224,14 +223,14 @@ def denied_facts(
     if not missing:
         return set()
     with namespace.begin(write=False) as transaction:
-        own = {fact.fact_id: fact for fact in transaction.facts.get(sorted(missing))}
-    elsewhere = sorted(missing - own.keys())
+        in_namespace = {fact.fact_id: fact for fact in transaction.facts.get(sorted(missing))}
+    elsewhere = sorted(missing - in_namespace.keys())
     shared = namespace.stored(elsewhere) if elsewhere else set()
-    return {id_ for id_, fact in own.items() if fact.retrievable} | shared
+    return {id_ for id_, fact in in_namespace.items() if fact.retrievable} | shared
 
 
 def redacted_hashes(namespace: Namespace, seen: Sequence[Fact]) -> dict[str, str]:
-    """Of facts whose personal data the guard takes out: the hash of what the subject is shown.
+    """Hashes of the redacted texts that the subject may see, for facts that the guard redacts.
 
     A window that showed another text of such a fact may have shown more.
     """
@@ -243,9 +242,9 @@ def redacted_hashes(namespace: Namespace, seen: Sequence[Fact]) -> dict[str, str
 def outdated_windows(
     namespace: Namespace, prior: Sequence[EarlierWindow], nodes: Sequence[WindowNode]
 ) -> tuple[str, ...]:
-    """Names of the windows that showed a fact which says something else by now, or is stale since.
+    """Names of windows that showed a fact whose text has changed, or that has become stale since.
 
-    What was said with a fact that is gone altogether is gone with it.
+    Windows with a deleted fact need no check: their answers were deleted with it.
     """
     ids = sorted({seen.fact_id for window in prior for seen in window.facts_seen})
     if not ids:

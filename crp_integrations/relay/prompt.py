@@ -1,7 +1,7 @@
-"""What one request puts around its context: messages, token room, information needs, history.
+"""The prompt of one request: messages, token budget of the context, information needs, counts.
 
-The model's reply to a decomposition is data for Phase 1 and is never shown. It is taken only when
-it is exactly a JSON list of texts; else the rules decide, and the envelope names which of the two.
+A model's reply to a decomposition is input for Phase 1 and is never shown. It is used only if it
+is exactly a JSON list of strings; otherwise the rules decompose. The envelope names the algorithm.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def prompt_messages(request: Request, context: str) -> tuple[Message, ...]:
-    """The conversation for one request.
+    """The messages that are sent for one request.
 
     Spec: CRP-SPEC-003 §13.1
     """
@@ -40,7 +40,7 @@ def _conversation(request: Request, parts: Sequence[str], context: str) -> tuple
 
 
 def system_parts(request: Request) -> tuple[str, ...]:
-    """What stands in a request's system message before the context."""
+    """The parts of a request's system message that precede the context."""
     return prompt.system_parts(
         request.system_prompt, request.grounding, request.strategy, request.instructions
     )
@@ -55,30 +55,30 @@ def reckon_room(
     model: str = "",
     input_limit: int | None = None,
 ) -> BudgetRoom:
-    """Tokens left for the context once everything else in the request is counted.
+    """Tokens left for the context after everything else in the request is counted.
 
-    That is the system prompt with the grounding instruction, the history, the question, the tool
-    definitions, the frames around them, the answer, and a margin by the counter's exactness.
+    Counted are the system prompt with the grounding instruction, the history, the question, the
+    tool definitions, message overhead, the answer, and a margin by the counter's exactness.
 
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
 
     Args:
-        input_limit: tokens that a deployment takes without the answer; a smaller context limit
-            is not this deployment's.
+        input_limit: maximum input tokens of a deployment, without the answer. It replaces a
+            smaller context limit, which cannot be this deployment's.
     """
     parts = (*system_parts(request), prompt.CONTEXT_OPEN + prompt.CONTEXT_CLOSE)
-    around = _conversation(request, parts, "")
+    messages = _conversation(request, parts, "")
     asked = counter.count(request.query)
-    rest = counter.count_messages(around) - asked + counter.count_tools(request.tools)
-    # The draft and what was found in it are sent along when it is asked again.
-    further = expected_replies(request.strategy) - 1
+    rest = counter.count_messages(messages) - asked + counter.count_tools(request.tools)
+    # When the model is asked again, the draft and the findings on it are sent too.
+    further_replies = expected_replies(request.strategy) - 1
     limit, answer = context_limit, request.max_tokens
-    rest += further * reserves(input_limit or limit, answer or None, settings)[0]
+    rest += further_replies * reserves(input_limit or limit, answer or None, settings)[0]
     left = budget(limit, rest, asked, answer, counter.exactness, settings)
     if input_limit is not None:
-        within = budget(input_limit, rest, asked, 0, counter.exactness, settings)
-        if limit < input_limit or within < left:
-            limit, answer, left = input_limit, 0, within
+        within_input = budget(input_limit, rest, asked, 0, counter.exactness, settings)
+        if limit < input_limit or within_input < left:
+            limit, answer, left = input_limit, 0, within_input
     if not left:
         _LOG.warning(
             "model %s: %d tokens of the request, the answer and the margin leave none of %d "
@@ -87,8 +87,8 @@ def reckon_room(
             rest + asked,
             limit,
         )
-    own = request.asked_budget(settings)
-    cap, automatic = own if isinstance(own, int) else None, own == "auto"
+    asked_budget = request.asked_budget(settings)
+    cap, automatic = asked_budget if isinstance(asked_budget, int) else None, asked_budget == "auto"
     limits = (limit, rest, asked, answer)
     tokens = budget(*limits, counter.exactness, settings, asked=cap, automatic=automatic)
     return BudgetRoom(*limits, cap, automatic, tokens)
@@ -105,7 +105,7 @@ INSTRUCTION = (
 
 
 class InformationNeeds:
-    """What one request looks for; settled once, before anything is read.
+    """The information needs of one request; determined once, before anything is read.
 
     Spec: CRP-SPEC-003 §5.2
     """
@@ -119,7 +119,7 @@ class InformationNeeds:
         self.waiting = False
 
     def asking(self) -> ModelCall | None:
-        """The call that decomposes the question, None when no model is to be asked."""
+        """The call that decomposes the question; None if no model is to be asked."""
         request = self._request
         if self._needs or self.waiting or request.decompose is not Decomposition.MODEL:
             return None
@@ -138,7 +138,7 @@ class InformationNeeds:
         )
 
     def read(self, reply: Reply) -> None:
-        """Take the needs from the model's reply, if it is nothing but a list of them."""
+        """Use the needs in the model's reply if it is a valid list."""
         self.waiting = False
         needs = parse_needs(reply.text, self._settings)
         if needs:
@@ -147,7 +147,7 @@ class InformationNeeds:
 
     @property
     def sub_queries(self) -> tuple[str, ...]:
-        """The needs; without a reply those of the rules, and the question for `none`."""
+        """The needs: given or from the reply, else by the rules; the question itself for `none`."""
         if not self._needs:
             self.waiting = False
             query = self._request.query
@@ -159,38 +159,38 @@ class InformationNeeds:
         return self._needs
 
     def add(self, queries: Sequence[str]) -> None:
-        """What an agent searches for; the question's own needs come first."""
+        """Add an agent's search queries after the question's own needs."""
         own = self.sub_queries
         self._searched |= frozenset(queries).difference(own)
         self._needs = tuple(dict.fromkeys((*own, *queries)))
 
     def own(self, sub_queries: Sequence[str]) -> tuple[str, ...]:
-        """Those that an answer is to cover, without what was only searched for on the way."""
+        """The needs that an answer must cover, without an agent's search queries."""
         return tuple(need for need in sub_queries if need not in self._searched)
 
     def named(self, envelope: Envelope) -> Envelope:
-        """An envelope that names what decomposed its question."""
+        """An envelope with the name of the algorithm that decomposed its question."""
         if not self._algorithm or self._algorithm in envelope.algorithms:
             return envelope
-        # Nothing is validated again: a name is all that is added.
+        # Skips validation: only a name is added.
         return envelope.model_copy(update={"algorithms": (self._algorithm, *envelope.algorithms)})
 
 
 def parse_needs(text: str, settings: DecomposeSettings) -> tuple[str, ...] | None:
-    """The needs in a model's reply.
+    """The needs in a model's reply; None if it is not a valid list of them.
 
     Spec: CRP-SPEC-003 §5.2
     """
     if len(text) > settings.most * (settings.longest + 8):
         return None
     try:
-        listed = json.loads(text)
+        needs_read = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(listed, list) or not 0 < len(listed) <= settings.most:
+    if not isinstance(needs_read, list) or not 0 < len(needs_read) <= settings.most:
         return None
     needs = []
-    for need in listed:
+    for need in needs_read:
         if not isinstance(need, str) or len(need) > settings.longest or not _readable(need):
             return None
         needs.append(" ".join(need.split()))
@@ -198,9 +198,9 @@ def parse_needs(text: str, settings: DecomposeSettings) -> tuple[str, ...] | Non
 
 
 def _readable(text: str) -> bool:
-    """Whether a text can be written as UTF-8, has no control sign and says something."""
-    kinds = {unicodedata.category(sign) for sign in text if not sign.isspace()}
-    return kinds.isdisjoint(("Cc", "Cs")) and bool(content_stems(text))
+    """Whether a text is valid UTF-8, has no control characters and contains content words."""
+    categories = {unicodedata.category(character) for character in text if not character.isspace()}
+    return categories.isdisjoint(("Cc", "Cs")) and bool(content_stems(text))
 
 
 Conversation = Sequence[Message | Mapping[str, Any]]
@@ -209,7 +209,7 @@ Conversation = Sequence[Message | Mapping[str, Any]]
 def count_tokens_of(
     what: str | Conversation, counter: TokenCounter, tools: Sequence[Mapping[str, Any]] = ()
 ) -> TokenCount:
-    """The tokens of a text or of a conversation, with what the count is worth.
+    """The tokens of a text or a conversation, with the exactness of the count.
 
     Spec: CRP-SPEC-003 §10.1 (decision E19)
     """
@@ -241,5 +241,5 @@ def _definitions(tools: Sequence[object]) -> list[Mapping[str, Any]]:
 
 
 def expected_replies(strategy: Strategy) -> int:
-    """How many replies must fit into the model's context beside the envelope."""
+    """The number of replies that must fit into the model's context with the envelope."""
     return 3 if strategy is Strategy.REFLEXIVE else 1

@@ -1,6 +1,6 @@
-"""The optional fields of a question: their names, those that CRP headers give, and their check.
+"""The optional fields of a question: their names, their values in CRP headers, and their check.
 
-A request's headers become keyword arguments of `Relay.ask` and its kin:
+A request's headers become keyword arguments of `Relay.ask` and similar methods:
 `relay.ask(question, **from_headers(request.headers))`.
 """
 
@@ -88,18 +88,18 @@ class QuestionFields(JudgeOptions, total=False):
 
 
 def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:
-    """The fields of a question that a request's CRP headers ask for.
+    """The fields of a question that a request's CRP headers set.
 
     Spec: related facts §3, §8
 
-    The question inherits a policy that comes from a parent agent, which the parent's session or a
-    depth above 0 shows; any other policy is the question's own. Both can only tighten.
+    A policy is inherited if it comes from a parent agent, that is if the headers name a parent
+    session or a depth above 0; otherwise it is the question's own. Both can only tighten.
 
     Args:
-        headers: as received, a mapping or pairs of name and value, or parsed already.
+        headers: received headers, as a mapping or pairs of name and value, or parsed ones.
 
     Raises:
-        HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
+        HeaderSyntaxError: a CRP header is unknown, is a response header, occurs twice or has a
             malformed value.
     """
     request = headers if isinstance(headers, RequestHeaders) else parse_request(headers)
@@ -136,7 +136,7 @@ def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:
     )
 
 
-# In the place of the checker's own words, by the kind of problem.
+# Wording used instead of pydantic's message, by type of error.
 _WANTED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "string_type": "wanted a text",
@@ -149,7 +149,7 @@ _WANTED: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def admit(**fields: Any) -> Request:
-    """Make a request of what a caller gave."""
+    """Build a request from a caller's fields."""
     query = fields.get("query")
     if isinstance(query, str) and not query.strip():
         raise RequestError("query is empty; ask a question")
@@ -164,7 +164,7 @@ def admit(**fields: Any) -> Request:
 
 
 def check_model_name(model: object) -> None:
-    """Check that a model is named and not given; what takes the object is named in the error."""
+    """Check that `model` is a name, not a model object."""
     if not isinstance(model, str | None):
         raise RequestError(
             f"model is {type(model).__name__}, wanted a name such as 'gpt-4o-mini'; a chat model "
@@ -173,14 +173,14 @@ def check_model_name(model: object) -> None:
 
 
 def _problem(error: ValidationError) -> str:
-    """What is wrong with the first field, in words of this package."""
+    """Describe the first error in words of this package."""
     field, problem = first_problem(error)
     first = error.errors(include_url=False)[0]
     kind, seen = first["type"], first["input"]
     if kind == "extra_forbidden":
         near = get_close_matches(field, Request.model_fields, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        return f"{field[:60]!r} is no argument of a question{meant}"
+        return f"{field[:60]!r} is not an argument of a question{meant}"
     shown = f" {seen!r:.40}" if kind in ("enum", "literal_error") and isinstance(seen, str) else ""
     if kind == "model_type":
         problem = f"wanted {first.get('ctx', {}).get('class_name', 'an object')}"
@@ -189,7 +189,7 @@ def _problem(error: ValidationError) -> str:
 
 
 def admit_depth(request: Request, settings: Settings) -> None:
-    """Stop a call of agents that call agents without end.
+    """Stop a call whose chain of agents calling agents is too deep.
 
     Spec: CRP-SPEC-005 §17 (decision D5)
     """

@@ -1,4 +1,4 @@
-"""Receipts: what goes into a window's, its issue, and a tenant's receipts with their log."""
+"""Receipts: their contents, how they are issued, and reading a tenant's receipts and their log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from crp_integrations.receipt.redaction import erased, summaries
 from crp_integrations.receipt.signed_statement import IN_TOTO, Chain, Signed, signing_key
 from crp_integrations.receipt.verify import Verified, verify
 from crp_integrations.receipt.window_values import Asked, Decided, InForce, WindowValues
-from crp_integrations.relay.memory import UnwrittenReceipt
+from crp_integrations.relay.memory import IssuedReceipt
 from crp_integrations.relay.prior_windows import denied_facts
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
@@ -66,7 +66,7 @@ def receipt_contents(
     admission: Admission | None,
     verdict: AnswerVerdict | None,
 ) -> WindowValues:
-    """The values that a window's receipt is made of.
+    """The values that a window's receipt contains.
 
     Spec: CRP-SPEC-005 §15.4
     """
@@ -94,7 +94,7 @@ def receipt_contents(
 
 
 def settings_in_force(world: World) -> InForce:
-    """A world's settings as a receipt tells them."""
+    """A world's settings as recorded in a receipt."""
     return InForce(
         world.settings_digest,
         world.settings.envelope,
@@ -109,7 +109,7 @@ def _version() -> str:
 
 
 def draft_maker(values: WindowValues) -> DraftMaker:
-    """Makes the draft of a receipt once the window has its seal."""
+    """A function that makes the draft of a receipt from the window's seal and report."""
 
     def drafted(seal: WindowSeal, report: Report) -> Draft:
         hashes = {"response_hash": seal.response_hash, "report_hash": seal.report_hash}
@@ -119,7 +119,7 @@ def draft_maker(values: WindowValues) -> DraftMaker:
 
 
 def asked_question(request: Request, call: ModelCall | None) -> Asked:
-    """What was asked, as the model was sent it."""
+    """The question as it was sent to the model."""
     return Asked(
         query=request.query,
         system_prompt=request.system_prompt,
@@ -143,7 +143,7 @@ def decision_of(
     verdict: AnswerVerdict | None,
     world: World,
 ) -> Decided:
-    """What the policies said, and what became of the answer."""
+    """The policies in force, their judgement, and the decision on the answer."""
     policy = admission.policy if admission else Policy()
     left = admission.safety_budget if admission else 1.0
     if verdict is None:
@@ -168,18 +168,18 @@ def decision_of(
     )
 
 
-def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt | None:
-    """Sign the receipt on a window, and keep it where its report is kept."""
+def issue_receipt(sealing: Sealing, update: SessionUpdate) -> IssuedReceipt | None:
+    """Sign a window's receipt; add it to the log if the window's report and facts are stored."""
     make, seal, world, stored = sealing.end.draft, sealing.seal, sealing.world, sealing.stored
     log = receipts_of(sealing.transaction)
     if make is None or log is None:
         return None
     with world.tracer.step("receipt"):
         draft = make(seal, sealing.report)
-        of = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
+        sources = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
         written = update.reported and (
-            of.keys() <= stored
-            or all(id_ in stored or is_summary(source_id) for id_, source_id in of.items())
+            sources.keys() <= stored
+            or all(id_ in stored or is_summary(source_id) for id_, source_id in sources.items())
         )
         tenant = sealing.namespace.subject.tenant
         master = world.keyring.master()
@@ -191,15 +191,15 @@ def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt |
         )
         if written:
             if sessions_of(sealing.transaction).report(seal.window_id) is None:
-                # A source of it was withdrawn while the answer was under way.
-                receipt = erased(receipt, of.keys(), answers=True)
-            log.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
-    return UnwrittenReceipt(receipt, written)
+                # One of its sources was withdrawn while the question was being answered.
+                receipt = erased(receipt, sources.keys(), answers=True)
+            log.add(receipt, {id_: source_id for id_, source_id in sources.items() if source_id})
+    return IssuedReceipt(receipt, written)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipts:
-    """Reads receipts, and proves that they are in the log. Safe under threads."""
+    """Reads receipts and proves that they are in the log. Safe under threads."""
 
     namespace: Namespace
     world: World
@@ -215,16 +215,16 @@ class Receipts:
             log = _receipts_facet(transaction)
             receipt = log.get(name) if name.startswith(ID_PREFIX) else log.of_window(name)
         if receipt is None:
-            receipt = self._held(name)
+            receipt = self._in_memory(name)
         if receipt is None:
             return None
         hidden = denied_facts(
             self.namespace, {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id}
         )
-        return None if hidden or self._uncut(receipt) else receipt
+        return None if hidden or self._has_hidden_data(receipt) else receipt
 
     def ids(self, session_id: str = "", *, after: int = -1, limit: int = 1_000) -> list[str]:
-        """Ids of receipts, oldest first; those held in memory come after those of the log."""
+        """Ids of receipts, oldest first; those in memory come after those in the log."""
         session_id = session_id_of(session_id) if session_id else ""
         with self.namespace.begin(write=False) as transaction:
             logged = _receipts_facet(transaction).ids(
@@ -237,7 +237,7 @@ class Receipts:
 
     @property
     def key(self) -> bytes:
-        """The public key that signs now, 32 bytes."""
+        """The public key of the current signing key, 32 bytes."""
         return self.keys[-1]
 
     @property
@@ -248,13 +248,13 @@ class Receipts:
         return tuple(signing_key(master, self._tenant).public for master in masters)
 
     def sign(self, payload_type: str, payload: bytes) -> Signed:
-        """Sign something that goes with receipts, such as the manifest of an evidence bundle."""
+        """Sign a payload that accompanies receipts, such as an evidence bundle's manifest."""
         if payload_type in (IN_TOTO, HEAD_TYPE):
-            raise RequestError(f"payload type {payload_type!r:.60} is the ledger's own")
+            raise RequestError(f"payload type {payload_type!r:.60} is reserved for the ledger")
         return signing_key(self.world.keyring.master(), self._tenant).sign(payload_type, payload)
 
     def head(self) -> SignedHead:
-        """The log as it is now, signed."""
+        """The signed head of the current log."""
         with self.namespace.begin(write=False) as transaction:
             log = _receipts_facet(transaction)
             size = log.size()
@@ -264,25 +264,25 @@ class Receipts:
         return head.sign(signing_key(self.world.keyring.master(), self._tenant))
 
     def inclusion(self, receipt_id: str, size: int | None = None) -> Inclusion:
-        """The proof that a receipt is in the log."""
+        """A proof that a receipt is in the log."""
         with self.namespace.begin(write=False) as transaction:
             log = _receipts_facet(transaction)
             place, now = log.place(receipt_id), log.size()
             wanted = now if size is None else size
             if place is None or not place < wanted <= now:
                 raise RequestError(
-                    f"receipt {receipt_id!r:.60} is not in a log of {wanted}; it has {now} entries"
+                    f"receipt {receipt_id!r:.60} is not in the first {wanted} of {now} log entries"
                 )
             return Inclusion(place, wanted, tuple(inclusion(place, wanted, log.node)))
 
     def consistency(self, first: int, second: int | None = None) -> Consistency:
-        """The proof that the log was only extended between two sizes."""
+        """A proof that the log was only extended between two sizes."""
         with self.namespace.begin(write=False) as transaction:
             log = _receipts_facet(transaction)
             now = log.size()
             last = now if second is None else second
             if not 0 <= first <= last <= now:
-                raise RequestError(f"sizes {first} and {last} are not of a log of {now} entries")
+                raise RequestError(f"sizes {first} and {last} do not fit a log of {now} entries")
             path = consistency(first, last, log.node) if first else []
             return Consistency(first, last, tuple(path))
 
@@ -291,7 +291,7 @@ class Receipts:
         receipt = self.get(name)
         if receipt is None:
             raise RequestError(f"there is no receipt {name!r:.60}")
-        parents = self._before(receipt)
+        parents = self._parents(receipt)
         head = self.head()
         try:
             proof = self.inclusion(receipt.receipt_id, head.head.size)
@@ -305,10 +305,10 @@ class Receipts:
             head=head if proof is not None else None,
         )
 
-    def _before(self, receipt: Receipt) -> list[Receipt]:
-        """The receipts on the windows that a receipt's window follows, as far as there are any."""
+    def _parents(self, receipt: Receipt) -> list[Receipt]:
+        """The available receipts of the windows that a receipt's window follows."""
         wanted, receipts = set(receipt.chain.parents), list[Receipt]()
-        # A window mostly follows the last one, so the newest come first; a first window has none.
+        # Newest first, since a window mostly follows the last one. A first window has none.
         for id_ in reversed(self.ids(receipt.chain.session_id)) if wanted else ():
             earlier = self.get(id_)
             if earlier is not None and earlier.chain.hmac in wanted:
@@ -322,18 +322,18 @@ class Receipts:
     def _tenant(self) -> str:
         return self.namespace.subject.tenant
 
-    def _held(self, name: str) -> Receipt | None:
-        """A receipt in memory, without the texts of facts that are no longer stored or held.
+    def _in_memory(self, name: str) -> Receipt | None:
+        """A receipt in memory, without the texts of facts that no longer exist.
 
-        Texts that repeat earlier windows go too, once one of those windows has lost a text.
+        Texts that repeat earlier windows are removed too if one of those windows has lost a text.
         """
         receipt = self.world.memory.receipts.find(name, self.namespace.residency)
         if receipt is None:
             return None
-        return erased(receipt, self._gone(receipt), answers=self._emptied(receipt))
+        return erased(receipt, self._missing_facts(receipt), answers=self._follows_erased(receipt))
 
-    def _uncut(self, receipt: Receipt) -> bool:
-        """Whether it has personal data that the guard keeps from the relay's subject."""
+    def _has_hidden_data(self, receipt: Receipt) -> bool:
+        """Whether a receipt has personal data that the guard hides from the relay's subject."""
         texts = {
             leaf.fact_id: receipt.text(number) or ""
             for number, leaf in enumerate(receipt.leaves)
@@ -347,14 +347,14 @@ class Receipts:
                     return True
         return False
 
-    def _gone(self, receipt: Receipt) -> set[str]:
-        """Facts of a receipt that are neither stored nor held any more."""
+    def _missing_facts(self, receipt: Receipt) -> set[str]:
+        """Facts of a receipt that are no longer in the store or in memory."""
         ids = {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id} - summaries(receipt)
         view = self.namespace.view(receipt.chain.session_id)
-        held = {fact.fact_id for fact in view.facts(sorted(ids))}
-        return ids - self.namespace.stored(sorted(ids)) - held
+        in_memory = {fact.fact_id for fact in view.facts(sorted(ids))}
+        return ids - self.namespace.stored(sorted(ids)) - in_memory
 
-    def _emptied(self, receipt: Receipt) -> bool:
+    def _follows_erased(self, receipt: Receipt) -> bool:
         """Whether an earlier window of the receipt's session has lost a text."""
         chain, held, region = receipt.chain, self.world.memory.receipts, self.namespace.residency
         if chain.window_number == 1:
@@ -363,7 +363,7 @@ class Receipts:
         if any(
             earlier is not None
             and earlier.chain.window_number < chain.window_number
-            and self._gone(earlier)
+            and self._missing_facts(earlier)
             for earlier in before
         ):
             return True

@@ -1,4 +1,4 @@
-"""What a caller asks and gets: the request, with messages as callers have them, and the answer."""
+"""Records of the public interface: a request, its messages in several formats, and an answer."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from crp_integrations.vocabulary import (
 
 
 def conversation_of(messages: Iterable[object]) -> list[Message]:
-    """The messages that a caller has, in the shape of this package or of OpenAI."""
+    """A caller's messages as `Message`; they may be in the format of this package or of OpenAI."""
     # Iterating over a mapping would yield its keys, and over a message its fields.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
-    return [message_of(part) for message in messages for part in _results_apart(message)]
+    return [message_of(part) for message in messages for part in _split_results(message)]
 
 
-def _results_apart(message: object) -> list[object]:
-    """Split a message of several tools' results, as Anthropic has them, into one for each."""
+def _split_results(message: object) -> list[object]:
+    """Split a message with results of several tools, Anthropic's format, into one for each."""
     content = message.get("content") if isinstance(message, Mapping) else None
     blocks = content if _is_list(content) else []
     results = [block for block in blocks if isinstance(block, Mapping) and block.get("tool_use_id")]
@@ -54,7 +54,7 @@ def _results_apart(message: object) -> list[object]:
 
 
 def message_of(source: object) -> Message:
-    """A message of this package, or one in the OpenAI shape."""
+    """A message as `Message`; the source may be one, or be in OpenAI's or Anthropic's format."""
     if isinstance(source, Message):
         return source
     message = source
@@ -71,15 +71,15 @@ def message_of(source: object) -> Message:
     content, result = message.get("content"), message.get("tool_call_id")
     failed = role == "tool" and _failed(message, content)
     if isinstance(content, Mapping) and _is_list(content.get("content")):
-        content = content["content"]  # what a tool of the Model Context Protocol answers
+        content = content["content"]  # result of a tool of the Model Context Protocol
     blocks = [block for block in content if isinstance(block, Mapping)] if _is_list(content) else []
     if answered := [block for block in blocks if block.get("type") == "tool_result"]:
-        # Anthropic's form, in which a tool answers in the user's name.
+        # Anthropic's format, in which tool results are user messages.
         role, result = "tool", answered[0].get("tool_use_id")
         failed = any(block.get("is_error") for block in answered)
         content = "\n".join(_text(block.get("content")) for block in answered)
     elif used := [block for block in blocks if block.get("type") == "tool_use"]:
-        calls += tuple(_used(block) for block in used)
+        calls += tuple(_anthropic_call(block) for block in used)
         content = [block for block in blocks if block.get("type") != "tool_use"]
     return Message(
         role=role,
@@ -91,15 +91,15 @@ def message_of(source: object) -> Message:
     )
 
 
-# Marks of a failed tool: Anthropic's, that of the Model Context Protocol, and our own.
-_FAILURES: Final = ("is_error", "isError", "failed")
+# Flags of a failed tool: Anthropic's, the Model Context Protocol's, and this package's.
+_FAILURE_FLAGS: Final = ("is_error", "isError", "failed")
 
 
 def _failed(message: Mapping[str, Any], content: object) -> bool:
-    """Whether a tool's message says that the tool failed; OpenAI has no mark for it."""
+    """Whether a tool message has a flag that the tool failed; OpenAI has no such flag."""
     forms = [message, content] if isinstance(content, Mapping) else [message]
     return message.get("status") == "error" or any(
-        form.get(name) is True for form in forms for name in _FAILURES
+        form.get(name) is True for form in forms for name in _FAILURE_FLAGS
     )
 
 
@@ -107,8 +107,8 @@ def _is_list(content: object) -> TypeGuard[Sequence[object]]:
     return isinstance(content, Sequence) and not isinstance(content, str)
 
 
-def _used(block: Mapping[str, Any]) -> ToolCall:
-    """A tool call as Anthropic writes it."""
+def _anthropic_call(block: Mapping[str, Any]) -> ToolCall:
+    """A tool call from an Anthropic `tool_use` block."""
     if not isinstance(block.get("name"), str):
         raise RequestError("a tool_use block names no tool; give id, name and input")
     arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
@@ -136,57 +136,57 @@ def _text(content: object) -> str:
     parts = content if isinstance(content, Sequence) else [content]
     for part in parts:
         if not isinstance(part, Mapping) or part.get("type") != "text":
-            raise RequestError("a message holds something other than text; give text alone")
+            raise RequestError("a message contains something other than text; give only text")
     return "".join(str(part["text"]) for part in parts if isinstance(part, Mapping))
 
 
 class Request(Record):
-    """One question with everything that decides how it is answered.
+    """One question with everything that affects how it is answered.
 
     Attributes:
         query: the question.
-        sub_queries: information needs handed in by the caller; empty leaves them to `decompose`.
-        decompose: who takes the question apart: `rules`, the `model` in a call of its own before
-            the answer, or `none`, which leaves it whole.
-        model: provider string as LiteLLM takes it, or `extractive`.
+        sub_queries: information needs given by the caller; empty leaves them to `decompose`.
+        decompose: how the question is split into needs: by `rules`, by the `model` in a separate
+            call before the answer, or not at all (`none`).
+        model: LiteLLM model string, or `extractive`.
         budget_tokens: cap on the envelope in tokens; `auto` for what the question needs, `window`
             for all that the model's context limit leaves, None for the settings' choice.
         k: cap on the number of facts, None for no cap.
-        history: earlier messages of the conversation, sent before the question; ours, or in the
-            OpenAI shape.
-        results: how many of the last of those are sent behind the question, since they answer to
-            it: tool calls with what the tools answered. Such a conversation is not shortened.
-        cache: what is wanted of what is kept; a text is read like `CRP-Context-Cache`.
-        residency: region whose data alone is read and written; empty for no region.
+        history: earlier messages of the conversation, sent before the question, in the format of
+            this package or of OpenAI.
+        results: number of the last messages in `history` that are sent after the question: tool
+            calls and their results. Such a conversation is not shortened.
+        cache: cache directives; a string is parsed like `CRP-Context-Cache`.
+        residency: the only region whose data is read and written; empty for no region.
         if_match: ETag of an envelope of this session that the caller has, or `*` for any; empty
             for an unconditional request.
         prior: the session's earlier windows, when this one continues them.
-        pinned: ids that a cache-stable envelope begins with, as far as they are candidates.
+        pinned: ids of facts that a cache-stable envelope begins with, if they are candidates.
         previous: the session's previous envelope, whose text a cache-stable one begins with.
-        loop_depth: agents within agents around this call, 0 for the root.
-        strategy: how it is dispatched.
+        loop_depth: depth of this call in a chain of agents calling agents, 0 for the root.
+        strategy: dispatch strategy.
         accept_strategies: strategies that the caller accepts, best first; empty for any.
         accept_quality: tiers that the caller accepts; empty for any.
         accept_risk: highest risk that the caller accepts; None for any.
-        policy: safety policy for this call, empty for the session's; it can only tighten that.
-        report_only: safety policy whose violations are reported and not enforced.
-        oversight: who decides about the answer, None for what the policy says.
+        policy: safety policy for this call, which can only tighten the session's; empty for none.
+        report_only: safety policy whose violations are reported but not enforced.
+        oversight: who decides on the answer; None for the policy's choice.
         oversight_token: `approved:sha256:…` of an answer that a person has approved.
         continuation_ids: `crp_cont_…` of the windows that this one continues.
         session_token: signed token of the session; empty for none.
         safety_budget: ceiling of the session's safety budget; None for no ceiling.
         parent_session: session of the agent that delegated this call.
         agent_id: registered agent that asks.
-        inherited_policy: of the agent that delegated this call; no policy here can relax it.
-        safety_mode: a short word for a policy, which tightens the one in force.
-        report_uri: where violations are reported besides the policy's own addresses.
-        nonce: `base64:…` that came with the policy in force, so that no other one is meant.
-        phase: what the asking agent is doing; it is handed through.
-        k_nearest: candidates that are looked for, None for the settings' number.
-        instructions: what the relay adds to the system message, as remedies do.
-        compact: whether the conversation is shortened where it is long; None for the setting.
-        compaction: what was left out of the conversation; None where nobody looked at it.
-        rejected: claims of sub-agents' answers, among the tools' results, that their reports flag.
+        inherited_policy: policy of the agent that delegated this call; no policy can relax it.
+        safety_mode: name of a predefined policy, which tightens the one in force.
+        report_uri: address for violation reports, in addition to the policy's own.
+        nonce: `base64:…` that was issued with the policy in force and is valid for it only.
+        phase: phase of the asking agent; it is passed through.
+        k_nearest: number of candidates to search for; None for the settings' number.
+        instructions: texts that the relay adds to the system message, such as remedies.
+        compact: whether a long conversation is shortened; None for the setting.
+        compaction: account of what was left out of the conversation; None if it was not checked.
+        rejected: claims in sub-agents' answers, among the tool results, that their reports flag.
     """
 
     SCHEMA = "request/1"
@@ -239,30 +239,30 @@ class Request(Record):
 
     @field_validator("budget_tokens", "k", "max_tokens", mode="before")
     @classmethod
-    def _no_switch(cls, value: Any) -> Any:
+    def _not_bool(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            raise ValueError(f"{value} is no number, wanted a whole number")
+            raise ValueError(f"{value} is not a number, wanted a whole number")
         return value
 
     def asked_budget(self, settings: EnvelopeSettings) -> BudgetTokens:
-        """The request's budget, or the settings' where it gives none."""
+        """The request's token budget, else the settings' one."""
         return settings.budget.tokens if self.budget_tokens is None else self.budget_tokens
 
     @field_validator("budget_tokens", mode="before")
     @classmethod
     def _number_or_word(cls, value: Any) -> Any:
         if isinstance(value, str) and value not in ("auto", "window"):
-            raise ValueError(f"{value!r:.40} is no budget, wanted a number, 'auto' or 'window'")
+            raise ValueError(f"{value!r:.40} is not a budget, wanted a number, 'auto' or 'window'")
         return value
 
     @field_validator("accept_quality", "accept_strategies", mode="before")
     @classmethod
-    def _one_alone(cls, value: Any) -> Any:
+    def _as_tuple(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @field_validator("history", mode="before")
     @classmethod
-    def _as_callers_have_them(cls, value: Any) -> Any:
+    def _as_messages(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             return value
         try:
@@ -271,7 +271,7 @@ class Request(Record):
             raise ValueError(str(error)) from None
         except ValidationError:
             # The library's message would quote the text.
-            raise ValueError("a message's name, ids or arguments are no texts") from None
+            raise ValueError("a message's name, ids or arguments are not strings") from None
 
     @field_validator("sub_queries")
     @classmethod
@@ -284,7 +284,7 @@ class Request(Record):
     @field_validator("sub_queries", "system_prompt", "history", "tools", "prior", "pinned")
     @classmethod
     def _can_be_sent(cls, value: Any) -> Any:
-        # Whatever cannot be written would fail later, at the model or in a hash.
+        # A value that cannot be written would fail later, at the model or in a hash.
         try:
             to_json(value)
         except PydanticSerializationError:
@@ -328,7 +328,7 @@ class Piece(Part):
     """A part of an answer over several windows, exactly as a model wrote it.
 
     Attributes:
-        window_id: of the window that it answers in; empty for a bridge between two.
+        window_id: id of the window that answered it; empty for a bridge between two windows.
     """
 
     text: str
@@ -336,16 +336,16 @@ class Piece(Part):
 
 
 class Answer(Record):
-    """An answer with its proof: what the model saw, what was found, what was sealed.
+    """An answer with the envelope that the model saw, the report, and the headers.
 
     Attributes:
         headers: CRP response headers by name, values without line breaks.
-        continuation_id: under which the window may be continued, empty for the session's last;
-            the headers name it only where another window is suggested.
-        pieces: of an answer over several windows, in order; empty for an answer of one.
-        window_reports: of an answer over several windows, the sealed report of each; empty for one.
+        continuation_id: id with which the window may be continued, empty for the session's last;
+            the headers include it only if another window is suggested.
+        pieces: texts of an answer over several windows, in order; empty for a single window.
+        window_reports: sealed reports of an answer over several windows; empty for one window.
         parts: ids of the windows that answered parts of the question; empty for none.
-        receipt_id: of the receipt on its window, of several the last one's; empty for none.
+        receipt_id: id of the (last) window's receipt; empty for none.
     """
 
     SCHEMA = "answer/1"
@@ -366,7 +366,7 @@ class Answer(Record):
     compaction: CompactionAccount | None = None
 
     def to_html(self) -> str:
-        """A page with the answer, its report, and the envelope folded away."""
+        """An HTML page with the answer, its report, and the collapsed envelope."""
         return page("Checked answer", self._html())
 
     def _repr_html_(self) -> str:
@@ -377,7 +377,7 @@ class Answer(Record):
         return shown + folded("What the model saw", envelope_html(self.envelope))
 
     def as_prior(self, summary: str = "") -> EarlierWindow:
-        """What the next window needs to know of this one, its answer among it.
+        """What the next window needs of this one, including its answer.
 
         Spec: CRP-SPEC-003 §14.1, CRP-SPEC-005 §8.2
         """
@@ -386,17 +386,17 @@ class Answer(Record):
 
 
 class TokenCount(Record):
-    """A number of tokens, and what it is worth.
+    """A number of tokens, and how exact it is.
 
     Spec: CRP-SPEC-003 §10.1 (decision E19)
 
     Attributes:
-        n: tokens in all, at least 0.
-        exactness: `exact` with the model's own vocabulary, `family` with a relative's, `estimate`
-            with a factor on top of another's.
+        n: total tokens, at least 0.
+        exactness: `exact` with the model's own vocabulary, `family` with that of a related model,
+            `estimate` with another vocabulary and a factor.
         source: the vocabulary, where it was found, and the factor of an estimate.
-        overhead: those of `n` that are no text of a message but its frame, tool calls and tool
-            definitions; 0 for a text.
+        overhead: the part of `n` that is not message text but message framing, tool calls and
+            tool definitions; 0 for a text.
     """
 
     SCHEMA = "token-count/1"

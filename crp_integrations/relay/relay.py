@@ -1,4 +1,4 @@
-"""The front door over a store: ingest, ask, preview, delegate, verify.
+"""The main class over a store: ingest, ask, preview, delegate, verify.
 
 Spec: CRP-SPEC-009 §7.2; related facts §8
 """
@@ -114,27 +114,27 @@ Progress = Callable[[str, int, int], None]
 
 
 class Loader(Protocol):
-    """Makes documents of what a caller gives to be ingested."""
+    """Turns the input of `Relay.ingest` into documents."""
 
     def __call__(
         self, what: Any, *, prefix: str | None = None
     ) -> Iterable[Document | StreamedDocument]:
-        """The documents of a path, of a document of whatever make, or of many of them."""
+        """The documents of a path, of a document of any supported type, or of several of them."""
         ...
 
 
 class PendingDeliveries(Protocol):
-    """What is on its way to somebody: reports, and violations of policies."""
+    """Deliveries in progress: reports, and violations of policies."""
 
     def close(self, timeout_s: float) -> None:
-        """Wait for it, at most so long."""
+        """Wait for the deliveries, up to a timeout."""
         ...
 
 
 class Relay:
     """Answers questions from a fabric and checks every answer. Safe under threads.
 
-    Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,
+    Create it with `Relay.open`. Questions take the same optional fields of a `Request`: `model`,
     `budget_tokens`, `grounding`, `session_id`, `sub_queries`, `decompose`, `k`, `system_prompt`,
     `history`, `results`, `max_tokens`, `temperature`, `seed`, `tools`, `cache`, `residency`,
     `if_match`, `prior`, `loop_depth`.
@@ -165,34 +165,34 @@ class Relay:
 
     @classmethod
     def open(cls, store: str | Path | Store | None = None, **options: Any) -> Relay:
-        """Open a store and everything that is needed around it.
+        """Open a store and build a relay over it.
 
         Args:
-            store: a folder (made at the first write), a store object, or None for a store in
-                memory that is gone with the relay.
-            options: fields of `crp_integrations.relay.build.RelayParts`, and settings by their
-                names. `llm` is a chat model of LangChain, an LLM of LlamaIndex or a name; an
-                object's own settings hold.
+            store: a folder (created at the first write), a store object, or None for a store in
+                memory that ends with the relay.
+            options: fields of `crp_integrations.relay.build.RelayParts`, and settings by name.
+                `llm` is a LangChain chat model, a LlamaIndex LLM or a name; an object's own
+                settings apply.
 
         Raises:
             ConfigError: a setting has no usable value, or the store needs another embedder.
             StoreError: the folder cannot be used.
         """
-        # The engines below this line are heavy; who only imports the class pays nothing.
+        # Imported here because the engines are slow to load, and importing the class must be fast.
         from crp_integrations.relay.build import open_relay
 
         return open_relay(store, **options)
 
     @property
     def fabric(self) -> Namespace:
-        """The knowledge behind the answers."""
+        """The namespace that questions are answered from."""
         return self.region(None)
 
     def region(self, residency: str | None) -> Namespace:
-        """The knowledge of a region; of the one that the relay was opened for with None.
+        """The namespace of a region; None means the region that the relay was opened for.
 
         Raises:
-            RequestError: there is no such region; names those that there are.
+            RequestError: there is no such region; names the existing ones.
         """
         return self._world.places.of(self._own(residency))
 
@@ -211,24 +211,24 @@ class Relay:
 
     @property
     def judge(self) -> Judge | None:
-        """The judge of the answers; None where there is none."""
+        """The judge of the answers; None without one."""
         return self._world.engines.judge
 
     @property
     def tracer(self) -> Tracer:
-        """The tracer of a question's spans, for callers that play its windows themselves."""
+        """The tracer of a question's spans, for callers that run its windows themselves."""
         return self._world.tracer
 
     @property
     def keyring(self) -> KeyRing:
-        """The store's keys, for whoever checks a signed address; printing it shows none."""
+        """The store's keys, for code that checks a signed address; printing it shows no key."""
         return self._world.keyring
 
     def context_limit(self, model: str = "") -> tuple[int, str]:
-        """Tokens that a model accepts, and where the number is from.
+        """Tokens that a model accepts, and the source of the number.
 
         Args:
-            model: empty for the settings' own.
+            model: empty for the settings' model.
 
         Returns:
             Tokens, and `setting`, `stated`, `litellm`, `family NAME` or `default`.
@@ -253,21 +253,21 @@ class Relay:
         Spec: CRP-SPEC-009 §4
 
         Args:
-            what: a path or a document, or several of them. Documents are those of this package
-                and those, pages, chunks and nodes of LangChain and LlamaIndex. Pieces of one
-                `metadata["source"]` (else of one document id) that follow each other are one
-                source; give all of them in one call, since what is missing becomes STALE.
-            kind: kind of source; a document's own front matter wins over None only.
-            labels: access labels put on every fact.
-            ttl: ISO 8601 duration such as `P90D`, after which the facts turn STALE; counted from
-                when each was first ingested. None leaves what is stored.
-            prefix: what the URIs of paths begin with, so that ids do not depend on where the
-                files lie; None takes the absolute path.
-            progress: called with a step's name, how much is done and how much there is.
+            what: a path or a document, or several of them. Documents may be those of this package,
+                or documents, pages, chunks and nodes of LangChain and LlamaIndex. Consecutive
+                pieces with one `metadata["source"]` (else with one document id) are one source;
+                give all of them in one call, since missing ones become STALE.
+            kind: kind of source; None takes it from a document's front matter.
+            labels: access labels of every fact.
+            ttl: ISO 8601 duration such as `P90D`, after which the facts become STALE; counted from
+                when each was first ingested. None leaves the stored value.
+            prefix: beginning of the URIs of paths, so that ids do not depend on where the files
+                are; None takes the absolute path.
+            progress: called with a step's name, the amount done and the total.
             residency: region whose store is written; None for the relay's own.
 
         Returns:
-            What was added, what was unchanged, and which documents had too little text.
+            The added and unchanged facts, and the documents that had too little text.
 
         Raises:
             IngestError: a path or file cannot be read; the store is as it was.
@@ -287,18 +287,18 @@ class Relay:
         cache: CacheDirectives | str | None = None,
         residency: str | None = None,
     ) -> IngestReport:
-        """Add facts as they are; under `no-store` keep them in memory for their session alone.
+        """Add facts unchanged; under `no-store` they are kept in memory for their session only.
 
         Args:
-            session_id: whose facts they are; needed under `no-store`, where that session's
-                questions alone find them, until `end_session`.
+            session_id: session of the facts; required under `no-store`, where only that session's
+                questions find them, until `end_session`.
             cache: `no-store`, or None to write them to the fabric.
-            residency: region whose data they are; None for the relay's own.
+            residency: region of the facts; None for the relay's own.
 
         Raises:
-            RequestError: a directive says nothing about adding, or no session is named.
+            RequestError: `cache` has another directive than `no-store`, or no session is given.
             FactRejected: a fact is too short or too long.
-            LimitReached: the session would hold too much in memory.
+            LimitReached: the session would keep too much in memory.
         """
         namespace = self.region(residency)
         if not _no_store(cache, "add takes"):
@@ -306,10 +306,10 @@ class Relay:
         return namespace.hold(session_id_of(session_id), facts, kind=_kind(kind))
 
     def end_session(self, session_id: str) -> int:
-        """Purge everything that a session holds in memory, in every region.
+        """Delete everything that is kept in memory for a session, in every region.
 
         Returns:
-            How many facts it held.
+            The number of facts deleted.
         """
         session_id = session_id_of(session_id)
         memory, places = self._world.memory, self._world.places
@@ -322,12 +322,12 @@ class Relay:
     # --- questions ------------------------------------------------------------------------
 
     def turn(self, query: str, **asking: Unpack[QuestionFields]) -> Turn:
-        """A window for callers that call the model: `begin`, then `receive` or `fail`."""
+        """A window for callers that call the model themselves: `begin`, `receive`, `fail`."""
         world = self._judging(asking)
         return Turn(self._request(query, asking), world)
 
     def play(self, query: str, **asking: Unpack[QuestionFields]) -> Composition:
-        """A question as `ask` plays it: windows of its strategy, continued while incomplete."""
+        """A question as `ask` runs it: windows of its strategy, continued while incomplete."""
         world = self._judging(asking)
         return compose(self._request(query, asking), world)
 
@@ -348,9 +348,9 @@ class Relay:
     def stream(
         self, query: str, *, live: bool = False, **asking: Unpack[QuestionFields]
     ) -> Iterator[str | Answer]:
-        """Pieces of the answer, released after the verdict, then the `Answer`.
+        """Yield the pieces of the answer after the verdict, then the `Answer`.
 
-        The model is called as a stream; nothing is released before the whole text is examined.
+        The model is called as a stream; only `live` may yield text before it is examined.
         """
         turn = self._streamed(query, asking, live=live)
         self._check_model(turn.request.model)
@@ -359,7 +359,7 @@ class Relay:
             if isinstance(turn, Turn)
             else drive_stream(turn, self._models)
         )
-        # A reader who stops early ends the stream at once.
+        # A reader that stops early ends the stream at once.
         with closing(trace_stream(self._world.tracer, STREAM, _answered(parts))) as pieces:
             yield from pieces
 
@@ -379,7 +379,7 @@ class Relay:
                 yield part
 
     def batch(self, queries: Sequence[str], **asking: Unpack[QuestionFields]) -> Batch:
-        """Answer several questions together, each in a session of its own.
+        """Answer several questions concurrently, each in its own session.
 
         Spec: related facts §7
         """
@@ -400,7 +400,7 @@ class Relay:
         return together.batch()
 
     def preview(self, query: str, **asking: Unpack[QuestionFields]) -> EnvelopePreview:
-        """What the envelope for a question would be; no model is called, nothing is sealed.
+        """The envelope that a question would get; no model is called, nothing is sealed.
 
         Spec: CRP-SPEC-003 §12
         """
@@ -409,7 +409,7 @@ class Relay:
         return preview(turn.preview())
 
     def _streamed(self, query: str, asking: QuestionFields, *, live: bool) -> Turn | Composition:
-        """A window of its own where the answer may be shown as it comes."""
+        """A single window if the answer may be shown live, else the question's composition."""
         world = self._judging(asking)
         request = self._request(query, asking)
         if live and request.strategy not in IN_PARTS:
@@ -422,7 +422,7 @@ class Relay:
         return BatchTurns([self._request(query, asking) for query in questions], world)
 
     def _judging(self, asking: QuestionFields) -> World:
-        """The world with the judge of one question; takes its fields out of the others."""
+        """The world with one question's judge; removes the judge's fields from `asking`."""
         world, named = self._world, cast("dict[str, Any]", asking)
         source = named.pop("judge", None)
         options = {name: named.pop(name, None) for name in JUDGE_OPTIONS}
@@ -430,14 +430,14 @@ class Relay:
         if source is None and not chosen:
             return world
         if source is None:
-            # The relay's own judge, asked in another way.
+            # The relay's own judge, with other options.
             source = world.engines.judge
         on_report = chosen.get("on_report", world.listeners.on_report)
         check_receiver(on_report)
         if not asks_later(source, chosen, world.settings.judge):
             chosen.pop("on_report", None)
         elif on_report is chosen.get("on_report"):
-            # It is called once the judge has spoken.
+            # The judge calls it after the judgement in the background.
             on_report = None
         return replace(
             world,
@@ -471,19 +471,19 @@ class Relay:
         residency: str | None = None,
         **choices: Any,
     ) -> AssembledContext:
-        """The context of a question with its documents marked, by CFS-021; no model is called.
+        """The context of a question with marked documents (CFS-021); no model is called.
 
-        Nothing is sealed, and no quality tier is given: that is what `ask` and `preview` do.
+        Nothing is sealed and there is no quality tier, unlike with `ask` and `preview`.
 
         Spec: CFS-021 §11
 
         Args:
-            budget: tokens of the whole call, of which the settings keep some free for system
-                prompt, question and answer; or a `TokenBudget` with reserves of its own.
+            budget: tokens of the whole call, of which the settings reserve some for system
+                prompt, question and answer; or a `TokenBudget` with its own reserves.
             packing: `greedy`, `interleaved` or `score_weighted`; None takes the setting.
-            model: whose tokens are counted; None takes the settings' model.
-            session_id: whose facts in memory are searched too.
-            residency: region whose data are read; None for the relay's own.
+            model: model whose tokenizer counts; None takes the settings' model.
+            session_id: session whose facts in memory are searched too.
+            residency: region whose data is read; None for the relay's own.
             choices: other fields of `AssemblySettings`, such as `allow_partial=True`.
 
         Raises:
@@ -501,7 +501,7 @@ class Relay:
         else:
             tokenizer = ModelTokenizer(world.engines.counter_for(model or world.settings.model))
         subject, screening = namespace.subject, world.settings.envelope.screening
-        # One search in a thread of its own, the other one here.
+        # One search runs in a separate thread, the other one here.
         pool = ThreadPoolExecutor(max_workers=1) if settings.parallel_search else nullcontext()
         with world.tracer.step("assemble"), pool as searcher:
             return assemble_context(
@@ -522,9 +522,9 @@ class Relay:
     def assembler(
         self, *, model: str | None = None, residency: str | None = None, log: bool = True
     ) -> ContextAssembler:
-        """Makes context packs with sections of the relay's fabric; no model is called.
+        """An assembler of context packs from the relay's fabric; no model is called.
 
-        Keep it as long as the same registry of tools is asked: it remembers their vectors.
+        Reuse it for calls with the same registry of tools: it caches their vectors.
 
         Spec: Summit §Key APIs
         """
@@ -555,10 +555,10 @@ class Relay:
     ) -> Sandbox:
         """The artifacts that the relay's subject may use.
 
-        What is put carries the labels of the stored facts that it comes from. Under `no-store`
-        nothing is written: artifacts are in the memory of this sandbox alone and gone with it. Its
-        addresses open only in it, and the journal records none. The same holds for a session whose
-        windows, or facts, are held in memory already.
+        An artifact has the labels of the stored facts that it is made from. Under `no-store`
+        nothing is written: artifacts exist only in the memory of this sandbox. Their addresses
+        work only in it, and nothing is journalled. The same applies to a session whose windows or
+        facts are in memory already.
 
         Spec: Summit §Isolation Strategy
         """
@@ -589,10 +589,10 @@ class Relay:
         residency: str | None = None,
         settings: HistorySettings | None = None,
     ) -> CompactHistory:
-        """Shorten an agent's messages where there is a reason to; nothing is journalled.
+        """Shorten an agent's messages if a trigger fires; nothing is journalled.
 
-        Hand the account to the question that they are sent with (`compaction=`), and it is
-        journalled with its window.
+        Pass the account to the question that the messages belong to (`compaction=`), and it is
+        journalled with the question's window.
 
         Spec: Summit §Compression Strategy
         """
@@ -618,17 +618,17 @@ class Relay:
         *,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> TokenCount:
-        """How many tokens a model makes of a text or a conversation, and how sure that is.
+        """Count the tokens of a text or a conversation for a model, with the count's exactness.
 
         Spec: CRP-SPEC-003 §10.1
 
         Args:
-            what: a text, or messages of this package or in the OpenAI shape.
+            what: a text, or messages in the format of this package or of OpenAI.
             model: None takes the settings' model.
-            tools: tool definitions in the OpenAI shape.
+            tools: tool definitions in the OpenAI format.
 
         Raises:
-            RequestError: what is given is neither a text nor messages of text.
+            RequestError: `what` is neither a text nor messages of text.
             ConfigError: the model's tokenizer file cannot be read.
         """
         check_model_name(model)
@@ -644,26 +644,26 @@ class Relay:
         safety_mode: SafetyMode | None = None,
         residency: str | None = None,
     ) -> Downward:
-        """What a session hands down with a question to another agent; the delegation is counted.
+        """The values that a session passes on with a question to another agent; counts it.
 
         Ask the other agent with `relay.ask(question, **asked_by(down))` in this process, or send
         it as headers (`headers.codec.write_downward`).
 
         Args:
-            safety_mode: that the other agent works under, besides the session's policy.
-            residency: region that the session belongs to, and the other agent keeps to; None for
-                the relay's own.
+            safety_mode: safety mode for the other agent, in addition to the session's policy.
+            residency: region of the session, which is passed on to the other agent; None for the
+                relay's own.
 
         Raises:
             RequestError: the session is not known.
-            SafetyHalt: its safety budget withholds every answer.
+            SafetyHalt: its safety budget is spent, so every answer is withheld.
             AccessDenied: its circuit is half open, it is too deep, or has delegated too often.
         """
         session_id = session_id_of(session_id)
         return delegate(self.region(residency), self._world, session_id, safety_mode=safety_mode)
 
     def take(self, session_id: str, up: Upward, *, residency: str | None = None) -> float:
-        """Take what another agent has handed back; the session's safety budget, which only falls.
+        """Apply another agent's result; returns the session's safety budget, which only falls.
 
         Raises:
             RequestError: the session is not known.
@@ -671,10 +671,10 @@ class Relay:
         return take_result(self.region(residency), self._world, session_id_of(session_id), up)
 
     def reset_budget(self, session_id: str, *, residency: str | None = None) -> float:
-        """Begin a session's safety budget anew, once a person has reviewed its answers.
+        """Reset a session's safety budget, after a person has reviewed its answers.
 
         Returns:
-            The budget that the session has now.
+            The new budget.
 
         Raises:
             RequestError: the session is not known.
@@ -690,7 +690,7 @@ class Relay:
         Spec: CRP-SPEC-005 §15.4
 
         Returns:
-            None for a window that is not known, was under `no-store`, whose facts are gone, or
+            None for a window that is unknown, was under `no-store`, whose facts were deleted, or
             that showed a fact which the relay's subject may not read.
 
         Raises:
@@ -711,11 +711,11 @@ class Relay:
 
         Spec: CRP-SPEC-005 §15.3
 
-        The whole journal and all windows are read, so the time grows with them. Windows that were
-        cut off the end together with their events show only against a `Trail.tip` noted elsewhere.
+        The whole journal and all windows are read, so the time grows with them. If the last windows
+        were removed together with their events, only a separately kept `AuditTrail.tip` shows it.
 
         Returns:
-            How many events, windows and sessions were found whole, and the last event's HMAC.
+            The numbers of intact events, windows and sessions, and the last event's HMAC.
 
         Raises:
             ChainBroken: something was changed, left out, added or moved; says what and where.
@@ -733,7 +733,7 @@ class Relay:
             )
 
     def close(self) -> None:
-        """Release the files of the store and of the regions' stores; deliver what is on its way."""
+        """Finish pending deliveries, then close the store and the regions' stores."""
         for deliveries in self._deliveries:
             deliveries.close(self._world.settings.reports.close_seconds)
         for store in self._stores:
@@ -764,7 +764,7 @@ async def _aanswered(parts: AsyncGenerator[str | Outcome]) -> AsyncGenerator[str
 
 
 def _no_store(cache: CacheDirectives | str | None, taker: str) -> bool:
-    """Whether `no-store` is asked for, the one directive that means anything here."""
+    """Whether `no-store` is set; any other directive is refused."""
     directives = CacheDirectives.parse(cache) if isinstance(cache, str) else cache
     if directives not in (None, CacheDirectives(), CacheDirectives(no_store=True)):
         raise RequestError(f"cache {directives.text!r} is more than {taker}; wanted no-store")
@@ -803,7 +803,7 @@ def _token_budget(budget: int | TokenBudget, settings: AssemblySettings) -> Toke
 
 
 def log_pack(composed: ComposedPack, namespace: Namespace, world: World) -> None:
-    """Write down what a pack shows, item by item, in the order in which it is shown.
+    """Journal the items of a context pack, in the order in which they are shown.
 
     Spec: Summit §Principles
     """

@@ -46,14 +46,14 @@ from crp_integrations.vocabulary import EventType
 
 EVERY_KIND: Final = "*"
 _ENGINE: Final = "crp recognisers"
-MOST_KEPT: Final = 10_000
+MAX_CACHED_TEXTS: Final = 10_000
 
 
 class RedactingGuard:
-    """Replaces each place of personal data by its kind, as in `[redacted email]` (`redact@1`).
+    """Replaces each occurrence of personal data by its kind: `[redacted email]` (`redact@1`).
 
-    Safe between threads. `language.memo.forget` lets go of the texts that are kept, and of what is
-    being made meanwhile.
+    Safe under threads. `language.memo.forget` clears the cached texts; results that are being
+    computed at that time are not cached.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RedactingGuard:
         settings: PersonalSettings,
         recognisers: Sequence[Recogniser] = (),
         *,
-        most_kept: int = MOST_KEPT,
+        most_kept: int = MAX_CACHED_TEXTS,
     ) -> None:
         self._settings = settings
         self._recognisers = tuple(recognisers)
@@ -78,11 +78,11 @@ class RedactingGuard:
 
     @property
     def kept(self) -> int:
-        """How many texts are kept."""
+        """Number of cached texts."""
         return len(self._known)
 
     def forget(self) -> None:
-        """Let go of every text that is kept."""
+        """Drop all cached texts."""
         with self._lock:
             self._erasures += 1
             self._known.clear()
@@ -109,11 +109,11 @@ class RedactingGuard:
         if unknown:
             # A misspelt kind would redact nothing, and the text would be shown in full.
             raise EngineError(
-                f"nobody looks for the kind of personal data {', '.join(map(repr, unknown)):.120}, "
+                f"no recogniser finds the personal data {', '.join(map(repr, unknown)):.120}, "
                 f"wanted `{EVERY_KIND}` or kinds of recognisers",
                 engine=_ENGINE,
             )
-        # Kinds that a policy names are redacted, even those that reports set aside.
+        # Kinds that a policy names are redacted, even those that reports ignore.
         aside = tuple(kind for kind in self._settings.aside if kind not in kinds)
         settings = self._settings.model_copy(update={"aside": aside})
         spans: list[PersonalSpan] = list(find_personal_data(text, settings=settings))
@@ -142,14 +142,14 @@ def _forget_all() -> None:
 forgotten_with(_forget_all)
 
 
-# The audit hook that is always there.
+# Name of the audit hook that is always available.
 JOURNAL: Final = "journal"
 
 
 def with_exceptions(
     guard: Guard, exceptions: Sequence[GovernedException], fabric: Callable[[], Fabric]
 ) -> Guard:
-    """A guard whose denials the registered exceptions may pass; the guard itself without any."""
+    """A guard whose denials registered exceptions may override; without any, the guard itself."""
     if not exceptions:
         return guard
     journalled = JournalledExceptions(
@@ -168,7 +168,7 @@ def with_exceptions(
 class JournalledExceptions:
     """Writes uses of exceptions into journals, and reads the events that end exceptions.
 
-    Safe between threads.
+    Safe under threads.
     """
 
     def __init__(self, fabric: Callable[[], Fabric], wanted: Iterable[str]) -> None:
@@ -178,7 +178,7 @@ class JournalledExceptions:
         self._read: dict[str, tuple[int, str, list[tuple[str, datetime]]]] = {}
 
     def journal(self, used: ExceptionUse) -> None:
-        """Put a use into the journal of the tenant's namespace."""
+        """Write a use of an exception into the journal of the tenant's namespace."""
         fabric = self._fabric()
         data = {
             "exception": used.exception,
@@ -192,13 +192,13 @@ class JournalledExceptions:
     def events(self, tenant: str) -> list[tuple[str, datetime]]:
         """Type and time of a tenant's events that rollback triggers name.
 
-        Only what was added since the last call is read.
+        Only events added since the last call are read.
         """
         with self._lock, self._fabric().begin(tenant, write=False) as transaction:
             seq, seal, events = self._read.get(tenant, (0, "", []))
             tip = transaction.journal.tip()
             if tip is None or tip.seq < seq or (tip.seq == seq and tip.hmac != seal):
-                # This is not the journal that was read before: a copy may have been restored.
+                # This journal is not the one read before: a backup may have been restored.
                 seq, events = 0, []
             if tip is not None and tip.seq > seq:
                 events = events + [
@@ -220,10 +220,9 @@ _LOG = logging.getLogger("crp_integrations.relay")
 
 
 def faulty_facts(report: Report) -> tuple[str, ...]:
-    """Facts that an answer's fabrications and distortions are of, ascending, each once.
+    """Ids of the facts that an answer's flagged claims were compared with, sorted.
 
-    They are the facts that a flagged claim is compared with; a claim that nothing in the context
-    speaks of adds none.
+    A flagged claim on which there is nothing in the context adds none.
     """
     fact_ids = {
         fact_id
@@ -245,7 +244,7 @@ def faulty_facts(report: Report) -> tuple[str, ...]:
 def count_findings(
     transaction: Transaction, end: WindowEnd, report: Report, settings: LifecycleSettings
 ) -> list[str]:
-    """Count the findings of a window that is being sealed, after its uses were counted.
+    """Count a window's findings per fact when it is sealed; returns the facts over the bounds.
 
     Spec: CRP-SPEC-009 §8.4 (decision Fabric)
     """
@@ -259,10 +258,10 @@ def count_findings(
 def count_shared(
     namespace: Namespace, end: WindowEnd, report: Report, settings: LifecycleSettings
 ) -> None:
-    """Count the findings of a sealed window against facts of shared namespaces, after their uses.
+    """Count a sealed window's findings on facts of shared namespaces.
 
-    Who asked only reads them, and one tenant's answers take nothing away from the others: the
-    operator is told, and his own relay takes them out (`quarantine_due`).
+    The subject may only read these facts, and one tenant's answers must not remove them for others.
+    So a warning is logged for the operator, whose own relay removes them (`quarantine_due`).
 
     Spec: CRP-SPEC-009 §8.4
     """
@@ -272,7 +271,7 @@ def count_shared(
 
 
 def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
-    """Quarantine facts whose counts are over a bound and that earlier subjects could not remove.
+    """Quarantine facts whose counts are over the bounds and that earlier subjects could not remove.
 
     Spec: CRP-SPEC-009 §8.4
     """
@@ -280,16 +279,16 @@ def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
         with namespace.begin(write=False) as transaction:
             facet = fault_counts_of(transaction)
             bounds = settings.quarantine_findings, settings.quarantine_share
-            bad = facet.due(*bounds) if facet is not None else []
+            due = facet.due(*bounds) if facet is not None else []
     except StoreBusy:
         return
-    quarantine(namespace, bad)
+    quarantine(namespace, due)
 
 
 def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
-    """Take facts out of retrieval and tell the operator; the answer is delivered regardless.
+    """Take facts out of retrieval, and log those that cannot be; the answer is delivered anyway.
 
-    A fact whose subject may not write stays, with its count: the next finding tries again.
+    A fact that the subject may not write stays, with its count; the next finding tries again.
     """
     for id_ in fact_ids:
         try:

@@ -1,7 +1,7 @@
-"""What stands before a window: session, policy, nonce, circuit, and windows that it continues.
+"""Admission of a window: its session, policy, nonce, circuit breaker, and earlier windows.
 
-Reads the session once, at the beginning. The safety budget is read again when the window closes,
-inside the transaction that charges it.
+The session is read once, at the beginning. The safety budget is read again when the window closes,
+in the transaction that charges it.
 
 Spec: related facts §3
 """
@@ -46,7 +46,7 @@ from crp_integrations.session.records import Session, WindowNode, resolve_contin
 from crp_integrations.session.settings import RegisteredAgent
 from crp_integrations.session.token import SessionToken, claimed_session
 from crp_integrations.session.window_graph import (
-    check_room,
+    check_limits,
     last_windows,
     pattern_of,
     prior_windows,
@@ -65,16 +65,16 @@ NONCE_KEY_INFO: Final = b"crp-safety-nonce-key-v1"
 
 
 def new_nonce(policy: Policy, world: World) -> str:
-    """A new nonce, bound to a policy."""
-    # The ids come from a source that nobody can guess, except in tests that give their own.
+    """A new nonce that is valid for one policy only."""
+    # Ids come from an unpredictable source, except in tests that pass their own.
     chance = bytes.fromhex(sha256_hex(world.ids.new("nonce_")))[:RANDOM_BYTES]
     return make_nonce(policy, random=chance, key=_nonce_keys(world)[-1])
 
 
 def require_nonce(nonce: str, policy: Policy, world: World) -> None:
-    """Refuse a nonce that was not given out for exactly this policy."""
+    """Refuse a nonce that was not issued for exactly this policy."""
     refused: RequestError | None = None
-    # A nonce of an earlier key is as good, for it was given out by the same operator.
+    # A nonce made with a retired key is valid too, since the same operator issued it.
     for key in reversed(_nonce_keys(world)):
         try:
             check_nonce(nonce, policy, key=key)
@@ -98,17 +98,17 @@ class Admission:
     """A window's place in its session.
 
     Attributes:
-        report_only: a second one that is judged and not enforced.
-        parents: windows that it continues; the session's tip where it continues none.
-        prior: what is known of them, and of those before, for the window's envelope and report.
-        safety_budget: what is left, under the caller's ceiling.
-        sources: the windows whose content, as the store kept it, the window is given.
-        named: the parents were named; else the window follows whatever is last when it closes.
-        stated: whether anybody stated a policy; without one a later request may state any.
-        continues: the parents were named by continuation ids.
-        token: the session token that it was asked with; None for none.
-        earlier: what is known of the session's windows where it continues none of them: its answer
-            is compared with theirs, and its envelope is a new question's.
+        report_only: second policy that is evaluated but not enforced.
+        parents: windows that it continues; the session's last ones if it continues none.
+        prior: records of the continued windows and those before, for envelope and report.
+        safety_budget: remaining budget, limited by the caller's ceiling.
+        sources: earlier windows whose stored content the window receives.
+        named: whether the parents were named; else the window follows the last one at its close.
+        stated: whether any policy was stated; without one a later request may state any.
+        continues: whether the parents were named by continuation ids.
+        token: the session token of the request; None for none.
+        earlier: records of the session's windows if it continues none of them: its answer is
+            compared with theirs, but its envelope is that of a new question.
     """
 
     session: Session | None
@@ -130,19 +130,19 @@ class Admission:
     earlier: tuple[EarlierWindow, ...] = ()
 
     def strategy(self, wanted: Strategy) -> Strategy:
-        """The strategy of a single window: a half-open circuit asks for the reflexive one."""
+        """The strategy of a single window: a half-open circuit breaker makes it reflexive."""
         single = wanted in (Strategy.PUSH, Strategy.STREAMING)
         return self.preferred if single and self.preferred else wanted
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a window stands among others of its strategy.
+    """The position of a window among the windows of one strategy.
 
     Attributes:
         parents: ids of the windows that it follows; empty for the session's last.
-        sibling: its number among the windows of one fan-out, from 1; 0 for a window on its own.
-        strategy: the caller's, which the window is a part of; None for the window's own.
+        sibling: its number among the windows of one fan-out, from 1; 0 for a single window.
+        strategy: the caller's strategy that the window is part of; None for the window's own.
     """
 
     parents: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ ALONE: Final = Place()
 def admit_window(
     request: Request, session_id: str, namespace: Namespace, world: World, place: Place
 ) -> Admission:
-    """Find a window's place.
+    """Check a request and find its window's place in the session.
 
     Spec: CRP-SPEC-003 §14.1; related facts §5, §6, §8
     """
@@ -164,17 +164,17 @@ def admit_window(
     with namespace.begin(write=False) as transaction:
         sessions = sessions_of(transaction)
         stored = sessions.session(session_id)
-        held = world.memory.sessions.of(session_id)
-        session = _stricter_session(stored, held.session)
+        in_memory = world.memory.sessions.of(session_id)
+        session = _stricter_session(stored, in_memory.session)
         nodes = tuple(sessions.windows(session_id)) if stored else ()
-        nodes = tuple(sorted((*nodes, *held.nodes), key=lambda node: node.window_number))
+        nodes = tuple(sorted((*nodes, *in_memory.nodes), key=lambda node: node.window_number))
         own = {node.continuation_id: node for node in nodes if node.continuation_id}
         parents = resolve_continuations(request.continuation_ids, session_id, own.get)
         after = _named_windows(place.parents, nodes)
         last = parents or (() if after or request.prior else last_windows(nodes))
         before = _ancestors(nodes, last, named=bool(parents))
         priors = sessions.priors(before)
-        # A session that was forgotten, or is older than the retention, is known by its seals alone.
+        # Of a session that was forgotten, or is older than the retention, only seals remain.
         sealed = () if session else tuple(transaction.journal.seals(session_id))
         above = request.parent_session if session is None else session.parent_session
         parent = _parent_session(sessions.session(above) if above else None, above, world)
@@ -182,10 +182,10 @@ def admit_window(
         raise AccessDenied(f"session {session_id} has ended; begin another one")
     name = session.agent_id if session else ""
     if name and request.agent_id not in ("", name):
-        # Else an agent could evade its limits under another's name.
+        # Otherwise an agent could evade its limits under another agent's name.
         raise AccessDenied(
-            f"session {session_id} is agent {name!r:.60}'s; agent {request.agent_id!r:.60} begins "
-            "one of its own"
+            f"session {session_id} belongs to agent {name!r:.60}; agent {request.agent_id!r:.60} "
+            "needs a session of its own"
         )
     agent = agents.find_agent(request.agent_id or name, settings.sessions.agents)
     depth = max(request.loop_depth, session.loop_depth if session else 0)
@@ -198,47 +198,47 @@ def admit_window(
     policy = _with_safety_mode(
         _policy(world, (session, parent), agent, request, session_id), request
     )
-    # A demand that nothing can measure would withhold every answer after its model was paid.
+    # An unmeasurable demand would withhold every answer, after its model call was paid for.
     require_reader(policy or Policy(), world, request.accept_risk)
     if request.nonce:
         require_nonce(request.nonce, policy or Policy(), world)
     left = session.safety_budget if session else _budget_left(sealed, settings)
     if place.sibling and after:
         left = safety.merge_budgets(parent.safety_budget for parent in after)
-    # An agent has no more budget than its parent, even where the request states none.
+    # An agent has at most its parent's budget, even if the request states none.
     left = safety.apply_ceiling(left, parent.safety_budget if parent else None)
     left = safety.apply_ceiling(left, request.safety_budget)
-    brought = _token(request, session_id, nodes, world) if request.session_token else None
-    if brought is not None:
-        left = safety.apply_ceiling(left, brought.safety_budget)
-    known = {**priors, **held.priors} if before else {}
+    session_token = _token(request, session_id, nodes, world) if request.session_token else None
+    if session_token is not None:
+        left = safety.apply_ceiling(left, session_token.safety_budget)
+    known = {**priors, **in_memory.priors} if before else {}
     for id_ in hidden_windows(namespace, nodes, known):
         known.pop(id_, None)
-    behind = () if request.prior else tuple(prior_windows(before, known))
-    continued = behind if parents else ()
+    earlier_windows = () if request.prior else tuple(prior_windows(before, known))
+    continued = earlier_windows if parents else ()
     prior = request.prior or merge_fan_out(continued)
-    # Questions that only share a session do not branch, so only named parents are checked.
+    # Only named parents are checked: questions that merely share a session do not branch.
     if parents:
-        check_room(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
-    follows = parents or after or last_windows(nodes)
-    only = parse_policy(request.report_only) if request.report_only else None
+        check_limits(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
+    followed = parents or after or last_windows(nodes)
+    report_only = parse_policy(request.report_only) if request.report_only else None
     return Admission(
         session=session,
         policy=policy or Policy(),
-        report_only=only,
-        parents=follows,
+        report_only=report_only,
+        parents=followed,
         prior=prior,
         safety_budget=left,
-        barred=_halt_reason(request, (policy or Policy(), only or Policy()), left, settings),
+        barred=_halt_reason(request, (policy or Policy(), report_only or Policy()), left, settings),
         sources=continued,
         named=bool(parents or after),
         stated=policy is not None,
         depth=depth,
         continues=bool(parents),
-        token=brought,
-        earlier=() if parents else merge_fan_out(behind),
+        token=session_token,
+        earlier=() if parents else merge_fan_out(earlier_windows),
         preferred=_preferred(left, agent, settings),
-        pattern=pattern_of(nodes, [node.window_id for node in follows], fanned=place.sibling > 0),
+        pattern=pattern_of(nodes, [node.window_id for node in followed], fanned=place.sibling > 0),
         windows=nodes,
     )
 
@@ -246,7 +246,7 @@ def admit_window(
 def _ancestors(
     nodes: Sequence[WindowNode], last: Sequence[WindowNode], *, named: bool
 ) -> tuple[str, ...]:
-    """Ids of the windows that precede a window with these parents; none in a forgotten session."""
+    """Ids of all windows before a window with these parents; none in a forgotten session."""
     try:
         return ancestry(nodes, [window.window_id for window in last])
     except UnknownContinuation:
@@ -261,14 +261,14 @@ def _named_windows(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[Win
 
 
 def _preferred(left: float, agent: RegisteredAgent | None, settings: Settings) -> Strategy | None:
-    """The strategy that the circuit breaker asks for, where the agent may use it."""
+    """The strategy that the circuit breaker asks for, if the agent may use it."""
     preferred = safety.preferred_strategy(left, settings.sessions.budget)
     allowed = agent.allowed_strategies if agent else None
     return preferred if allowed is None or preferred in allowed else None
 
 
 def _budget_left(sealed: Sequence[WindowSeal], settings: Settings) -> float:
-    """The safety budget that a session's sealed windows have left."""
+    """The safety budget that remains after a session's sealed windows."""
     left = settings.sessions.budget.start
     for seal in sealed:
         if seal.outcome == "released" and seal.risk_level:
@@ -277,19 +277,19 @@ def _budget_left(sealed: Sequence[WindowSeal], settings: Settings) -> float:
 
 
 def _parent_session(stored: Session | None, id_: str, world: World) -> Session | None:
-    """The session that another one names as its parent; None where it is not known here."""
+    """The session that another one names as its parent; None if it is not known here."""
     return _stricter_session(stored, world.memory.sessions.of(id_).session) if id_ else None
 
 
-def _stricter_session(stored: Session | None, held: Session | None) -> Session | None:
-    """The stricter of a session's stored state and the state that is held in memory alone."""
-    if stored is None or held is None:
-        return stored or held
-    left = min(stored.safety_budget, held.safety_budget)
+def _stricter_session(stored: Session | None, in_memory: Session | None) -> Session | None:
+    """Merge a session's stored state and its state in memory: the stricter value of each."""
+    if stored is None or in_memory is None:
+        return stored or in_memory
+    left = min(stored.safety_budget, in_memory.safety_budget)
     policy = "; ".join(
-        dict.fromkeys(session.policy for session in (stored, held) if session.policy)
+        dict.fromkeys(session.policy for session in (stored, in_memory) if session.policy)
     )
-    return stored.changed(safety_budget=left, policy=policy, ended=stored.ended or held.ended)
+    return stored.changed(safety_budget=left, policy=policy, ended=stored.ended or in_memory.ended)
 
 
 def _policy(
@@ -299,8 +299,8 @@ def _policy(
     request: Request,
     session_id: str,
 ) -> Policy | None:
-    """The session's policy, as strict as the operator's is today, tightened by the request's."""
-    # The strictest of each directive holds, so an older session follows its operator.
+    """The strictest of all policies over the session, tightened by the request's own policy."""
+    # The operator's current policy is included, so an older session follows it too.
     layers = [
         parse_policy(text)
         for text in (
@@ -311,25 +311,25 @@ def _policy(
         )
         if text
     ]
-    held = reduce(combine_strictest, layers) if layers else None
+    inherited = reduce(combine_strictest, layers) if layers else None
     if not request.policy:
-        return held
+        return inherited
     own = parse_policy(request.policy)
-    if held is None:
+    if inherited is None:
         return own
     try:
-        return tighten(held, own)
+        return tighten(inherited, own)
     except PolicyRelaxed as error:
-        if world.listeners.sink is not None and (held.report_uri or held.report_to):
+        if world.listeners.sink is not None and (inherited.report_uri or inherited.report_to):
             at = iso(world.clock.now())
             world.listeners.sink.take(
-                inheritance_report(error, session_id=session_id, timestamp=at), held
+                inheritance_report(error, session_id=session_id, timestamp=at), inherited
             )
         raise
 
 
 def _with_safety_mode(policy: Policy | None, request: Request) -> Policy | None:
-    """The policy under the request's safety mode, which leaves what is stricter as it is."""
+    """The policy tightened by the request's safety mode."""
     plain = policy or Policy()
     moded = apply_mode(plain, request.safety_mode)
     return policy if moded == plain else moded
@@ -338,14 +338,14 @@ def _with_safety_mode(policy: Policy | None, request: Request) -> Policy | None:
 def _halt_reason(
     request: Request, policies: Sequence[Policy], left: float, settings: Settings
 ) -> HaltReason | None:
-    """An oversight of `halt` is honoured unconditionally, and so is a spent budget."""
+    """Why no model may be asked: an oversight of `halt`, or a spent budget; None if it may."""
     if any(policy.overseen(request.oversight) is Oversight.HALT for policy in policies):
         return HaltReason.OVERSIGHT
     return HaltReason.BUDGET_DEPLETED if safety.halts(left, settings.sessions.budget) else None
 
 
 def merge_fan_out(windows: Sequence[EarlierWindow]) -> tuple[EarlierWindow, ...]:
-    """Windows by number; those of one fan-out share a number and become one."""
+    """Windows in order of their numbers; those of one fan-out share a number and are merged."""
     by_number: dict[int, list[EarlierWindow]] = {}
     for window in sorted(windows, key=lambda sibling: (sibling.window_number, sibling.window_id)):
         by_number.setdefault(window.window_number, []).append(window)
@@ -370,7 +370,7 @@ def _merge_siblings(siblings: Sequence[EarlierWindow]) -> EarlierWindow:
 def _token(
     request: Request, session_id: str, nodes: Sequence[WindowNode], world: World
 ) -> SessionToken:
-    """What a token states, once it was found genuine and current."""
+    """The request's session token, verified to be genuine, current and of this session."""
     read = token.read_token(
         request.session_token,
         lambda named: token.reading_keys(world.keyring, named),
@@ -385,13 +385,13 @@ def _token(
 
 
 def token_scope(world: World) -> str:
-    """For whom a relay's session tokens are: one tenant's user."""
+    """Hash of the tenant and user that a relay's session tokens are valid for."""
     subject = world.places.namespace.subject
     return sha256("\u241f".join((subject.tenant, subject.name)))
 
 
 def session_of(request: Request, world: World) -> str:
-    """The session that was asked for, by its id or by its token; else one that begins."""
+    """The id of the request's session, given directly or by its token; else a new one."""
     if request.session_id:
         return request.session_id
     if request.session_token:
@@ -399,8 +399,8 @@ def session_of(request: Request, world: World) -> str:
     return world.ids.new("crp_sess_")
 
 
-NOBODY: Final = "nothing here reads answers"
-LATE: Final = "the judge speaks in the background, once the answer is out"
+NO_READER: Final = "nothing here reads answers"
+JUDGED_LATE: Final = "the judge works in the background, after the answer is delivered"
 SAMPLED: Final = "the judge reads a sample of the answers"
 
 
@@ -411,24 +411,24 @@ def unmeasured_demands(
     reads: bool,
     accept_risk: RiskLevel | None = None,
 ) -> str:
-    """The sentence on demands of a policy that nothing can measure; empty where all can be.
+    """An error text on the policy's demands that nothing can measure; empty if all can be.
 
-    A judge that is asked in doubt alone is a reader: what it is not asked of stands in the
-    evidence word for word.
+    A judge with `when="doubt"` measures them all: answers that it skips are found literally in the
+    evidence.
 
     Spec: related facts §6
 
     Args:
-        reads: a verifier that reads, or the arithmetic of `literal`, decides on the claims.
+        reads: whether a model verifier, or the composite score of `literal`, decides on claims.
     """
     if reads:
         return ""
     if judge is None:
-        demands, why = reader_demands(policy, accept_risk), NOBODY
+        demands, why = reader_demands(policy, accept_risk), NO_READER
     elif judge.settings.mode == BACKGROUND:
-        demands, why = reader_demands(policy, accept_risk), LATE
+        demands, why = reader_demands(policy, accept_risk), JUDGED_LATE
     elif judge.settings.share < 1.0:
-        # To ask again where the sample finds something is a use of a sample; to withhold is none.
+        # Findings in a sample can trigger another attempt, but cannot decide what to withhold.
         demands, why = halting_demands(policy, accept_risk), SAMPLED
     else:
         return ""
@@ -436,7 +436,7 @@ def unmeasured_demands(
 
 
 def _require_phones(policy: Policy) -> None:
-    """Refuse to withhold personal data where telephone numbers among it would pass."""
+    """Refuse `block-pii` if telephone numbers cannot be found."""
     if policy.block_pii and not finds_phones():
         raise ConfigError(
             "block-pii needs telephone numbers to be found: pip install 'crp-integrations[pii]'"
@@ -444,7 +444,7 @@ def _require_phones(policy: Policy) -> None:
 
 
 def require_reader(policy: Policy, world: World, accept_risk: RiskLevel | None = None) -> None:
-    """Refuse a question whose policy demands what nothing can measure, before a model is paid."""
+    """Refuse a question with demands that nothing can measure, before a model call is paid for."""
     _require_phones(policy)
     unmeasured = unmeasured_demands(
         policy,
@@ -463,17 +463,17 @@ def require_reader_of(
     settings: Settings,
     verifier: Verifier | None = None,
 ) -> None:
-    """Refuse the fields of a component whose questions bring no judge of their own.
+    """Refuse a component's fields if their policy has demands that nothing can measure.
 
     Args:
-        verifier: None for the one that the settings name.
+        verifier: None for the verifier of the settings.
 
     Raises:
-        ConfigError: nothing reads the claims of its answers; names the demands and both ways out.
+        ConfigError: nothing reads the claims of its answers; names the demands and remedies.
     """
     above = [text for text in (settings.policy, asking.get("inherited_policy")) if text]
     own = asking.get("policy")
-    # A question's own policy repeats the policies above it, or is refused as laxer.
+    # A question's own policy is at least as strict as those above it, or is refused.
     texts = [own] if own else above
     policy = reduce(combine_strictest, map(parse_policy, texts)) if texts else Policy()
     _require_phones(policy)

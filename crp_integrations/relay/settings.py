@@ -1,7 +1,7 @@
 """One frozen tree of settings, read once: arguments, then `CRP_*`, then the store's crp.toml.
 
-Every number of a specification is a field in its room's settings. The tree's digest goes into
-every envelope and report.
+Every number of a specification is a field in the settings class of its subpackage. The digest of
+all settings is in every envelope and report.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from crp_integrations.session.settings import SessionSettings
 
 
 class DispatchSettings(Part):
-    """What a relay may do by itself beyond one model call.
+    """Limits and permissions for everything that a relay does beyond one model call.
 
     Attributes:
-        redispatches: most re-dispatches of one window (CRP-SPEC-005 §19.2).
+        redispatches: maximum number of re-dispatches of one window (CRP-SPEC-005 §19.2).
         redispatch_on_contradiction, redispatch_on_repetition, redispatch_on_flow: permit a
             re-dispatch that a policy without `upgrade-on-risk` does not (decision D11).
         continue_partial: continue a PARTIAL answer too; an INCOMPLETE one is continued while
             windows remain (CRP-SPEC-005 §10.3, decision D17).
         continue_incomplete: continue INCOMPLETE answers at all.
-        flow: remedy of a continuation that does not read on: `augment` asks again where it may
-            and stitches where it may not, `stitch` always stitches, `none` reports alone
-            (CRP-SPEC-005 §11.5).
-        pull_k: candidates of the pull strategy (related facts §7).
-        draft_temperature: of a first pass whose request names none (CRP-SPEC-005 §19.2).
-        verify_temperature, refine_temperature: of the reflexive passes (related facts §7).
-        agentic_iterations, agentic_tool_calls: most of one agentic answer (related facts §7).
+        flow: remedy for a continuation that does not connect to the text before: `augment` asks
+            again if permitted, else writes a bridge; `stitch` always writes a bridge; `none` only
+            reports it (CRP-SPEC-005 §11.5).
+        pull_k: number of candidates of the pull strategy (related facts §7).
+        draft_temperature: temperature of a first pass if the request has none (CRP-SPEC-005 §19.2).
+        verify_temperature, refine_temperature: temperatures of the reflexive passes.
+        agentic_iterations, agentic_tool_calls: maximum numbers for one agentic answer.
         agentic_completion: completeness at which an agentic answer is done, [0, 1].
         agentic_floor: safety budget at which an agentic answer ends, [0, 1].
-        hierarchical_parts: most sub-queries that are answered one by one.
-        batch_size: most questions of one batch.
-        searched_characters: of an envelope's facts that are searched for personal data, those of
-            the first ones; the report counts the others (CRP-SPEC-003 §16.1).
+        hierarchical_parts: maximum number of sub-queries that are answered one by one.
+        batch_size: maximum number of questions in one batch.
+        searched_characters: maximum number of characters of an envelope's facts that are searched
+            for personal data; the report counts the other facts (CRP-SPEC-003 §16.1).
     """
 
     redispatches: int = Field(default=2, ge=0, le=2)
@@ -95,32 +95,32 @@ _SAMPLE: Final = re.compile(r"sample:(0(?:\.\d+)?|1(?:\.0+)?)")
 
 
 class JudgeSettings(Part):
-    """How a judge is asked, when, and what happens where it fails. Without a model none is asked.
+    """How and when a judge is asked, and what happens if it fails. Without a model there is none.
 
     Attributes:
-        model: the judge as LiteLLM names it, such as `openai/gpt-4o-mini`; empty for none.
-        api_base: address of its provider; empty for the provider's own.
-        api_key: None for the provider's variable in the environment.
-        fallback: model that is asked where the first one fails; empty for none.
-        when: `always`; `doubt`, unless every claim stands in the evidence word for word or value
-            for value; `sample:0.1`, that share of the answers, chosen by their content.
-        budget_calls, budget_tokens, budget_usd: most of a session; None for no limit. Cached
-            replies count nothing. A call without a known price ends a budget in money.
-        mode: `wait`, or `background`: the answer is given out now, and the judge's report goes to
-            `on_report`.
-        failure: `report`, what the stages without a model call say, marked; or `halt`.
-        timeout_s: seconds until one call is given up.
-        retries: further attempts after status 408, 409, 429 or 5xx, or no connection.
-        temperature: None for the provider's.
+        model: LiteLLM name of the judge, such as `openai/gpt-4o-mini`; empty for no judge.
+        api_base: address of its provider; empty for the provider's default.
+        api_key: key of its provider; None for the provider's environment variable.
+        fallback: model that is asked if the first one fails; empty for none.
+        when: `always`; `doubt`: only if some claim is not found literally, by words or values, in
+            the evidence; `sample:0.1`: for that share of the answers, chosen by their hash.
+        budget_calls, budget_tokens, budget_usd: maximum per session; None for no limit. Cached
+            replies cost nothing. A call of unknown price ends a budget in USD.
+        mode: `wait`, or `background`: the answer is delivered at once, and the judge's report goes
+            to `on_report`.
+        failure: `report`: deliver the results of the stages without a model, flagged; or `halt`.
+        timeout_s: maximum seconds for one call.
+        retries: retries after status 408, 409, 429 or 5xx, or no connection.
+        temperature: sampling temperature; None for the provider's.
         max_tokens: cap on a reply; None for the provider's.
-        window_tokens: tokens that the model takes and gives in one call; None for what is known.
-        most_calls: calls for one answer, at most; the report names what they did not show.
-        concurrency: calls at a time.
-        language: of the reasons.
-        prompt: instructions in the place of those that ship; they must ask for the same JSON.
-        rubric: what to check besides, added to the instructions.
-        withhold_labels: access labels of facts that the judge's provider must not get.
-        cache_size: replies that are kept in memory, by content; 0 for none.
+        window_tokens: context limit of the model, input and output; None looks it up by name.
+        most_calls: maximum calls for one answer; the report lists the evidence that did not fit.
+        concurrency: maximum number of concurrent calls.
+        language: language of the reasons.
+        prompt: instructions instead of the default ones; they must ask for the same JSON.
+        rubric: additional criteria, added to the instructions.
+        withhold_labels: access labels of facts that must not be sent to the judge's provider.
+        cache_size: number of replies cached in memory, by content; 0 for none.
     """
 
     model: str = ""
@@ -167,10 +167,10 @@ class JudgeSettings(Part):
         return float(match[1]) if match else 1.0
 
 
-def reach_fields(
+def connection_fields(
     settings: JudgeSettings | None, model: object, own: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields of the settings, without an address and key that are another judge's."""
+    """The settings' fields, without address and key if they belong to another provider or judge."""
     fields = (settings or JudgeSettings()).model_dump()
     named = fields["model"]
     other = isinstance(model, str) and bool(named) and not same_provider(model, named)
@@ -182,21 +182,21 @@ def reach_fields(
 
 
 def same_provider(model: str, other: str) -> bool:
-    """Whether two names are of one provider; a bare name's is not known without LiteLLM."""
+    """Whether two names have one provider; without a prefix the provider is not known here."""
     if model == other:
         return True
     return "/" in model and model.partition("/")[0] == other.partition("/")[0]
 
 
 def budget_fields(budget: int | Mapping[str, float] | None) -> dict[str, Any]:
-    """The fields that a budget stands for: calls, or a mapping with `calls`, `tokens` or `usd`."""
+    """A budget as fields: a number of calls, or a mapping with `calls`, `tokens` or `usd`."""
     if budget is None:
         return {}
     if isinstance(budget, Mapping):
-        odd = set(budget) - {"calls", "tokens", "usd"}
-        if odd:
+        unknown = set(budget) - {"calls", "tokens", "usd"}
+        if unknown:
             raise RequestError(
-                f"judge_budget has {sorted(odd)[0]!r:.40}; give calls, tokens or usd"
+                f"judge_budget has an unknown {sorted(unknown)[0]!r:.40}; give calls, tokens or usd"
             )
         return {f"budget_{name}": value for name, value in budget.items()}
     if isinstance(budget, bool) or not isinstance(budget, int):
@@ -206,8 +206,8 @@ def budget_fields(budget: int | Mapping[str, float] | None) -> dict[str, Any]:
 
 Preset = Literal["default", "literal"]
 Profile = Literal["observe", "protocol"]
-# What the specifications do by themselves: continuation and remedies (CRP-SPEC-005 §10.3, §19.1),
-# an exhausted safety budget (related facts §8), quarantine (CRP-SPEC-009 §8.4).
+# Actions that the specifications take by default: continuation and remedies (CRP-SPEC-005 §10.3,
+# §19.1), enforcing the safety budget (related facts §8), quarantine (CRP-SPEC-009 §8.4).
 PROTOCOL: Final[dict[str, Any]] = {
     "dispatch": {"continue_incomplete": True, "redispatch_on_contradiction": True},
     "sessions": {"budget": {"enforce": True}, "transfer": {"summaries": True}},
@@ -215,54 +215,54 @@ PROTOCOL: Final[dict[str, Any]] = {
 }
 TOML_NAME = "crp.toml"
 MASTER_KEY_BYTES = 32
-# Variables of the command line, and of key files by their documented names.
-_OTHERS: Final = frozenset({"CRP_KEYS", "CRP_MASTER_KEYS", "CRP_SESSION", "CRP_STORE"})
-# Likeness from which a name is taken for a misspelt one: a letter or an underscore in a dozen.
-_NEAR: Final = 0.88
+# Variables that are not settings: of the command line, and documented ones for key files.
+_OTHER_VARIABLES: Final = frozenset({"CRP_KEYS", "CRP_MASTER_KEYS", "CRP_SESSION", "CRP_STORE"})
+# Minimum similarity at which a name counts as misspelt: about one wrong letter in twelve.
+_MISSPELT: Final = 0.88
 
 
 class Settings(BaseSettings):
     """The whole tree.
 
     Attributes:
-        preset: `default`, or `literal` for the letter of the specifications.
-        profile: `observe` reports and does nothing by itself; `protocol` turns on what the
-            specifications do without being asked: continuation, remedies, quarantine, and a
-            safety budget that withholds. Single settings win over it.
+        preset: `default`, or `literal` for exactly what the specifications say.
+        profile: `observe` only reports; `protocol` turns on what the specifications do by
+            default: continuation, remedies, quarantine, and a safety budget that withholds
+            answers. Individual settings take precedence over it.
         model: model asked when a call names none; `extractive` needs no key.
-        max_windows: windows of a session, the total in `CRP-Context-Window: 1/5`.
-        context_limits: tokens by model name, above every table.
+        max_windows: maximum windows of a session, the total in `CRP-Context-Window: 1/5`.
+        context_limits: tokens by model name; they take precedence over every table.
         tokenizer_files: vocabulary file by model name: `.model`, `tokenizer.json`, `.tiktoken`.
-        embedder: embedder where no argument gives one, such as `litellm:text-embedding-3-small`
-            or `onnx:FOLDER`; empty for the one that ships.
-        reranker: reranker where no argument gives one, such as `onnx:FOLDER`; empty for none.
-        timeout_s: seconds until a model call is given up.
-        clock: ISO 8601 moment that stands still, for reproducible runs; None for real time.
-        key: master key, 64 hexadecimal digits; after a rotation all keys with commas between,
-            the current one last. None for the one kept with the store.
-        regions: folder or address of a store for each region whose data stay apart (CRP-SPEC-009
-            §7.2), by a name in lower case; a header can name those of two letters.
-        guard: which policy guards the fabric, and the registered exceptions.
-        system: what is registered about the AI system that answers (CRP-SPEC-005 §14).
-        headers: what response headers tell.
-        sessions: numbers of sessions, safety budgets and agents.
-        packs: shares, depths and floors of context packs.
+        embedder: embedder if no argument gives one, such as `litellm:text-embedding-3-small`
+            or `onnx:FOLDER`; empty for the shipped one.
+        reranker: reranker if no argument gives one, such as `onnx:FOLDER`; empty for none.
+        timeout_s: maximum seconds for a model call.
+        clock: fixed ISO 8601 time, for reproducible runs; None for real time.
+        key: master key, 64 hexadecimal digits; after a rotation all keys, separated by commas,
+            the current one last. None for the key kept with the store.
+        regions: folder or address of a separate store for each region (CRP-SPEC-009 §7.2), by a
+            name in lower case; headers can name only regions of two letters.
+        guard: access policy of the fabric, and the registered exceptions.
+        system: registration of the AI system that answers (CRP-SPEC-005 §14).
+        headers: contents of response headers.
+        sessions: limits of sessions, safety budgets and agents.
+        packs: shares, depths and minimum values of context packs.
         dispatch: re-dispatches, continuations and strategies.
         policy: the operator's safety policy, which no session and no call can relax.
         reports: delivery of violation reports.
-        artifacts: where bulky texts lie, and how long an address opens one.
+        artifacts: where bulky texts are stored, and how long their addresses are valid.
         compaction: how a conversation is shortened before a model is asked; off unless enabled.
-        judge: the model that is asked whether answers hold; none without a name.
-        steps: guardrails of writing, selecting, compressing and isolating; none unless given.
+        judge: the model that is asked which claims hold; none without a name.
+        steps: guardrails of writing, selecting, compressing and isolating; none by default.
         receipts: whether a receipt is signed and kept for each window.
-        receipt_weights: whether receipts tell weights of the operator's own; those of a published
-            preset are always told, of others their digest (decision D18).
+        receipt_weights: whether receipts contain custom weights; without it they contain the
+            digest of custom weights. Weights of a published preset are always included.
     """
 
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
-        # The key is among what may be wrong.
+        # An error must not show the key.
         hide_input_in_errors=True,
         env_prefix="CRP_",
         env_nested_delimiter="__",
@@ -298,7 +298,7 @@ class Settings(BaseSettings):
     receipts: bool = True
     receipt_weights: bool = False
 
-    # Where a store's file lies decides nothing about an answer, so it is no field.
+    # The path of crp.toml does not affect answers, so it is not a field.
     toml_file: ClassVar[Path | None] = None
 
     @model_validator(mode="before")
@@ -376,14 +376,14 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then crp.toml; nothing else."""
+        """Sources in order of precedence: arguments, environment, crp.toml."""
         del dotenv_settings, file_secret_settings
         toml = (TomlConfigSettingsSource(settings_cls, cls.toml_file),) if cls.toml_file else ()
         return (init_settings, env_settings, *toml)
 
     @property
     def digest(self) -> str:
-        """`sha256:` hash of every setting that can decide an answer; no key, clock or place."""
+        """`sha256:` hash of all settings that can affect an answer; not keys, clock or paths."""
         aside = {"clock", "key", "timeout_s", "regions", "reports", "receipts", "receipt_weights"}
         aside |= {"artifacts"}
         left_out: dict[str, Any] = dict.fromkeys(aside, True)
@@ -392,23 +392,23 @@ class Settings(BaseSettings):
 
 
 def _merged(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The base with what is given in its place, down to single fields."""
+    """The base with the overrides applied, recursively for mappings."""
     merged = dict(base)
     for name, value in overrides.items():
-        below = merged.get(name)
-        if isinstance(below, dict) and isinstance(value, Mapping):
-            merged[name] = _merged(below, value)
+        base_value = merged.get(name)
+        if isinstance(base_value, dict) and isinstance(value, Mapping):
+            merged[name] = _merged(base_value, value)
         else:
             merged[name] = value
     return merged
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
-    """The first field that is wrong, empty for the whole, and why; without its value."""
+    """Name of the first invalid field, empty for the whole, and the problem; without its value."""
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "tuple_type":
-        # "Tuple" is a word of Python's that settings files do not have.
+        # "Tuple" is a Python term; settings files have lists.
         return field, "wanted a list"
     return field, first["msg"].removeprefix("Value error, ")
 
@@ -424,8 +424,8 @@ def _toml(root: Path | None) -> Path | None:
 
 
 @lru_cache(maxsize=16)
-def _reading(path: Path | None) -> type[Settings]:
-    """The class that reads a file besides; making one takes longer than reading."""
+def _settings_class(path: Path | None) -> type[Settings]:
+    """A settings class that also reads a file; cached, since creating a class is slow."""
 
     class Located(Settings):
         toml_file = path
@@ -433,42 +433,42 @@ def _reading(path: Path | None) -> type[Settings]:
     return Located
 
 
-def _names() -> list[str]:
-    """Names of all settings and of those right below one, with a point between."""
+def _setting_names() -> list[str]:
+    """Names of all settings and of their direct fields, as `setting.field`."""
     parts = Settings.model_fields
     pairs = ((name, getattr(part.annotation, "model_fields", ())) for name, part in parts.items())
     return [*parts, *(f"{name}.{field}" for name, fields in pairs for field in fields)]
 
 
 def _refuse_misspelt() -> None:
-    """Refuse a variable that is nearly a setting's: passed over, it would leave a guard off.
+    """Refuse a variable that is probably misspelt: ignoring it could leave a safeguard off.
 
-    Names that are like none belong to somebody else.
+    Names that are not similar to a setting's are ignored, since other software may use them.
     """
     prefix, parts = "CRP_", Settings.model_fields
-    odd = [
+    unknown = [
         name
         for name in sorted(os.environ)
-        if (own := name.upper()).startswith(prefix)
-        and own.removeprefix(prefix).partition("__")[0].lower() not in parts
-        and own not in _OTHERS
+        if (upper := name.upper()).startswith(prefix)
+        and upper.removeprefix(prefix).partition("__")[0].lower() not in parts
+        and upper not in _OTHER_VARIABLES
     ]
-    if not odd:
+    if not unknown:
         return
-    known = [prefix + name.replace(".", "__").upper() for name in _names()]
-    for name in odd:
-        own = name.upper()
-        near = get_close_matches(own, known, n=1, cutoff=_NEAR)
-        near = near or get_close_matches(own.partition("__")[0], known, n=1, cutoff=_NEAR)
+    known = [prefix + name.replace(".", "__").upper() for name in _setting_names()]
+    for name in unknown:
+        upper = name.upper()
+        near = get_close_matches(upper, known, n=1, cutoff=_MISSPELT)
+        near = near or get_close_matches(upper.partition("__")[0], known, n=1, cutoff=_MISSPELT)
         if near:
             raise ConfigError(
-                f"environment variable {name!r:.60} is no setting; if {near[0]} is meant, rename "
-                "it, else unset it"
+                f"environment variable {name!r:.60} is not a setting; if {near[0]} is meant, "
+                "rename it, else unset it"
             )
 
 
 def load(root: Path | None = None, **arguments: Any) -> Settings:
-    """Read the settings; those of the environment alone once, since every `examine` asks."""
+    """Read the settings; those from the environment only are cached, since every `examine` asks."""
     path = _toml(root)
     if path or arguments:
         return _read(path, arguments)
@@ -483,11 +483,11 @@ def _of_environment(_variables: tuple[tuple[str, str], ...]) -> Settings:
 def _read(path: Path | None, arguments: Mapping[str, Any]) -> Settings:
     _refuse_misspelt()
     try:
-        located = _reading(path)(**arguments)
+        located = _settings_class(path)(**arguments)
     except ValidationError as error:
         field, problem = first_problem(error)
         if error.errors(include_url=False, include_input=False)[0]["type"] == "extra_forbidden":
-            near = get_close_matches(field, _names(), n=1)
+            near = get_close_matches(field, _setting_names(), n=1)
             meant = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"setting {field!r:.80} is unknown{meant}") from error
         raise ConfigError(f"setting {field or 'settings'!r} is not usable: {problem}") from error

@@ -1,7 +1,7 @@
 """The calls within one window: draft and refinement (reflexive), and searches (agentic).
 
-What is examined and delivered is the last answer as the model wrote it. What a search finds enters
-the envelope like any other fact, so the answer is examined against all of it.
+The last answer is examined and delivered as the model wrote it. Search results enter the envelope
+like other facts, so the answer is checked against all of them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class AnswerPasses:
     Spec: related facts §7
 
     Attributes:
-        objections: whether the verification found anything.
-        further: the calls behind the first, in order.
+        objections: whether the verification found unsupported statements.
+        further: the calls after the first, in order.
     """
 
     strategy: Strategy
@@ -49,14 +49,14 @@ class AnswerPasses:
     further: list[ModelCall] = field(default_factory=list)
 
     def after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
-        """The call after a reply, which is remembered; None when the answer is there."""
+        """The next call after a reply, recorded in `further`; None when the answer is complete."""
         next_call = self._after(call, reply)
         if next_call is not None:
             self.further.append(next_call)
         return next_call
 
     def _after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
-        """The call after a reply."""
+        """The next call after a reply; None when the answer is complete."""
         self.done += 1
         if self.strategy is not Strategy.REFLEXIVE or (self.done == 1 and reply.tool_calls):
             self.answer = reply
@@ -84,19 +84,19 @@ class AnswerPasses:
             return call.changed(
                 messages=messages, temperature=self.settings.refine_temperature, tools=()
             )
-        # A refinement without a word leaves the draft as the answer.
+        # If the refinement is empty, the draft is the answer.
         if reply.text.strip():
             self.answer = reply
         return None
 
     @property
     def round(self) -> tuple[int, int]:
-        """Revisions that were made, and passes in all: `(1, 2)` or `(2, 3)` when reflexive."""
+        """Number of revisions, and of all passes: `(1, 2)` or `(2, 3)` when reflexive."""
         return (max(0, self.done - 1), max(1, self.done))
 
 
 SEARCH: Final = "search_context"
-LONGEST: Final = 500
+MAX_QUERY_CHARACTERS: Final = 500
 TOOL: Final[dict[str, Any]] = {
     "type": "function",
     "function": {
@@ -128,16 +128,16 @@ STOP: Final = (
 
 @dataclass(slots=True)
 class FactSearches:
-    """How far an agentic answer is.
+    """The state of an agentic answer: searches made and limits reached.
 
     Spec: related facts §7
 
     Attributes:
-        safety_budget: of the session; at the floor nothing more is tried.
-        queries: what was searched for, in order, each once.
-        unread: the last reply made a search that says nothing.
-        stopped: a limit ended the search, and the journal knows.
-        open_needs: what was open when the answer was last sent back.
+        safety_budget: safety budget of the session; at the floor no further call is made.
+        queries: search queries in order, without duplicates.
+        unread: whether a search in the last reply had no readable query.
+        stopped: whether a limit ended the search and was journalled.
+        open_needs: needs that were uncovered when the model was last asked for more.
     """
 
     settings: DispatchSettings
@@ -156,14 +156,14 @@ class FactSearches:
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
-        """The tool, while a further search may be made and its result be answered to."""
+        """The search tool, while both another search and a call to use its result are allowed."""
         room = self.iterations + 1 < self.settings.agentic_iterations and not self._spent
         return (TOOL,) if room and self.tool_calls < self.settings.agentic_tool_calls else ()
 
     def searches(self, reply: Reply) -> tuple[list[str], list[Note]]:
-        """What a reply wants to be looked up.
+        """New search queries in a reply, and journal notes on its searches.
 
-        Searches beyond the most that are allowed are not made.
+        Searches beyond the maximum are ignored.
         """
         wanted = [call for call in reply.tool_calls if call.name == SEARCH]
         new: list[str] = []
@@ -201,19 +201,19 @@ class FactSearches:
         return tuple(words)
 
     def unfinished(self, report: Report) -> str:
-        """Words that ask for what is missing; empty when nothing is, or when it was asked for."""
+        """An instruction to answer uncovered needs; empty if none, or if it was given before."""
         completeness = report.quality.completeness
         done = completeness.score is None or completeness.score >= self.settings.agentic_completion
         if self.stopped or done or not completeness.uncovered:
             return ""
         before, self.open_needs = self.open_needs, tuple(completeness.uncovered)
-        # Asked once, the model neither searched nor answered more; it would not do so next time.
+        # After one request the model covered nothing more, so a second one is useless.
         if before == self.open_needs:
             return ""
         return OPEN.format(needs=", ".join(completeness.uncovered))
 
     def limit(self) -> Note | None:
-        """For the journal, the first time that a limit ends the search."""
+        """A journal note, the first time that a limit ends the search."""
         if self.stopped or self.tools:
             return None
         self.stopped = True
@@ -231,17 +231,17 @@ def wants_search(reply: Reply) -> bool:
 
 
 def without_searches(reply: Reply) -> Reply:
-    """A reply as its caller gets it: nobody but the relay can make these searches."""
+    """A reply without search calls, which only the relay can execute."""
     if not wants_search(reply):
         return reply
     return reply.changed(tool_calls=tuple(c for c in reply.tool_calls if c.name != SEARCH))
 
 
 def _query(call: ToolCall) -> str:
-    """The query of a call; empty for arguments that are not what the tool takes."""
+    """The query of a call; empty for invalid arguments."""
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
         return ""
     query = arguments.get("query") if isinstance(arguments, dict) else None
-    return " ".join(query.split())[:LONGEST] if isinstance(query, str) else ""
+    return " ".join(query.split())[:MAX_QUERY_CHARACTERS] if isinstance(query, str) else ""

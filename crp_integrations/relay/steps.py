@@ -1,4 +1,4 @@
-"""What a Turn answers with: the next thing to do, or how the window ended."""
+"""The return values of a Turn: the next call to make, or how the window ended."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import HaltReason, Purpose
 
-# The step around a judge's call.
+# Name of the trace step around a judge's call.
 JUDGED: Final = "dpe.judge"
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Call a model and hand its reply to `receive`.
+    """Call a model and pass its reply to `receive`.
 
     Attributes:
-        envelope: the envelope inside the call's messages; None when the call prepares the answer
-            and carries no facts, as one that decomposes the question does.
+        envelope: the envelope in the call's messages; None for a preparing call without facts,
+            such as one that decomposes the question.
     """
 
     call: ModelCall
@@ -35,7 +35,7 @@ class Dispatch:
 
     @property
     def purpose(self) -> Purpose:
-        """What the call is for."""
+        """The purpose of the call."""
         return self.call.purpose
 
     @property
@@ -54,8 +54,8 @@ class FittedDispatch(Dispatch):
     """A dispatch for the answer.
 
     Attributes:
-        crowded_out: the model's window has less room than `least_context_tokens` for the facts
-            that were found.
+        crowded_out: whether the model's context limit leaves less than `least_context_tokens` for
+            the facts found.
     """
 
     envelope: Envelope
@@ -67,8 +67,8 @@ class JudgeDispatch(Dispatch):
     """A call of the judge; its reply goes to `receive` as a `JudgeReply`.
 
     Attributes:
-        judge: makes the call, with the driver's own model where it has none of its own.
-        tracer: opens the span around it; an `Observer` is told of the call of a judge by name.
+        judge: makes the call; a judge without its own model uses the driver's.
+        tracer: opens the span around the call; an `Observer` also receives a named judge's call.
     """
 
     judge: Judge | None = None
@@ -90,10 +90,10 @@ class Halt:
 
     Attributes:
         reason: one of the halt reasons of a 451 body.
-        answer: what was withheld, for the operator's eyes.
-        directive: of the policy that withheld it; empty where something else did.
-        value: what was found instead of what the directive wants.
-        unread: how much of the answer was not read, and why; empty where that withheld nothing.
+        answer: the withheld answer, for the operator only.
+        directive: policy directive that withheld it; empty for another reason.
+        value: value found, which does not meet the directive.
+        unread: how much of the answer was not judged, and why; empty if that was not the reason.
     """
 
     reason: str
@@ -105,12 +105,12 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The caller's envelope is still the right one; nothing was selected, packed or dispatched.
+    """The caller's envelope is still valid; nothing was selected, packed or dispatched.
 
     Spec: CRP-SPEC-003 §11.2
 
     Attributes:
-        headers: of the window that was released with it, and `CRP-Context-Cache-Status: HIT`.
+        headers: headers of the window released with it, and `CRP-Context-Cache-Status: HIT`.
     """
 
     etag: str
@@ -135,8 +135,8 @@ class Refusal:
 Outcome: TypeAlias = Release | Halt | NotModified | Refusal
 
 
-class Playable(Protocol):
-    """What a driver needs of a Turn, and of everything that is composed of Turns."""
+class Drivable(Protocol):
+    """What a driver can run: a Turn, or anything composed of Turns."""
 
     def begin(self) -> Step:
         """The first step."""
@@ -151,19 +151,19 @@ class Playable(Protocol):
         ...
 
 
-class LivePlayable(Playable, Protocol):
-    """Something whose answer may be shown as it comes."""
+class LiveDrivable(Drivable, Protocol):
+    """A `Playable` whose answer may be shown before its verdict."""
 
     def show_at_once(self) -> bool:
-        """Whether it may, once it has begun; then nothing is asked again."""
+        """Whether it may be shown, known once begun; if so, the answer is not revised."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fan:
-    """Play several turns together and hand their outcomes to `receive`, in this order."""
+    """Run several turns concurrently and pass their outcomes to `receive`, in this order."""
 
-    turns: tuple[Playable, ...]
+    turns: tuple[Drivable, ...]
 
 
 Step: TypeAlias = Dispatch | Fan | Outcome
@@ -171,7 +171,7 @@ Result: TypeAlias = Reply | JudgeReply | tuple[Outcome, ...]
 
 
 def total_usage(usages: Iterable[Usage]) -> Usage:
-    """The sum of usages; the cost is known only when each one's is.
+    """The sum of usages; the cost is known only if every usage has one.
 
     Spec: CRP-SPEC-005 §19.3
     """
@@ -201,7 +201,7 @@ def outcome_status(outcome: Outcome) -> int:
 
 
 def outcome_body(outcome: Outcome) -> bodies.Body | None:
-    """What a caller is told of an answer that he does not get, to be printed as JSON.
+    """The JSON body for a caller whose answer was withheld or refused; None for other outcomes.
 
     Spec: CRP-SPEC-003 §8.4; related facts §3
     """
@@ -226,7 +226,7 @@ def outcome_body(outcome: Outcome) -> bodies.Body | None:
 
 
 def answer_of(outcome: Outcome) -> Answer:
-    """The answer of a released window."""
+    """The answer of a released window; other outcomes raise their error."""
     match outcome:
         case Release(answer=released):
             return released
@@ -252,7 +252,7 @@ def answer_of(outcome: Outcome) -> Answer:
 
 
 def own_error(error: BaseException) -> CRPError:
-    """An error of this package; a foreign one by its name, since it could quote a prompt."""
+    """The error, or a `ModelError` that only names a foreign one, whose text may quote a prompt."""
     if isinstance(error, CRPError):
         return error
     return ModelError(f"the model call ended with {type(error).__name__}")

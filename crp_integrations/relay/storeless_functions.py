@@ -1,6 +1,6 @@
-"""Verbs that need no store: `pack`, `examine`, `compact` messages, `count_tokens`.
+"""Functions that need no store: `pack`, `examine`, `compact` messages, `count_tokens`.
 
-What a verb works with is imported when it is first called, so that importing it costs little.
+Each function imports its dependencies when called, so that importing this module is fast.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crp_integrations.vocabulary import BudgetTokens
 
 
-# An answer as a caller has it: a text, or a structure with the values of its fields.
+# An answer given by a caller: a text, or structured data.
 AnswerValue: TypeAlias = "str | Mapping[str, Any] | Sequence[Any] | BaseModel"
 
 
@@ -55,17 +55,17 @@ def pack(
 
     Args:
         facts: texts, or facts with importance, dates and sources; equal ids count once.
-        model: whose tokenizer counts.
-        budget_tokens: cap on the text; `auto`, the default, is what a question needs, `window`
-            all that the model takes in; 0 gives an empty envelope of tier D.
+        model: model whose tokenizer counts.
+        budget_tokens: cap on the text; `auto`, the default, is what the question needs, `window`
+            is all that the model accepts; 0 gives an empty envelope of tier D.
         k: cap on the number of facts.
-        now: the moment that freshness is counted to; None for the clock's.
-        reranker: looks at the best candidates again; None for none.
-        injections: asked beside the rules where `envelope.screening` is enabled.
+        now: time at which freshness is measured; None for the clock's.
+        reranker: ranks the best candidates again; None for none.
+        injections: injection model, used in addition to the rules if `envelope.screening` is on.
         settings: None reads `CRP_*` and the defaults.
 
     Returns:
-        The envelope with text, facts in order, tier with its reasons, and every drop.
+        The envelope with text, facts in order, tier with its reasons, and all dropped facts.
 
     Raises:
         RequestError: the question is empty or an argument has no usable value.
@@ -85,9 +85,9 @@ def pack(
 
 
 class CallerSelection:
-    """A question to a caller's own facts, which may be packed again with more of them.
+    """Packs a caller's own facts for a question, repeatedly if more facts are found.
 
-    Each text is cut, counted and embedded once. Arguments are those of `pack`.
+    Each text is split, counted and embedded once. Arguments are those of `pack`.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class CallerSelection:
         injections: InjectionModel | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """Check the arguments and take the question apart."""
+        """Check the arguments and prepare the decomposition of the question."""
         from crp_integrations.envelope.caller_candidates import CallerTexts
         from crp_integrations.relay.defaults import chosen_embedder, chosen_reranker, tokenizers
         from crp_integrations.relay.prompt import InformationNeeds
@@ -128,11 +128,11 @@ class CallerSelection:
         )
 
     def further_questions(self, facts: Sequence[Fact | str], most: int) -> tuple[str, ...]:
-        """What the retriever behind these facts may be asked next, at most so many questions."""
+        """Up to `most` follow-up questions for the retriever that returned these facts."""
         return self._texts.further_questions(self._request.query, facts, most)
 
     def pack(self, facts: Sequence[Fact | str], budget: BudgetTokens | None = None) -> Envelope:
-        """Rank these facts and pack them into the budget, or into another one."""
+        """Rank these facts and pack them into the given budget, else that of the arguments."""
         from crp_integrations.envelope.assemble import assemble
         from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
         from crp_integrations.guard.injection.detection import InjectionDetector
@@ -198,24 +198,24 @@ def examine(
         answer: a text; or a structured answer (a mapping, a list, a dataclass, a pydantic object),
             whose canonical JSON is examined field by field.
         context: an envelope, facts, or texts; texts are named `context-1`, `context-2`, ….
-        question: what was asked, None when it is not known.
+        question: the question, None when it is not known.
         no_store: nothing of the call is kept, so personal data in it needs no warning.
-        sub_queries: what the question asks for; empty takes those of an envelope, or takes the
-            question apart by rules.
+        sub_queries: information needs of the question; empty takes those of an envelope, else
+            splits the question by rules.
         prior: earlier answers of the session, oldest first.
-        conversation: messages before the question, of this package or in the OpenAI shape, by
-            which a judge understands it. What tools answered in it is evidence, and may follow
-            the question.
-        system_prompt: what the model was told; facts in it are evidence, the passage `system`.
-        rejected: claims that a sub-agent's report flags; no text or tool's result bears one out.
+        conversation: messages before the question, in the format of this package or of OpenAI,
+            which help a judge to understand it. Tool results in it are evidence, and may also
+            come after the question.
+        system_prompt: the model's system prompt; facts in it are evidence, as passage `system`.
+        rejected: claims that a sub-agent's report flags; no text or tool result supports them.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
-            LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
+            LlamaIndex, or a `Judge`. None takes the settings' judge; by default there is none.
             Calls with the same judge and options share its cache and its budget.
-        judge_options: see `JudgeOptions`; `on_report` may go with a `Judge` too, and without any.
+        judge_options: see `JudgeOptions`; `on_report` is also allowed with a `Judge` or without.
 
     Returns:
-        The report, with the status of each claim and what it rests on. Nothing is sealed.
+        The report, with the status and the evidence of each claim. Nothing is sealed.
 
     Raises:
         RequestError: the answer, the context or the grounding mode has no usable value.
@@ -224,7 +224,7 @@ def examine(
     from crp_integrations.relay.judged_answer import complete_report, resolve_judge
     from crp_integrations.relay.settings import load
 
-    # Read once: the environment is looked through each time.
+    # Read once, since each `load` scans the environment.
     settings = settings or load()
     judging, on_report = resolve_judge(judge, judge_options, settings)
     report, dossier = screened_answer(
@@ -253,7 +253,7 @@ async def aexamine(
     settings: Settings | None = None,
     **how: Any,
 ) -> Report:
-    """The asynchronous twin of `examine`; the stages without a model call run beside the loop.
+    """The asynchronous twin of `examine`; the stages without a model call run in a thread.
 
     Args:
         how: the other arguments of `examine`.
@@ -283,7 +283,7 @@ def screened_answer(
     verifier: Verifier | None = None,
     **about: Any,
 ) -> tuple[Report, Dossier]:
-    """The report of the stages without a model call, and what it is of.
+    """The report of the stages without a model call, and the examined dossier.
 
     Args:
         about: further arguments of `caller_dossier`.
@@ -299,25 +299,25 @@ def screened_answer(
     from crp_integrations.relay.examination import VERIFIED, caller_dossier
     from crp_integrations.relay.settings import load
 
-    chosen = settings or load()
+    loaded = settings or load()
     dossier = caller_dossier(
         answer_text(answer),
         context,
         question,
-        chosen,
+        loaded,
         controls=(VERIFIED,) if verified_engine() else (),
         **about,
     )
-    # Statuses are read or compared word for word: sentences are embedded only beside those of an
-    # earlier window, and for the document's arithmetic.
-    embeds = bool(dossier.prior) or chosen.dpe.decides == "composite"
-    # The caller's embedder is checked even where it is not needed.
-    encoder = chosen_embedder(embedder, chosen) if embeds or embedder is not None else None
+    # Claim statuses need no embeddings. Sentences are embedded only to compare them with earlier
+    # answers, and for the composite score.
+    embeds = bool(dossier.prior) or loaded.dpe.decides == "composite"
+    # The caller's embedder is checked even if it is not needed.
+    encoder = chosen_embedder(embedder, loaded) if embeds or embedder is not None else None
     report = run_stages(
         dossier,
         embedder=encoder if embeds else None,
-        verifier=verifier or default_verifier(chosen.dpe.verifier),
-        settings=chosen.dpe,
+        verifier=verifier or default_verifier(loaded.dpe.verifier),
+        settings=loaded.dpe,
         policy=default_policy(registered=dossier.system.domain is not None),
     )
     return report, dossier
@@ -330,18 +330,18 @@ def count_tokens(
     tools: Sequence[Mapping[str, Any]] = (),
     settings: Settings | None = None,
 ) -> TokenCount:
-    """How many tokens a model makes of a text or a conversation, and how sure that is.
+    """Count the tokens of a text or a conversation for a model, with the count's exactness.
 
     Spec: CRP-SPEC-003 §10.1 (decision E19)
 
     Args:
-        what: a text; or messages, of this package or in the OpenAI shape, whose frames count too.
-        model: provider string as LiteLLM takes it; its tokenizer counts, or the nearest to it.
-        tools: tool definitions in the OpenAI shape, counted as the model's family is sent them.
-        settings: None reads `CRP_*` and the defaults; `tokenizer_files` names own vocabularies.
+        what: a text, or messages in the format of this package or of OpenAI, with their framing.
+        model: LiteLLM model string; its tokenizer counts, or the most similar one.
+        tools: tool definitions in the OpenAI format, counted as the model's family encodes them.
+        settings: None reads `CRP_*` and the defaults; `tokenizer_files` adds vocabularies.
 
     Raises:
-        RequestError: what is given is neither a text nor messages of text.
+        RequestError: `what` is neither a text nor messages of text.
         ConfigError: the model's tokenizer file cannot be read.
     """
     from crp_integrations.relay.defaults import tokenizers
@@ -363,25 +363,25 @@ def compact(
     now: datetime | None = None,
     settings: Settings | None = None,
 ) -> CompactHistory:
-    """Shorten an agent's messages where there is a reason to, with an account of what is left out.
+    """Shorten an agent's messages if a trigger fires, with an account of what is left out.
 
     Spec: Summit §Compression Strategy
 
     Args:
-        messages: of this package or in the OpenAI shape, in the order that a model is sent.
-        model: whose tokenizer counts.
+        messages: messages in the format of this package or of OpenAI, in the order sent.
+        model: model whose tokenizer counts.
         budget_tokens: for messages and tools; None for the settings' share of the model's limit.
-        question: what they are looked at by; None for the user's last message.
-        tools: definitions in the OpenAI shape that are sent beside them; they count, and stay.
-        now: moment of the drop reports; None for the clock's.
-        settings: None reads `CRP_*` and the defaults; `enabled` is not looked at.
+        question: decides which messages are relevant; None for the user's last message.
+        tools: tool definitions in the OpenAI format; they are counted but not shortened.
+        now: time of the drop reports; None for the clock's.
+        settings: None reads `CRP_*` and the defaults; `enabled` is ignored.
 
     Returns:
-        The same messages where no trigger fires.
+        The messages and the account; the messages are unchanged if no trigger fires.
 
     Raises:
         RequestError: a call has no result, a result no call, or the budget is not above 0.
-        CompactionRefused: what came out does not account for what was left out.
+        CompactionRefused: the result does not account for everything that was left out.
     """
     from crp_integrations.governance.compaction.compactor import AutoCompactor
     from crp_integrations.governance.compaction.records import budget_share

@@ -1,11 +1,11 @@
 """A Turn is one window: begin, fit, receive, fail. It does no I/O of its own.
 
-The three places where the world is touched are ports of its `World`: reading candidates, calling
-the model (the driver does), and closing. Between them everything is pure.
+Side effects go through the ports of its `World`: reading candidates and closing the window. The
+driver calls the model. Everything else is pure.
 
-A window may take several calls: one that takes the question apart, one that sums up the window
-before, the passes of its strategy, and re-dispatches. `receive` answers with the next of them
-until there is an outcome.
+A window may need several calls: one that decomposes the question, one that summarises earlier
+windows, the passes of its strategy, and re-dispatches. `receive` returns the next of them until
+there is an outcome.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from crp_integrations.relay.evidence import (
 from crp_integrations.relay.examination import examine_answer, examine_windows
 from crp_integrations.relay.judge import Judge, call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
-from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge, outdated_windows
+from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows, permits_bridge
 from crp_integrations.relay.receipts import draft_maker, receipt_contents
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.session_admission import (
@@ -102,19 +102,20 @@ from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType, GroundingMode, HaltReason, Strategy
 
 T = TypeVar("T")
-# The remedy whose prompt quotes the text to continue from.
+# Name of the remedy whose prompt quotes the text to continue from.
 AUGMENTED: Final = "prompt-augmented"
-# Errors of a close whose place was taken by an answer that was asked at the same time.
+# Errors of closing a window if a concurrent answer has taken its place in the session.
 PLACE_TAKEN: Final = (StaleTip, LimitReached)
 
 
 class Turn:
-    """One window's life. It has one owner and ends once.
+    """One window from its beginning to its only outcome. It has a single owner.
 
     Spec: CRP-SPEC-003 §4
 
     Attributes:
-        agent_turn: which model call of an agent's run it is; 0 where no agent counts them.
+        agent_turn: number of this model call in an agent's run; 0 outside of one.
+        part: whether other windows may continue the answer.
     """
 
     def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
@@ -129,25 +130,24 @@ class Turn:
         self._carried_context: CarriedContext | None = None
         self._calls = WindowCalls()
         self._searches: FactSearches | None = None
-        # System prompt and messages as the model got them; None for those of the request.
+        # System prompt and messages as sent to the model; None for those of the request.
         self._sent: tuple[str, tuple[Message, ...]] | None = None
-        # What was left out of the conversation; None before anybody looked at it.
+        # What was left out of the conversation; None before it was checked.
         self._compaction: CompactionAccount | None = None
-        # Whether other windows may go on with the answer.
         self.part = False
-        # Whether the answer was shown as it came.
+        # Whether the answer was shown before the verdict.
         self._shown = False
         self._passes = AnswerPasses(request.strategy, world.settings.dispatch)
         self._outdated: tuple[str, ...] = ()
         self._closed: ClosedWindow | None = None
         self._verdict: AnswerVerdict | None = None
-        # What the report last made came from, and how many flags it had of its own.
+        # The last report's examination, and the number of flags that the examination set.
         self._examined: tuple[Examination, int] | None = None
-        # Of what the report's envelope shows, as far as it was looked at.
+        # Hashes of the envelope's facts that were searched for personal data, by id.
         self._hashes: Mapping[str, str] = {}
-        # What the answer was examined beside.
+        # The evidence that the answer was checked against.
         self._evidence = AnswerEvidence(())
-        # The reply that was examined, and its way through the judge.
+        # The examined reply, and its judgement.
         self._examined_reply: Reply | None = None
         self._judged_answer: JudgedAnswer | None = None
         self._outcome: Outcome | None = None
@@ -159,7 +159,7 @@ class Turn:
         return self._admission
 
     def note(self, event_type: EventType, **data: object) -> None:
-        """Add something to the window's events: ids, hashes, counts and closed words only."""
+        """Add an event to the window's journal: only ids, hashes, counts and enum values."""
         self._calls.note(event_type, **data)
 
     def flag(self, word: str) -> None:
@@ -167,15 +167,15 @@ class Turn:
         self._calls.flags.append(word)
 
     def note_sent(self, system: str, messages: Sequence[Message]) -> None:
-        """Note what the model was really sent, where it may have been changed on its way.
+        """Record what the model was actually sent, if the caller may have changed it.
 
         Args:
-            system: the system prompt without what the turn itself put there.
+            system: the system prompt without the parts that the turn added.
         """
         self._sent = (system, tuple(messages))
 
     def remedied(self, remedy: str) -> None:
-        """Note that a remedy of a broken flow was used, for the journal and the header.
+        """Record that a remedy for a broken flow was used, for the journal and the header.
 
         Spec: CRP-SPEC-005 §11.6
         """
@@ -183,30 +183,30 @@ class Turn:
         self.note(EventType.FLOW_REMEDIATION, remedy=remedy)
 
     def begin(self) -> Step:
-        """Find the window's place in its session, evaluate the condition, read and pack.
+        """Admit the window to its session, evaluate `If-Match`, read candidates and pack them.
 
         Spec: CRP-SPEC-003 §5.3, §11.2
         """
         self._must_not_have_begun()
-        ended = self._take_place()
+        ended = self._admit()
         return self._seal_on_error(self._first) if ended is None else ended
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
-        """Pack for a model: its tokenizer, its context limit. The last fit is what counts.
+        """Pack for a model by its tokenizer and its context limit. The last fit is used.
 
         Spec: CRP-SPEC-003 §10.1
 
         Args:
-            input_limit: tokens that its deployment takes without the answer, where that is known.
+            input_limit: maximum input tokens of the model's deployment, if known.
         """
         self._must_be_open()
         return self._packing.fit(model, input_limit)
 
     def receive(self, result: Result) -> Step:
-        """Take a reply: the next call, or the examined and sealed outcome.
+        """Take a reply; returns the next call, or the examined and sealed outcome.
 
-        The reply is examined against the envelope last fitted. What a remedy can mend is asked
-        again, at most as often as the settings say; nothing is sealed before the last reply.
+        The reply is examined against the last fitted envelope. If a remedy may improve it, the
+        model is asked again, up to the settings' limit; only the last reply is sealed.
 
         Spec: CRP-SPEC-005 §1.2, §19
         """
@@ -233,16 +233,16 @@ class Turn:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The question's information needs: given, by rules, or read of a model's reply."""
+        """The question's information needs: given, by rules, or from a model's reply."""
         return self._packing.needs.sub_queries
 
     @property
     def usage(self) -> Usage:
-        """Usage of this window's calls so far, without a judge's, which is in the report."""
+        """Usage of this window's calls so far, without the judge's, which is in the report."""
         return self._calls.usage
 
     def show_at_once(self) -> bool:
-        """Whether the answer may be shown as it comes; from then on nothing is asked again.
+        """Whether the answer may be shown before the verdict; if so, it is not revised.
 
         Spec: related facts §7
         """
@@ -257,16 +257,16 @@ class Turn:
         return self._shown
 
     def show_unless_mended(self) -> bool:
-        """Whether the answer may be shown as it comes, and no remedy is given up for it."""
+        """Whether the answer may be shown before the verdict without losing a remedy."""
         admission = self._admission
         if admission is None or may_ask_again(admission.policy, self._world.settings.dispatch):
             return False
         return self.show_at_once()
 
     def survey(self) -> Dispatch | Outcome | None:
-        """Begin a window that others are to hang from: find out what the question needs."""
+        """Begin a window that will be the parent of others: determine the question's needs."""
         self._must_not_have_begun()
-        return self._take_place() or self._decomposition()
+        return self._admit() or self._decomposition()
 
     def surveyed(self, reply: Reply) -> None:
         """Take the reply to the call of `survey`."""
@@ -275,7 +275,7 @@ class Turn:
         self._packing.needs.read(reply)
 
     def plan(self, children: int) -> str | Outcome:
-        """Seal this window as the one that others hang from; no answer is asked for in it.
+        """Seal this window as the parent of others, without an answer; returns its id.
 
         Spec: related facts §5
         """
@@ -299,10 +299,10 @@ class Turn:
         self._packing.remember(envelope)
         return envelope
 
-    def _take_place(self) -> Outcome | None:
-        """Take the window's place in its session; an outcome where no model may be asked."""
+    def _admit(self) -> Outcome | None:
+        """Admit the window to its session; returns an outcome if no model may be asked."""
         self._began = None if self._world.listeners.observer is None else self._world.clock.now()
-        # Checked before a model is paid; without write access, no refusal could be sealed either.
+        # Checked before a model call is paid for; without write access nothing can be sealed.
         self._packing.namespace.must_write()
         self._seal_on_error(self._enter)
         return self._outcome
@@ -313,7 +313,7 @@ class Turn:
         )
         self._admission = admission
         if admission.barred is not None:
-            self._barred(admission.barred, admission.safety_budget)
+            self._refuse_barred(admission.barred, admission.safety_budget)
             return
         strategy = admission.strategy(self.request.strategy)
         if strategy is not self.request.strategy:
@@ -350,7 +350,7 @@ class Turn:
         return self._unmodified() or self.fit(self.request.model)
 
     def _dispatch_as(self, request: Request) -> None:
-        """Ask in another way from now on; the question stays the same."""
+        """Use a changed request with the same question from now on."""
         request = self._compacted(request)
         if request.strategy is Strategy.PULL:
             settings = self._world.settings
@@ -366,7 +366,7 @@ class Turn:
         self._passes = AnswerPasses(request.strategy, self._world.settings.dispatch)
 
     def _unmodified(self) -> NotModified | None:
-        """The end of a turn whose caller has the answer already.
+        """The 304 outcome, if the caller already has the answer; else None.
 
         Spec: CRP-SPEC-003 §11.2
         """
@@ -397,11 +397,11 @@ class Turn:
         return self._judge_on(fitted, answered, admission)
 
     def _take_judged(self, reply: JudgeReply) -> Step:
-        """Take a judge's reply: the next call to it, or what becomes of the answer."""
+        """Take a judge's reply; returns the next call to the judge, or the decision."""
         fitted, answered, admission = self._packing.last, self._examined_reply, self._admission
         judging = self._judged_answer
         if judging is None or fitted is None or answered is None or admission is None:
-            raise RequestError("a judge's reply was handed over, and no judge was asked")
+            raise RequestError("a judge's reply was given, but no judge was asked")
         try:
             with self._end_lock:
                 self._must_be_open()
@@ -424,7 +424,7 @@ class Turn:
     def _settled(
         self, fitted: FittedDispatch, answered: Reply, admission: Admission, report: Report
     ) -> Step:
-        """What becomes of an examined answer: asked again, released, withheld or refused."""
+        """Decide on an examined answer: ask again, release, withhold or refuse it."""
         shown = cap_tier(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = AnswerVerdict.of(
             report,
@@ -466,14 +466,14 @@ class Turn:
         closed = self._close("released", shown, reply.answer, report, verdict=verdict)
         answer = self._answer(shown, reply, closed)
         self._outcome = Release(answer)
-        # A step that calls tools without a word says nothing to report.
+        # A reply with only tool calls has no text to report on.
         if reply.answer.strip() or not reply.tool_calls:
             self._hand_report(closed.report)
         self._packing.remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
         return self._outcome
 
     def _searched(self, fitted: FittedDispatch, reply: Reply) -> FittedDispatch | None:
-        """The next call of an agentic answer that wants more to be looked up first."""
+        """The next call of an agentic answer after the searches in a reply; None without any."""
         agent = self._searches
         checks = self._passes.strategy is Strategy.REFLEXIVE and self._passes.done
         if agent is None or checks:
@@ -491,7 +491,7 @@ class Turn:
         return self._search_on(agent, fitted)
 
     def _unfinished(self, report: Report, fitted: FittedDispatch) -> FittedDispatch | None:
-        """The next call of an agentic answer that leaves a part of the question open."""
+        """The next call of an agentic answer that leaves needs uncovered; None if none may be."""
         agent = self._searches
         words = agent.unfinished(report) if agent else ""
         return self._search_on(agent, fitted, words) if agent and words else None
@@ -499,10 +499,10 @@ class Turn:
     def _search_on(
         self, agent: FactSearches, fitted: FittedDispatch, *words: str
     ) -> FittedDispatch | None:
-        """The next call, unless a limit was reached before."""
-        stopped = agent.limit()
-        if stopped is not None:
-            self._calls.notes.append(stopped)
+        """The next call of an agentic answer; None if a limit was reached."""
+        limit_note = agent.limit()
+        if limit_note is not None:
+            self._calls.notes.append(limit_note)
         if not agent.open:
             return None
         self._packing.request = self._packing.request.changed(
@@ -531,7 +531,7 @@ class Turn:
             self.remedied(AUGMENTED)
         self._dispatch_as(
             request.changed(
-                # Those of an earlier attempt answered to another reply.
+                # Instructions of an earlier attempt are dropped: they concerned another reply.
                 instructions=(*self._carried(), *words.instructions),
                 temperature=words.temperature,
                 seed=words.seed,
@@ -541,12 +541,12 @@ class Turn:
         return self.fit(fitted.model)
 
     def _carried(self) -> tuple[str, ...]:
-        """What stands before the words of a remedy: the caller's own, and what was searched for."""
+        """Instructions before those of a remedy: the caller's own, and those of searches."""
         carried = self._carried_context.request if self._carried_context else self.request
         return (*carried.instructions, *(self._searches.instructions() if self._searches else ()))
 
     def _compacted(self, request: Request) -> Request:
-        """The request with its conversation shortened, where that is wanted and has a reason."""
+        """The request with its conversation shortened, if enabled and a trigger fires."""
         if self._compaction is not None:
             return request
         world = self._world
@@ -563,15 +563,15 @@ class Turn:
         return request
 
     def journal(self, event_type: EventType, **data: object) -> None:
-        """Journal something about the window after its end."""
+        """Journal an event about the window after its end."""
         if self._closed is not None:
             seal, namespace = self._closed.seal, self._packing.namespace
             journal_events(namespace, self._world, seal, ((event_type, data),))
 
-    def may_lay(self, bridge: str, *between: Answer) -> bool:
-        """Whether the window's policy lets a bridge between answers through."""
+    def permits_bridge(self, bridge: str, *between: Answer) -> bool:
+        """Whether the window's policy permits a bridge between answers."""
         policy = self._admission.policy if self._admission else Policy()
-        return may_lay_bridge(bridge, between, policy, self.request, self._world)
+        return permits_bridge(bridge, between, policy, self.request, self._world)
 
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
         packing = self._packing
@@ -591,7 +591,7 @@ class Turn:
         return report.model_copy(update={"flags": flags})
 
     def _evidence_of(self, envelope: Envelope | None) -> AnswerEvidence:
-        """What an answer beside an envelope is judged against."""
+        """The evidence for an answer: an envelope, tool results, earlier facts, system prompt."""
         request = self._packing.request
         earlier = earlier_facts(self._packing.namespace, self._known()) if envelope else []
         self._evidence = evidence_of(
@@ -604,7 +604,7 @@ class Turn:
         return self._evidence
 
     def examine_whole(self, answers: Sequence[Answer], text: str) -> Report:
-        """The report on the text of several windows, of which this is one."""
+        """The report on the joined text of several windows, including this one."""
         packing = self._packing
         prior = self._admission.earlier if self._admission and not self.request.prior else ()
         return examine_windows(
@@ -620,18 +620,18 @@ class Turn:
 
     def _rejected(self) -> tuple[RejectedClaim, ...]:
         """Claims that sub-agents' reports flag: those of the request and of the session."""
-        held = self._world.memory.sessions.of(self.session_id).rejected
-        return unique_claims(self.request.rejected, held)
+        of_session = self._world.memory.sessions.of(self.session_id).rejected
+        return unique_claims(self.request.rejected, of_session)
 
     def _known(self) -> tuple[EarlierWindow, ...]:
-        """What is known of the session's windows, whether or not this one continues one."""
+        """The known earlier windows of the session, whether or not this one continues them."""
         prior = self._packing.request.prior
         return prior or (self._admission.earlier if self._admission else ())
 
     def _judgement(
         self, fitted: FittedDispatch, reply: Reply, report: Report
     ) -> JudgedAnswer | None:
-        """The answer's way through the judge; None where there is none, or nothing to judge."""
+        """The judgement of the answer; None without a judge or without text to judge."""
         world, judge = self._world, self._world.engines.judge
         if judge is None or self._examined is None or not reply.answer.strip():
             return None
@@ -643,25 +643,25 @@ class Turn:
             session_id=self.session_id,
             own_model=fitted.model,
             own_window=world.engines.limit_for(fitted.model)[0],
-            left_out=self._kept_from(judge, fitted.envelope),
+            left_out=self._withheld_facts(judge, fitted.envelope),
         )
 
-    def _kept_from(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
-        """Ids of facts that the judge's provider must not get, and why."""
+    def _withheld_facts(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
+        """Ids of facts that must not be sent to the judge's provider, with the reason."""
         labels = {**self._evidence.labels, **self._packing.labels(envelope)}
         barred = set(judge.settings.withhold_labels)
-        held = set() if judge.own else set(self._packing.reads().held())
+        in_memory = set() if judge.own else set(self._packing.reads().held())
         withheld = []
         shown = {fact.fact_id: fact.source_id for fact in envelope.facts}
         for id_, source_id in {**self._evidence.sources, **shown}.items():
             if barred.intersection(labels.get(id_, ())):
                 withheld.append((id_, "label"))
-            elif id_ in held and not source_id.startswith(TOOL_SOURCE):
+            elif id_ in in_memory and not source_id.startswith(TOOL_SOURCE):
                 withheld.append((id_, "no-store"))
         return withheld
 
     def _judged(self, judging: JudgedAnswer) -> Report:
-        """The judged report; what it came from goes into the window's receipt."""
+        """The judged report; the judge's record is added to the examination for the receipt."""
         report = judging.report
         assert self._examined is not None
         examination, _ = self._examined
@@ -670,13 +670,13 @@ class Turn:
 
     @property
     def _judge_failed(self) -> bool:
-        """Whether the judge failed and its owner wants the answer withheld then."""
+        """Whether the judge failed and its `failure` setting is `halt`."""
         judging = self._judged_answer
         halts = judging is not None and judging.judge.settings.failure == "halt"
         return halts and judging is not None and bool(judging.failed)
 
     def _hand_report(self, report: Report) -> None:
-        """Give the report to who asked for it, or have the answer judged in the background."""
+        """Pass the report to its receivers, or have the answer judged in the background."""
         judging, judge = self._judged_answer, self._world.engines.judge
         if judge is not None and judging is not None and judging.later:
             judge.later(lambda: judge.hand(judging.now(report).play()))
@@ -698,7 +698,7 @@ class Turn:
         return personal.flags
 
     def _flags(self) -> list[str]:
-        """How the fabric was read, as far as it is not the usual way."""
+        """Report flags on how the window was read and dispatched."""
         namespace = self._packing.namespace
         flags = [f"guard={namespace.guard_name}"]
         if not self._world.engines.code_verified:
@@ -715,7 +715,7 @@ class Turn:
         return [*flags, *self._packing.conditional.flags]
 
     def fail(self, error: BaseException) -> Outcome:
-        """End the window because the model call failed or was cancelled; it is sealed too.
+        """End and seal the window because the model call failed or was cancelled.
 
         Spec: CRP-SPEC-005 §15.1
         """
@@ -724,7 +724,7 @@ class Turn:
         return self._end_without_answer(word, own_error(error), error)
 
     def _seal_on_error(self, work: Callable[[], T]) -> T | Outcome:
-        """Do work before the call; on an error, seal the window as refused or failed."""
+        """Run work that precedes the call; on an error, seal the window as refused or failed."""
         try:
             return work()
         except CRPError as error:
@@ -736,7 +736,7 @@ class Turn:
                 error.add_note(f"the window could not be sealed: {type(failure).__name__}")
             raise
 
-    def _barred(self, reason: HaltReason, left: float) -> Outcome:
+    def _refuse_barred(self, reason: HaltReason, left: float) -> Outcome:
         spent = reason is HaltReason.BUDGET_DEPLETED
         self._calls.note(EventType.SAFETY_HALT, reason=reason.value)
         error = SafetyHalt(
@@ -758,7 +758,7 @@ class Turn:
             fitted = self._packing.last
             envelope = fitted.envelope if fitted else None
             if self._closed is not None:
-                # It was sealed, and what came after that failed; a window is sealed once.
+                # The error came after sealing, and a window is sealed only once.
                 self._outcome = Refusal(error, {}, envelope)
                 return self._outcome
             if isinstance(error, PolicyRelaxed) and error.directive in DIRECTIVES:
@@ -799,7 +799,7 @@ class Turn:
             notes=notes,
             sibling=self._place.sibling,
             keep=not self.request.cache.no_store,
-            fleeting=self.agent_turn > 0
+            memory_only=self.agent_turn > 0
             and any(message.role == "tool" for message in self.request.history),
             outdated=self._outdated,
             draft=self._draft(envelope, text, report, verdict),
@@ -817,7 +817,7 @@ class Turn:
             turn=self.agent_turn,
             began=self._began,
             transfer=self._carried_context.transfer if self._carried_context else None,
-            born={
+            new_session_fields={
                 "parent_session": self.request.parent_session,
                 "loop_depth": self.request.loop_depth,
                 "agent_id": self.request.agent_id,
@@ -828,7 +828,7 @@ class Turn:
         if verdict is not None:
             verdict.post(world, closed.report)
         if end.keep and world.listeners.receiver is not None:
-            # No answer depends on whether this report arrives.
+            # The answer is delivered whether or not this report arrives.
             world.listeners.receiver(closed.report)
         return closed
 
@@ -858,7 +858,7 @@ class Turn:
         seal = closed.seal
         return Answer(
             text=reply.text,
-            # These are the engine's own values, so nothing is validated again.
+            # Skips validation: these are the engine's own values.
             envelope=envelope.model_copy(update={"window_number": seal.window_number}),
             report=closed.report,
             headers=self._headers(envelope, closed),

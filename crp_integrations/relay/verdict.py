@@ -1,7 +1,7 @@
 """The verdict on an answer: deliver it, ask again, or withhold it.
 
-Remedies come before verdicts: as long as a window may be dispatched again and something found can
-be mended by that, it is. What is left after the last attempt is judged by the policy.
+Remedies come before verdicts: while re-dispatches remain and may fix a finding, the model is asked
+again. The policy decides on the last attempt.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 
-# Demands that an answer closer to its context may meet; the others have remedies of their own.
-MENDED = (
+# Demands that a better grounded answer may meet; the others have separate remedies.
+GROUNDING_DEMANDS = (
     Demand.RISK,
     Demand.GROUNDING,
     Demand.ENTAILMENT,
@@ -58,8 +58,8 @@ MENDED = (
     Demand.DISTORTION,
     Demand.QUALITY,
 )
-# Claims quoted in the words of a re-dispatch.
-MOST_QUOTED = 10
+# Maximum number of claims quoted in the instructions of a re-dispatch.
+MAX_QUOTED_CLAIMS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class AskAgain:
     """Ask the model again within the same window.
 
     Attributes:
-        triggers: what asked for it: `contradiction`, `repetition`, `flow`, and unmet demands.
+        triggers: reasons for it: `contradiction`, `repetition`, `flow`, and unmet demands.
     """
 
     redispatch: Redispatch
@@ -102,10 +102,10 @@ Decision: TypeAlias = AskAgain | Withhold | Unreachable | Deliver
 
 @dataclass(frozen=True, slots=True)
 class ExaminedAnswer:
-    """An examined answer, and what it is held against.
+    """An examined answer, and everything that the decision on it depends on.
 
     Attributes:
-        attempts: how often the question was asked again.
+        attempts: number of re-dispatches so far.
     """
 
     report: Report
@@ -120,7 +120,7 @@ class ExaminedAnswer:
 
 
 def decide(answer: ExaminedAnswer) -> Decision:
-    """What becomes of an answer.
+    """Decide whether to deliver an answer, ask again, withhold or refuse it.
 
     Spec: CRP-SPEC-005 §7.4, §8.3, §9.3, §11.5, §19; CRP-SPEC-003 §8.4
     """
@@ -128,7 +128,7 @@ def decide(answer: ExaminedAnswer) -> Decision:
     policy, terms = answer.policy, answer.terms
     if report.classification.halts:
         return Withhold(HaltReason.UNACCEPTABLE)
-    again = _again(answer) if answer.attempts < answer.settings.redispatches else None
+    again = _re_dispatch(answer) if answer.attempts < answer.settings.redispatches else None
     if again is not None:
         return again
     decision = decide_answer(report, answer.tier, judgement, terms, unread=policy.allows_unread)
@@ -149,7 +149,7 @@ def unreachable(
     report: Report,
     listed: Sequence[QualityTier] = (),
 ) -> QualityUnreachable:
-    """The refusal of a caller whose demands on quality cannot be met.
+    """The error for a caller whose demands on quality cannot be met.
 
     Spec: CRP-SPEC-003 §8.4
     """
@@ -163,11 +163,11 @@ def unreachable(
     )
 
 
-def _again(answer: ExaminedAnswer) -> AskAgain | None:
+def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
     report, request = answer.report, answer.request
     policy, settings = answer.policy, answer.settings
     upgrade = policy.upgrade_on_risk
-    words: list[str] = []
+    instructions: list[str] = []
     triggers: list[str] = []
     contradicted = [
         contradiction
@@ -178,15 +178,15 @@ def _again(answer: ExaminedAnswer) -> AskAgain | None:
         upgrade is not None or settings.redispatch_on_contradiction
     ):
         triggers.append("contradiction")
-        words.append(remedies.against_contradiction(contradicted))
+        instructions.append(remedies.against_contradiction(contradicted))
     if report.repetition_level is RepetitionLevel.SEVERE and (
         upgrade is not None or settings.redispatch_on_repetition
     ):
         triggers.append("repetition")
-        words.append(
+        instructions.append(
             remedies.against_repetition(remedies.marked(answer.text, report.quality.repetition))
         )
-    before = _before(request)
+    before = _previous_answer(request)
     if (
         report.flow_remediation == "redispatch"
         and settings.flow == "augment"
@@ -194,26 +194,26 @@ def _again(answer: ExaminedAnswer) -> AskAgain | None:
         and (upgrade is not None or settings.redispatch_on_flow)
     ):
         triggers.append("flow")
-        words.append(remedies.towards_flow(before))
+        instructions.append(remedies.towards_flow(before))
     if upgrade is not None:
         unmet = set(answer.judgement.unmet)
         if not accepts_tier(answer.tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
         if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
-        mended = [demand for demand in MENDED if demand in unmet]
+        mended = [demand for demand in GROUNDING_DEMANDS if demand in unmet]
         if mended:
             triggers += [demand.value for demand in mended]
-            words.append(remedies.against_unsupported(_unsupported(report)))
+            instructions.append(remedies.against_unsupported(_unsupported(report)))
     if not triggers:
         return None
     strategy: Strategy = upgrade or Strategy.REFLEXIVE
     if request.accept_strategies and strategy not in request.accept_strategies:
-        # The caller's accepted strategies come before an upgrade (related facts §7).
+        # The caller's accepted strategies take precedence over an upgrade.
         strategy = request.strategy
     return AskAgain(
         remedies.redispatch(
-            words, seed=request.seed, strategy=strategy, attempt=answer.attempts + 1
+            instructions, seed=request.seed, strategy=strategy, attempt=answer.attempts + 1
         ),
         tuple(triggers),
         upgraded=strategy is not request.strategy,
@@ -221,17 +221,17 @@ def _again(answer: ExaminedAnswer) -> AskAgain | None:
 
 
 def _unsupported(report: Report) -> list[str]:
-    """The claims that are quoted back: those that the evidence contradicts or does not support."""
-    return [claim.text for claim in report.claims if claim.flagged][:MOST_QUOTED]
+    """The claims quoted to the model: those that the evidence contradicts or does not support."""
+    return [claim.text for claim in report.claims if claim.flagged][:MAX_QUOTED_CLAIMS]
 
 
-def _said(answer: str) -> str:
-    """What an answer says besides its reasoning."""
+def _without_reasoning(answer: str) -> str:
+    """The text of an answer without its reasoning."""
     return without_reasoning(answer, reasoning_spans(answer)).strip()
 
 
-def _before(request: Request) -> str:
-    """The answer right before this one; empty where there is none or its text is not known."""
+def _previous_answer(request: Request) -> str:
+    """The previous window's answer; empty if there is none or its text is not known."""
     return (
         max(request.prior, key=lambda window: window.window_number).answer if request.prior else ""
     )
@@ -242,10 +242,10 @@ _LOG = logging.getLogger("crp_integrations.relay")
 
 @dataclass(frozen=True, slots=True)
 class AnswerVerdict:
-    """What is done with a reply, and why.
+    """The decision on a reply, and the judgements behind it.
 
     Attributes:
-        report_uri: where the request wants violations reported, empty for nowhere else.
+        report_uri: the request's own address for violation reports; empty for none.
     """
 
     decision: Decision
@@ -271,7 +271,7 @@ class AnswerVerdict:
         part: bool = False,
         judge_failed: bool = False,
     ) -> AnswerVerdict:
-        """Judge a reply.
+        """Evaluate the policies on a reply and decide.
 
         Spec: CRP-SPEC-005 §7.4; related facts §6
         """
@@ -284,7 +284,7 @@ class AnswerVerdict:
             accept_risk=request.accept_risk,
             accept_quality=tuple(request.accept_quality),
             part=part,
-            unanswered=bool(reply.tool_calls) and not _said(reply.answer),
+            unanswered=bool(reply.tool_calls) and not _without_reasoning(reply.answer),
             review_below=world.settings.sessions.budget.review
             if world.settings.sessions.budget.enforce
             else 0.0,
@@ -311,11 +311,11 @@ class AnswerVerdict:
             approved = _approved(request, report, reply, world)
             if not approved:
                 decision = Withhold(HaltReason.OVERSIGHT)
-        uri = request.report_uri
-        return cls(decision, judgement, reported, policy, only, uri, approved, terms)
+        report_uri = request.report_uri
+        return cls(decision, judgement, reported, policy, only, report_uri, approved, terms)
 
     def post(self, world: World, report: Report) -> None:
-        """Hand violations to where the policies want them reported; never waits.
+        """Report violations to the addresses of the policies and the request; never waits.
 
         Spec: related facts §6
         """
@@ -327,7 +327,7 @@ class AnswerVerdict:
         for policy, judgement in self._judged():
             receivers = [policy] if policy.report_uri or policy.report_to else []
             if self.report_uri and self.report_uri not in policy.report_uri:
-                # A policy's list of addresses may be full, so the request's own is not added to it.
+                # Not added to the policy's list of addresses, which may be full.
                 receivers.append(Policy(report_uri=(self.report_uri,)))
             for violation in judgement.violations:
                 notice = violation_report(violation, report, audit_trail_uri=trail)
@@ -341,7 +341,7 @@ class AnswerVerdict:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """For the journal, once the window ends with this verdict."""
+        """Journal events for a window that ends with this verdict."""
         notes: list[Note] = []
         for policy, judgement in self._judged():
             named = [violation.directive.partition(" ")[0] for violation in judgement.violations]
@@ -354,8 +354,8 @@ class AnswerVerdict:
                 notes.append((EventType.POLICY_VIOLATION, data))
         if self.approved or self.reason is HaltReason.OVERSIGHT:
             mode = self.policy.overseen(self.judgement.oversight, Oversight.HUMAN_REVIEW)
-            seen = {"mode": str(mode), "approved": self.approved}
-            notes.append((EventType.OVERSIGHT_TRIGGERED, seen))
+            data_seen = {"mode": str(mode), "approved": self.approved}
+            notes.append((EventType.OVERSIGHT_TRIGGERED, data_seen))
         return tuple(notes)
 
     def _judged(self) -> Iterator[tuple[Policy, PolicyJudgement]]:
@@ -365,32 +365,32 @@ class AnswerVerdict:
 
 
 def _take_violation(sink: ViolationSink, notice: ViolationReport, policy: Policy) -> None:
-    """Hand a report to a sink; the window is sealed by now, and no answer depends on this."""
+    """Pass a violation report to a sink; an error of the sink is only logged."""
     try:
         sink.take(notice, policy)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the receiver's
+    except Exception as error:  # noqa: BLE001 - a receiver's error must not affect the answer
         why = type(error).__name__
         _LOG.warning("a violation of window %s was not reported: %s", notice.window_id, why)
 
 
 def _approved(request: Request, report: Report, reply: Reply, world: World) -> bool:
-    """Whether a person approved exactly this answer: by a token, or asked now.
+    """Whether a person approved exactly this answer: by a token, or through the reviewer now.
 
     Spec: related facts §3, §6
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    word: object = (
+    approval: object = (
         world.listeners.reviewer(report, reply.answer) if world.listeners.reviewer else False
     )
-    # A word such as "rejected" is no approval, however true it is to Python.
-    return isinstance(word, int) and word == 1
+    # A string such as "rejected" is truthy in Python but not an approval.
+    return isinstance(approval, int) and approval == 1
 
 
 def oversight_of(
     request: Request, admission: Admission | None, settings: Settings
 ) -> Oversight | None:
-    """Who decides about a window's answer: under a low safety budget a person, whoever is asked.
+    """Who decides on a window's answer; a low safety budget always requires a person.
 
     Spec: related facts §3, §8
     """
@@ -401,14 +401,14 @@ def oversight_of(
 
 
 def halted_mode(reason: HaltReason | None) -> Oversight | None:
-    """The mode by which no model was asked; None where something else is the reason."""
+    """The oversight mode that caused a halt; None if something else did."""
     return Oversight.HALT if reason is HaltReason.OVERSIGHT else None
 
 
 def may_show_at_once(
     admission: Admission, request: Request, strategy: Strategy, settings: Settings
 ) -> bool:
-    """Whether nothing may withhold a window's answer or ask for it again.
+    """Whether nothing can withhold a window's answer, so that it may be shown before the verdict.
 
     Spec: related facts §7
     """
@@ -422,7 +422,7 @@ def may_show_at_once(
 
 
 def may_ask_again(policy: Policy, settings: DispatchSettings) -> bool:
-    """Whether a remedy may ask for an answer again."""
+    """Whether a remedy may ask the model again."""
     permitted = (
         settings.redispatch_on_contradiction,
         settings.redispatch_on_repetition,

@@ -1,4 +1,4 @@
-"""The first half of a window: candidates are read once, and packed for each model that is tried."""
+"""First half of a window: candidates are read once, and packed for each model that is tried."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from crp_integrations.vocabulary import DropReason, QualityTier, Strategy
 def measure_steps(
     asked: Request, sent: Request, made: EnvelopeInputs | None, envelope: Envelope, view: FabricView
 ) -> tuple[StepMeasurement, ...]:
-    """The steps of a call that is packed and not yet made.
+    """Items and tokens before and after each step (write, select, …) of a packed call.
 
     Spec: Summit §Principles
     """
@@ -79,12 +79,12 @@ def measure_steps(
 
 
 class WindowEnvelope:
-    """What a window reads, and the call it makes of it. For one Turn alone.
+    """Reads a window's candidates and packs its calls. Used by one Turn only.
 
     Attributes:
-        request: what is asked; another one with the same question may take its place, as for a
+        request: the request; it may be replaced by one with the same question, for example for a
             re-dispatch with further instructions.
-        steps: what writing, selecting, compressing and isolating came to for the last call.
+        steps: measurements of write, select, compress and isolate for the last call.
     """
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
@@ -104,17 +104,17 @@ class WindowEnvelope:
 
     @property
     def begun(self) -> bool:
-        """Whether anything was read or asked for."""
+        """Whether anything was read, or a model was asked to decompose the question."""
         return self._candidates is not None or self.needs.waiting
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """Ids of the facts that the envelope was made of, shown or not."""
+        """Ids of the facts that were candidates for the envelope, shown or not."""
         return tuple([fact.fact_id for fact in self.made.candidates.facts]) if self.made else ()
 
     @property
     def unfitted(self) -> int:
-        """How many facts were found where not one of them fitted; 0 where nobody wanted any."""
+        """Number of facts found if none of them fitted; 0 if some did or none were wanted."""
         envelope = self.last.envelope if self.last else None
         if envelope is None or envelope.facts or self.request.budget_tokens == 0:
             return 0
@@ -122,7 +122,7 @@ class WindowEnvelope:
 
     @property
     def decisions(self) -> dict[str, str]:
-        """Ids of the decisions that let the candidates be read, where the guard has ids."""
+        """Ids of the guard's decisions that permitted the candidates, by fact id, if it has ids."""
         facts = self.made.candidates.facts if self.made else ()
         return {fact.fact_id: fact.decision for fact in facts if fact.decision}
 
@@ -138,7 +138,7 @@ class WindowEnvelope:
         }
 
     def reads(self) -> FabricView:
-        """What the window reads; what its session held at the first read stays within reach."""
+        """The view of the fabric, created at the first call with the session's facts in memory."""
         if self._view is None:
             keep = not self.request.cache.no_store
             self._view = self.namespace.view(self._session_id, keep_counts=keep)
@@ -153,7 +153,7 @@ class WindowEnvelope:
         counter = world.engines.counter_for(model)
         limit, source = world.engines.limit_for(model)
         if input_limit is not None and source == "default":
-            limit = 0  # A guess; the deployment's own number is better.
+            limit = 0  # The default is a guess; the deployment's own limit is better.
         room = prompt.reckon_room(
             request, counter, limit, world.settings.envelope, model=model, input_limit=input_limit
         )
@@ -177,7 +177,7 @@ class WindowEnvelope:
         return self.last
 
     def _crowded_out(self, room: BudgetRoom) -> bool:
-        """Whether the model's window, and no cap of the request, leaves hardly any context."""
+        """Whether the model's context limit, not the request's cap, leaves too little context."""
         least = self._world.settings.envelope.least_context_tokens
         capped = room.asked is not None and room.asked <= room.tokens
         if room.tokens >= least or capped or self.made is None:
@@ -185,7 +185,7 @@ class WindowEnvelope:
         return room.tokens < sum([fact.tokens for fact in self.made.candidates.facts])
 
     def match(self) -> ReuseMatch:
-        """What the condition came to, for the request's own model; evaluated once."""
+        """The result of `If-Match` for the request's own model; evaluated once."""
         request, world = self.request, self._world
         if request.if_match and self.conditional.match.status is None:
             counter = world.engines.counter_for(request.model)
@@ -201,11 +201,11 @@ class WindowEnvelope:
         headers: Mapping[str, str] | None = None,
         tier: QualityTier | None = None,
     ) -> None:
-        """Know an envelope for later conditional requests."""
+        """Remember an envelope for later conditional requests."""
         chosen = self._candidates
         if chosen is None:
             return
-        # A window that is sealed stays so, whether or not its envelope can be known.
+        # An error here must not affect the sealed window.
         with suppress(StoreError), self.reads().moment() as view:
             validators = self._validators(self._packed_for, chosen.state_hash, view)
             now = self._world.clock.now()
@@ -214,20 +214,20 @@ class WindowEnvelope:
             )
 
     def widen(self, queries: Sequence[str]) -> None:
-        """Look for more beside the question's own needs; what was found before comes again."""
+        """Search again with further queries in addition to the question's own needs."""
         if queries:
             self.needs.add(queries)
             self._candidates = None
 
     def _temperature(self) -> float | None:
-        """The request's temperature, else for a draft that is to be verified the settings' own."""
+        """The request's temperature, else the settings' one for a draft to be verified."""
         asked = self.request.temperature
         if asked is None and self.request.strategy is Strategy.REFLEXIVE:
             return self._world.settings.dispatch.draft_temperature
         return asked
 
     def _earlier(self) -> Envelope | None:
-        """The earlier envelope, when it was granted for what is packed for now."""
+        """The earlier envelope, if it may be reused for the current model and budget."""
         known = self.match().known
         if known is None or known.candidates is None:
             return None
@@ -292,7 +292,7 @@ class WindowEnvelope:
     def _select(self, counter: TokenCounter) -> Candidates:
         world, request = self._world, self.request
         if self._candidates is not None:
-            # The same candidates for every model that is tried; only their sizes differ.
+            # All models that are tried share the candidates; only token counts differ.
             return recount_stored(self._candidates, self.reads(), counter)
         if self.conditional.match.known is not None:
             earlier = self.conditional.candidates(self._validators(self._packed_for))
@@ -306,7 +306,7 @@ class WindowEnvelope:
                 sub_queries=self.needs.sub_queries,
                 counter=counter,
                 settings=world.settings.envelope,
-                # Facts that were seen are dropped later; as many should remain as without them.
+                # Facts seen before are dropped later, so as many more are searched for.
                 k_nearest=(request.k_nearest or world.settings.envelope.k_nearest) + more,
                 also=deferred_ids(request.prior),
                 walker=world.engines.walker,

@@ -31,14 +31,14 @@ from crp_integrations.session.window_graph import lineage, quality_tiers, root_o
 from crp_integrations.vocabulary import AdviceWord, HaltReason, Strategy
 
 INHERITANCE: Final = "inheritance"
-# Windows from the root that a header has room for; a longer line has the root alone.
-LONGEST_LINEAGE: Final = 250
-LARGEST_SEED: Final = 10**15
+# Maximum number of windows in the lineage header; a longer lineage is given by its root only.
+MAX_LINEAGE: Final = 250
+MAX_SEED: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True)
 class WindowHeaders:
-    """Everything that the headers of a window are made of."""
+    """Input for the headers of a window."""
 
     envelope: Envelope
     closed: ClosedWindow
@@ -73,15 +73,15 @@ def window_headers(parts: WindowHeaders, world: World) -> dict[str, str]:
 
 
 def session_values(parts: WindowHeaders, world: World) -> WindowContext:
-    """What session, policy and agents say of a sealed window."""
+    """Header values of a sealed window from its session, policy and agents."""
     closed, request, verdict = parts.closed, parts.request, parts.verdict
     session, node = closed.update.session, closed.update.node
     windows = (*(parts.admission.windows if parts.admission else ()), node)
     lineage_ids = _lineage(windows, node)
-    judged = verdict.judgement if verdict else None
-    violations = judged.violations if judged and judged.enforced else ()
+    judgement = verdict.judgement if verdict else None
+    violations = judgement.violations if judgement and judgement.enforced else ()
     policy = parts.admission.policy if parts.admission else None
-    names, settings = _places(closed), world.settings.headers
+    uri_fields, settings = _uri_fields(closed), world.settings.headers
     seed = request.seed
     revised = request.strategy is Strategy.REFLEXIVE and parts.passes.done > 1
     return WindowContext(
@@ -91,7 +91,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
         ),
         oversight_mode=oversight_of(request, parts.admission, world.settings),
         halt_reason=verdict.reason if verdict else None,
-        seed=seed if seed is not None and 0 <= seed < LARGEST_SEED else None,
+        seed=seed if seed is not None and 0 <= seed < MAX_SEED else None,
         nonce=new_nonce(policy, world)
         if policy and parts.admission and parts.admission.stated
         else "",
@@ -104,10 +104,10 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
         session_parent=session.parent_session,
         revision_round=parts.passes.round if revised else None,
         dag_root=lineage_ids[0] if lineage_ids else root_of(windows),
-        lineage=lineage_ids if len(lineage_ids) <= LONGEST_LINEAGE else (),
-        report_uri=settings.report_uri.format(**names) if closed.update.reported else "",
+        lineage=lineage_ids if len(lineage_ids) <= MAX_LINEAGE else (),
+        report_uri=settings.report_uri.format(**uri_fields) if closed.update.reported else "",
         trail_id=trail_id(closed.seal.session_id, request.residency),
-        trail_uri=settings.trail_uri.format(**names),
+        trail_uri=settings.trail_uri.format(**uri_fields),
         set_session=_set_session(parts, windows, world),
         flow_remedy=next(reversed(parts.calls.remedies), ""),
     )
@@ -116,7 +116,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
 def refusal_headers(
     error: CRPError, closed: ClosedWindow, world: World, residency: str = ""
 ) -> dict[str, str]:
-    """The headers of a window that was refused before there was an envelope."""
+    """The headers of a window that was refused before it had an envelope."""
     halted = isinstance(error, SafetyHalt)
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
     relaxed = isinstance(error, PolicyRelaxed)
@@ -130,7 +130,7 @@ def refusal_headers(
             safety_budget=left if halted else None,
             budget_warning=safety.warning_of(left, budget) if halted else None,
             trail_id=trail_id(closed.seal.session_id, residency),
-            trail_uri=world.settings.headers.trail_uri.format(**_places(closed)) or None,
+            trail_uri=world.settings.headers.trail_uri.format(**_uri_fields(closed)) or None,
         )
     )
 
@@ -140,13 +140,13 @@ def trail_id(session_id: str, residency: str = "") -> str:
     return "crp_trail_" + sha256_hex("\u241f".join(("trail", session_id, residency)))[:24]
 
 
-def _places(closed: ClosedWindow) -> dict[str, str]:
+def _uri_fields(closed: ClosedWindow) -> dict[str, str]:
     seal = closed.seal
     return {"session_id": seal.session_id, "window_id": seal.window_id}
 
 
 def _lineage(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
-    """Windows from the root to this one; empty where one of them came while it was under way."""
+    """Windows from the root to this one; empty if one of them was added during this window."""
     try:
         return lineage(windows, node.window_id)
     except StoreDamaged:
@@ -156,7 +156,7 @@ def _lineage(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ..
 def _set_session(
     parts: WindowHeaders, windows: tuple[WindowNode, ...], world: World
 ) -> SetSessionValue | None:
-    """The token for the next window; none where the session has ended or was not admitted.
+    """The token for the next window; None if the session has ended or was not admitted.
 
     Spec: CRP-SPEC-003 §14.3; related facts §5
     """
@@ -166,7 +166,7 @@ def _set_session(
         return None
     settings = world.settings.sessions.token
     now = int(world.clock.now().timestamp())
-    # Of a session longer than its graph may be, the tiers of the last windows.
+    # Limited to the last windows, since a session can have more than its graph may.
     history = quality_tiers(windows)[-world.settings.sessions.graph.nodes :]
     signed = token.sign_token(
         SessionToken(
@@ -196,7 +196,7 @@ def _set_session(
 
 
 def _suggested(parts: WindowHeaders) -> str | None:
-    """The continuation id, where another window is suggested.
+    """The continuation id, if another window is suggested; else None.
 
     Spec: CRP-SPEC-003 §10.3, §14.1; CRP-SPEC-005 §10.3
     """

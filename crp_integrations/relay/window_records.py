@@ -1,4 +1,4 @@
-"""How a window ended, and what its end writes: the journal's events and the observers' trace."""
+"""Records of a window's end, the journal events it writes, and the trace for observers."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from crp_integrations.relay.session_admission import Admission
 
 _LOG = logging.getLogger("crp_integrations.relay")
-# Something that happened within a window: ids, hashes, counts and words of closed lists.
+# An event within a window: only ids, hashes, counts and enum values, never free text.
 Note: TypeAlias = tuple[EventType, Mapping[str, Any]]
-# What the receipt on a window is to hold, once it has its seal and its finished report.
+# Makes the draft of a window's receipt from its seal and its finished report.
 DraftMaker: TypeAlias = Callable[[WindowSeal, Report], Draft]
 
 
@@ -52,18 +52,18 @@ class WindowEnd:
 
     Attributes:
         error: class name of the error that ended the window, empty when none did.
-        sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
-        keep: whether anything that was said may be kept on disk; not under `no-store`.
-        fleeting: whether an agent's tools answered in it: what was said is held in memory, as long
-            as its session lasts.
-        born: fields of the session, should it begin with this window.
+        sibling: number among the windows of one fan-out, from 1; 0 for a single window.
+        keep: whether its texts may be stored on disk; False under `no-store`.
+        memory_only: whether an agent's tool results were used in it; its texts are then kept in
+            memory until the session ends.
+        new_session_fields: fields of the session if it begins with this window.
         candidates: ids of the facts that its receipt names, shown or not.
-        hashes: `sha256:…` of what is shown of the envelope's facts, by id, as far as known.
-        decisions: ids of the guard's decisions that let them be read, by id of the fact.
-        invocation_hash: of the call that the envelope was made for; empty for none.
-        assembly_us: microseconds that the envelope took, by the relay's clock.
-        depth, turn: agents around it, and its place in the agent's run; 0 for none.
-        began: None where nobody observes.
+        hashes: `sha256:…` of the shown texts of the envelope's facts, by id, if computed.
+        decisions: ids of the guard's decisions that permitted the facts, by fact id.
+        invocation_hash: hash of the call that contains the envelope; empty for none.
+        assembly_us: microseconds that packing took, by the relay's clock.
+        depth, turn: depth in a chain of agents, and number in the agent's run; 0 for none.
+        began: time when it began; None without an observer.
     """
 
     outcome: str
@@ -78,10 +78,10 @@ class WindowEnd:
     notes: tuple[Note, ...] = ()
     sibling: int = 0
     keep: bool = True
-    fleeting: bool = False
+    memory_only: bool = False
     outdated: tuple[str, ...] = ()
     transfer: Transfer | None = None
-    born: Mapping[str, Any] = field(default_factory=dict)
+    new_session_fields: Mapping[str, Any] = field(default_factory=dict)
     draft: DraftMaker | None = None
     candidates: tuple[str, ...] = ()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -98,13 +98,13 @@ class WindowEnd:
 
 @dataclass(slots=True)
 class WindowCalls:
-    """What a window's model calls come to.
+    """Counts and events of a window's model calls.
 
     Spec: CRP-SPEC-005 §19.3
 
     Attributes:
-        calls: replies received, of every purpose.
-        remedies: what was used against findings: `prompt-augmented`, `stitched`.
+        calls: number of replies received, for every purpose.
+        remedies: remedies used against findings: `prompt-augmented`, `stitched`.
     """
 
     calls: int = 0
@@ -122,25 +122,25 @@ class WindowCalls:
         self._usages.append(reply.usage)
 
     def note(self, event_type: EventType, **data: object) -> None:
-        """Remember something for the journal: ids, hashes, counts and closed words only."""
+        """Add a journal event: only ids, hashes, counts and enum values."""
         self.notes.append((event_type, data))
 
     @property
     def usage(self) -> Usage:
-        """Usage of all calls together; the cost is known only when every call's is."""
+        """Total usage of all calls; the cost is known only if every call has one."""
         return total_usage(self._usages)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionUpdate:
-    """What was committed for the session.
+    """The changes that were committed for the session.
 
     Attributes:
-        prior: what a continuation may know of the window; None when it was not delivered.
-        reported: whether its report was handed to the store.
-        stored: whether the store keeps the session and the window; else memory does.
-        placed: whether the window is one of the session's graph. A question that was refused
-            before it had come in is sealed behind the session that it named, and is none, unless
+        prior: record of the window for its continuation; None when it was not delivered.
+        reported: whether its report was stored.
+        stored: whether the session and the window are in the store; otherwise they are in memory.
+        placed: whether the window is part of the session's graph. A question that was refused
+            before admission is sealed in the session's chain but is not part of the graph, unless
             the session begins with it.
     """
 
@@ -158,10 +158,10 @@ class Sealing:
     """A window that is being sealed, within the transaction that seals it.
 
     Attributes:
-        report: with its identity.
+        report: the report with session and window ids filled in.
         earlier: the session's seals so far.
-        follows: those of them that the window follows.
-        stored: ids of the facts of the window that a store keeps.
+        follows: the earlier seals that the window follows.
+        stored: ids of the window's facts that are in a store.
     """
 
     transaction: Transaction
@@ -183,12 +183,12 @@ def window_events(
     fallen: Mapping[str, object],
     pack: Mapping[str, Any] | None,
 ) -> list[tuple[EventType, dict[str, Any]]]:
-    """The window's events; ids, hashes, counts and words of closed lists only.
+    """The window's journal events: only ids, hashes, counts and enum values.
 
     Spec: related facts §5
 
-    Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
-    an id follows from what the fact says, and would confirm a guess at it.
+    Facts in memory must leave nothing on disk, so they are counted but not named: a fact's id is
+    derived from its text and would confirm a guess of that text.
     """
     seal, end, report = sealing.seal, sealing.end, sealing.report
     events = [
@@ -201,7 +201,7 @@ def window_events(
         ),
         *_session_events(update, sealing.world.settings.sessions.budget),
     ]
-    # The seal's formula leaves some of its fields out; here the journal's chain covers them.
+    # Some fields are not covered by the seal's HMAC; here the journal's chain covers them.
     events[-1][1].update(closing_data(seal))
     return events
 
@@ -272,7 +272,7 @@ def _session_events(
 
 
 def trace_of(seal: WindowSeal, end: WindowEnd, pack: Mapping[str, Any], hmac: str) -> PackTrace:
-    """The trace of a window's pack, from what the journal is told of it.
+    """The trace of a window's pack, from its journal fields.
 
     Spec: Summit §Evaluation & Observability
     """
@@ -288,7 +288,7 @@ def trace_of(seal: WindowSeal, end: WindowEnd, pack: Mapping[str, Any], hmac: st
 
 
 def pack_columns(end: WindowEnd, envelope: Envelope, stored: Set[str]) -> dict[str, Any]:
-    """What the journal says of a window's pack; facts that are not on disk are not named."""
+    """Journal fields of a window's pack; facts that are not on disk are not named."""
     shown = [fact for fact in envelope.facts if fact.fact_id in stored]
     ids = [fact.fact_id for fact in shown]
     labels, decisions = end.labels, end.decisions
@@ -303,7 +303,7 @@ def pack_columns(end: WindowEnd, envelope: Envelope, stored: Set[str]) -> dict[s
         "dropped": len(envelope.dropped),
     }
     if ids:
-        # Few classes of labels, many items.
+        # Computed once for each set of labels: there are few sets and many items.
         named = {of: security_label(of) for of in {*labels.values()}}
         unlabelled = security_label(())
         data |= {
@@ -321,7 +321,7 @@ def pack_columns(end: WindowEnd, envelope: Envelope, stored: Set[str]) -> dict[s
 
 
 def usage_fields(usage: Usage) -> Mapping[str, Any]:
-    """The journal's fields on the usage of the model calls; unknown values are left out."""
+    """Journal fields of the model calls' usage; unknown values are left out."""
     if not usage.total_tokens:
         return {}
     fields: dict[str, Any] = {
@@ -334,7 +334,7 @@ def usage_fields(usage: Usage) -> Mapping[str, Any]:
 
 
 def microseconds_between(began: datetime, ended: datetime) -> int:
-    """From one moment to another; 0 where the clock was set back."""
+    """Microseconds from one time to another; 0 if the clock was set back."""
     return max(0, (ended - began) // timedelta(microseconds=1))
 
 
@@ -347,13 +347,13 @@ def observe(
     receipt_id: str,
     update: SessionUpdate,
 ) -> None:
-    """Tell whoever observes of a sealed window; no answer depends on what becomes of it.
+    """Pass the trace of a sealed window to the observer; its errors are only logged.
 
-    Nothing is told of a window under `no-store`.
+    Windows under `no-store` are not traced.
     """
     if world.listeners.observer is None or not end.keep:
         return
-    # A step that only calls tools has no text, and nothing was examined.
+    # A reply with only tool calls has no text, so nothing was examined.
     examined = seal.outcome in ("released", "halted") and bool(end.text.strip())
     try:
         now = world.clock.now()
@@ -383,6 +383,6 @@ def observe(
                 judged=JudgeTrace.of(report.judge) if report.judge is not None else None,
             )
         )
-    except Exception as error:  # noqa: BLE001 - whatever it is, the window is sealed and stays so
+    except Exception as error:  # noqa: BLE001 - an observer's error must not affect the window
         why = type(error).__name__
         _LOG.warning("the trace of window %s was not taken: %s", seal.window_id, why)

@@ -71,10 +71,10 @@ def window_id(session_id: str, number: int, residency: str = "", turn: int = 0) 
 def followed_windows(
     earlier: Sequence[WindowSeal], admission: Admission | None
 ) -> list[WindowSeal]:
-    """The windows that one follows: those that it names, else the session's last one.
+    """The seals of the windows that a new one follows: named ones, else the session's last one.
 
-    Nothing follows a refused window, unless there is no other: so a question that was refused uses
-    up none of the windows that a session may have in a row.
+    A refused window is not followed, unless there is no other, so refused questions do not count
+    towards the maximum number of windows.
     """
     if admission is not None and admission.named:
         named = {parent.window_id for parent in admission.parents}
@@ -86,7 +86,7 @@ def followed_windows(
 def new_window_id(
     earlier: Sequence[WindowSeal], session_id: str, number: int, residency: str, sibling: int
 ) -> str:
-    """The id of a new window; windows of one fan-out have theirs by their place in it."""
+    """The id of a new window; in a fan-out it depends on the window's number among its siblings."""
     taken = {seal.window_id for seal in earlier if seal.window_number == number}
     turn = sibling
     while (made := window_id(session_id, number, residency, turn)) in taken:
@@ -101,7 +101,7 @@ def require_place(
     admission: Admission | None,
     outcome: str,
 ) -> None:
-    """Refuse an answer whose place was taken by another answer asked for at the same time.
+    """Refuse an answer if a concurrent answer has taken its place in the session.
 
     Spec: related facts §5
     """
@@ -114,7 +114,7 @@ def require_place(
     if admission.token is not None:
         token.window_of_token(admission.token, windows)
     if admission.continues:
-        graph.check_room(
+        graph.check_limits(
             windows, [node.window_id for node in admission.parents], world.settings.sessions.graph
         )
 
@@ -124,8 +124,8 @@ class ClosedWindow:
     """A sealed window.
 
     Attributes:
-        report: with identity, hash, HMAC and chain integrity filled in.
-        window_hmac: the window's HMAC on its own, without its parent.
+        report: the report with ids, hash, HMAC and chain integrity filled in.
+        window_hmac: HMAC of the window alone, without its parents.
     """
 
     seal: WindowSeal
@@ -138,7 +138,7 @@ class ClosedWindow:
 def close(
     namespace: Namespace, world: World, session_id: str, admission: Admission | None, end: WindowEnd
 ) -> ClosedWindow:
-    """Seal a window, commit everything that it leaves behind, and tell whoever observes.
+    """Seal a window, commit all its records, and pass its trace to the observer.
 
     Spec: CRP-SPEC-005 §15.1, §15.4
     """
@@ -151,7 +151,7 @@ def close(
 def _commit(
     namespace: Namespace, world: World, session_id: str, admission: Admission | None, end: WindowEnd
 ) -> tuple[ClosedWindow, Callable[[], PackTrace] | None]:
-    """Commit a window and everything that it leaves behind, together or not at all.
+    """Commit a window with all its records in one transaction.
 
     The window's number is taken inside the transaction, so two turns that end at the same time get
     different numbers and one unbroken chain. `chain_integrity` covers only the HMACs of the
@@ -159,14 +159,14 @@ def _commit(
     """
     envelope, lifecycle = end.envelope, world.settings.fabric.lifecycle
     shown = {fact.fact_id: fact.source_id for fact in envelope.facts} if envelope else {}
-    # Facts that were shown were candidates too.
+    # Shown facts are candidates too; duplicates are removed.
     named = [*dict.fromkeys([*shown, *end.candidates])]
-    # Read before the transaction begins: one within another could wait for a connection for ever.
+    # Read before the transaction begins: a nested one could wait for a connection forever.
     elsewhere = namespace.stored_elsewhere(named)
     # Made before the namespace is: beside a namespace, a missing key file is a lost one.
     key = session_key(world.keyring, session_id)
     with ExitStack() as stack:
-        held = stack.enter_context(world.memory.sessions.one_by_one(wanted=not end.keep))
+        kept = stack.enter_context(world.memory.sessions.one_by_one(wanted=not end.keep))
         transaction = stack.enter_context(namespace.begin(write=True))
         stored = elsewhere | namespace.stored_here(named, transaction)
         require_place(transaction, world, session_id, admission, end.outcome)
@@ -175,7 +175,7 @@ def _commit(
         )
         on_disk = (
             end.keep
-            and not end.fleeting
+            and not end.memory_only
             and all(id_ in stored or is_summary(source_id) for id_, source_id in shown.items())
         )
         update = update_session(
@@ -190,16 +190,16 @@ def _commit(
             sealing.seal.timestamp,
         )
         if update.placed and not update.stored:
-            held.append((update.session, update.node))
+            kept.append((update.session, update.node))
         receipt = issue_receipt(sealing, update)
         used = _count_uses(sealing)
-        bad = count_findings(transaction, end, sealing.report, lifecycle)
+        faulty = count_findings(transaction, end, sealing.report, lifecycle)
     if used and envelope:
         namespace.note_shared_use(used, sealing.now)
         namespace.shelve(
             session_id, (FactUse(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
-    quarantine(namespace, bad if lifecycle.quarantine else [])
+    quarantine(namespace, faulty if lifecycle.quarantine else [])
     count_shared(namespace, end, sealing.report, lifecycle)
     if update.prior is not None and not on_disk:
         world.memory.sessions.keep_prior(session_id, update.prior)
@@ -209,7 +209,7 @@ def _commit(
         trace = partial(trace_of, sealing.seal, end, pack, next(hmacs, ""))
     closed = ClosedWindow(
         sealing.seal,
-        # These are the engine's own values, so nothing is validated again.
+        # Skips validation: these are the engine's own values.
         sealing.report.model_copy(update={"hmac": sealing.seal.hmac, "chain_integrity": integrity}),
         _own_hmac(sealing.seal, key),
         update,
@@ -287,14 +287,14 @@ def _drafts(seal: WindowSeal, notes: Sequence[Note]) -> list[EventDraft]:
 def journal_events(
     namespace: Namespace, world: World, seal: WindowSeal, notes: Sequence[Note]
 ) -> None:
-    """Add events about a window that is sealed already, such as a bridge to the next one."""
+    """Add events about a sealed window, such as a bridge to the next one."""
     world.journal(namespace, _drafts(seal, notes))
 
 
 def _tier_warning(
     admission: Admission | None, end: WindowEnd, world: World
 ) -> Mapping[str, object]:
-    """What the trail is warned of when the tiers of a continued answer fall.
+    """Journal fields of a warning if the tiers of a continued answer fall; else empty.
 
     Spec: CRP-SPEC-003 §14.3
     """
@@ -317,16 +317,16 @@ def _count_uses(sealing: Sealing) -> list[str]:
 
 
 def update_session(sealing: Sealing, *, stored_report: str | None) -> SessionUpdate:
-    """Charge the safety budget and keep the window, within the transaction that seals it.
+    """Charge the safety budget and store the window, within the transaction that seals it.
 
     Spec: CRP-SPEC-005 §7.4, §19.3; related facts §5, §8
 
-    The session is read again here, so that two windows that end at the same time are both
-    charged. Under `no-store` nothing is written, and the caller holds the update in memory. Only an
-    answer that is delivered is charged; an answer that is asked for again is not.
+    The session is read again here, so that concurrent windows are both charged. Under `no-store`
+    nothing is written if the session is not stored; the caller keeps the update in memory. Only
+    delivered answers are charged, not earlier attempts.
 
     Args:
-        stored_report: the report as it is stored; None keeps nothing of what the window said.
+        stored_report: the report as JSON; with None none of the window's text is stored.
     """
     end, admission, seal, world = sealing.end, sealing.admission, sealing.seal, sealing.world
     budget = world.settings.sessions.budget
@@ -343,8 +343,8 @@ def update_session(sealing: Sealing, *, stored_report: str | None) -> SessionUpd
     if admission is not None:
         before = safety.apply_ceiling(before, admission.safety_budget)
         if end.sibling:
-            # Each window of a fan-out has the whole budget of the window that it fans out of, and
-            # the smallest budget that is left goes on.
+            # Each window of a fan-out starts with the whole budget of its parent; the session
+            # continues with the smallest remaining budget.
             before = admission.safety_budget
     left = before
     if end.outcome == "released":
@@ -356,14 +356,14 @@ def update_session(sealing: Sealing, *, stored_report: str | None) -> SessionUpd
         policy=_session_policy(session.policy, admission),
         ended=session.ended or safety.is_spent(least, budget),
         tool_calls=session.tool_calls + end.tool_calls,
-        **(end.born if _begins_session(known, sealing) else {}),
+        **(end.new_session_fields if _begins_session(known, sealing) else {}),
     )
     placed = admission is not None or seal.outcome != REFUSED or not sealing.earlier
     node, prior = _window_node(sealing, left), _prior_window(end, seal)
-    # A window that is not stored still charges and tightens the budget and policy of a stored
-    # session: its numbers, ids and hashes are kept, but none of its text.
+    # In a stored session, a `no-store` window still charges the budget and tightens the policy:
+    # its numbers, ids and hashes are stored, but none of its text.
     if placed and (end.keep or stored is not None):
-        # A session that has ended stays as it is; a window refused for that reason is sealed.
+        # An ended session is not changed, but a window that was refused for it is added.
         if stored is None or not stored.ended:
             sessions.keep(session)
         sessions.add_window(
@@ -412,14 +412,14 @@ def _window_node(sealing: Sealing, left: float) -> WindowNode:
 
 
 def _begins_session(known: Session | None, sealing: Sealing) -> bool:
-    """Whether a window decides whose its session is: the first one that was not refused."""
+    """Whether a window sets the session's agent fields: only the first one not refused does."""
     if sealing.admission is None and sealing.end.outcome == REFUSED:
         return False
     return known is None or all(seal.outcome == REFUSED for seal in sealing.earlier)
 
 
 def _session_policy(policy: str, admission: Admission | None) -> str:
-    """The session's policy: no window that began before a stricter one was stated relaxes it."""
+    """The stricter of the session's policy and the window's, which may have begun earlier."""
     if admission is None or not admission.stated:
         return policy
     return render_policy(
@@ -432,5 +432,5 @@ def _prior_window(end: WindowEnd, seal: WindowSeal) -> EarlierWindow | None:
         return None
     envelope = end.envelope.model_copy(update={"window_number": seal.window_number})
     prior = envelope.as_prior(hashes=end.hashes)
-    # These are the engine's own values: dozens of facts are not validated twice.
+    # Skips validation: these are the engine's own values, and there may be dozens of facts.
     return prior.model_copy(update={"answer": end.text, "window_id": seal.window_id})

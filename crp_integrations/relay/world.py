@@ -1,4 +1,4 @@
-"""Everything that a Turn is handed from outside, and the check of what a relay is opened with."""
+"""The dependencies of a Turn, and the check of the components that a relay is opened with."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import iso
 from crp_integrations.validation import Wanted, odd_part, refuse_part
 
-# Takes the report on each window that is sealed, such as a compliance system of the operator's.
-# That of a `World` neither waits nor raises.
+# Receives the report on each sealed window, for example for the operator's compliance system.
+# The receiver in a `World` must not block or raise.
 Receiver = Callable[[Report], None]
-# Whether an answer may be shown, asked of a person; the report and the text are all they get.
+# Asks a person whether an answer may be shown; gets only the report and the text.
 Reviewer = Callable[[Report, str], bool]
 _LOG = logging.getLogger("crp_integrations.relay")
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a relay's data lie.
+    """Where a relay's data is stored.
 
     Attributes:
-        namespace: of no region; the only way to facts, bound to tenant, subject and guard.
-        regions: the namespaces of regions, for requests that name one.
-        objects: where artifacts lie, by region; `""` for none.
-        fleeting: makes a place for artifacts in memory, gone with whoever holds it.
+        namespace: namespace without a region, bound to tenant, subject and guard.
+        regions: namespaces by region, for requests that name one.
+        objects: stores of artifacts by region; `""` for no region.
+        fleeting: creates a store of artifacts in memory.
     """
 
     namespace: Namespace
@@ -55,7 +55,7 @@ class Places:
     fleeting: Callable[[], ObjectStore]
 
     def of(self, residency: str) -> Namespace:
-        """The namespace of a region; the one of no region for an empty name.
+        """The namespace of a region; an empty name gives the one without a region.
 
         Spec: CRP-SPEC-009 §7.2
         """
@@ -69,12 +69,12 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class RelayEngines:
-    """What a relay counts, selects and checks with; None leaves a step out.
+    """The engines with which a relay counts, selects and checks; None skips a step.
 
     Attributes:
-        recognisers: look for personal data beside the package's own.
-        detector: looks for injections in what is selected.
-        code_verified: the engine's code was compared with its published hashes.
+        recognisers: personal-data recognisers, in addition to the package's own.
+        detector: searches selected facts for prompt injections.
+        code_verified: whether the engine's code was compared with its published hashes.
     """
 
     counter_for: Callable[[str], TokenCounter]
@@ -91,11 +91,11 @@ class RelayEngines:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who is asked or told of what happens; None for nobody.
+    """Callbacks for events of a relay; None for no callback.
 
     Attributes:
-        reviewer: a person's word on an answer that must be reviewed; None withholds it.
-        sink: where violations of a policy are reported to.
+        reviewer: decides on an answer that a person must review; None withholds such answers.
+        sink: receives policy violations.
     """
 
     reviewer: Reviewer | None = None
@@ -107,7 +107,7 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything that a Turn is handed from outside.
+    """The dependencies of a Turn.
 
     Attributes:
         settings_digest: hash of the settings, computed once.
@@ -125,42 +125,42 @@ class World:
     tracer: Tracer
 
     def journal(self, namespace: Namespace, drafts: Sequence[EventDraft]) -> None:
-        """Write events into a namespace's journal, in a transaction of their own."""
+        """Write events into a namespace's journal, in a separate transaction."""
         key = journal_key(self.keyring, namespace.subject.tenant)
         with namespace.begin(write=True) as transaction:
             append_events(transaction.journal, key, drafts, iso(self.clock.now()))
 
 
 class ReportDelivery:
-    """Hands reports on. Safe under threads; none runs before the first report."""
+    """Passes reports to a receiver in a background thread. Safe under threads."""
 
     def __init__(self, receiver: Receiver, capacity: int) -> None:
-        """Prepare to hand on."""
+        """Set the receiver and the maximum number of waiting reports; starts no thread yet."""
         self._receiver = receiver
         self._capacity = capacity
         self._changed = threading.Condition()
-        # The first of them is the one that is being received.
+        # The first report is the one being delivered.
         self._waiting: deque[Report] = deque()
         self._running = self._closed = False
 
     def take(self, report: Report) -> None:
-        """Take a report; never waits for the receiver and never raises.
+        """Queue a report; never waits for the receiver and never raises.
 
         Spec: CRP-SPEC-005 §15.4
         """
         with self._changed:
-            hindrance = self._hindrance()
+            hindrance = self._obstacle()
             if not hindrance:
                 self._waiting.append(report)
                 if not self._running:
-                    hindrance = self._started()
+                    hindrance = self._start()
         if hindrance:
             _LOG.warning(
                 "the report on window %s was not received: %s", report.window_id, hindrance
             )
 
     def close(self, timeout_s: float) -> None:
-        """Wait until all were received, at most so long; what waits then is dropped."""
+        """Wait for all deliveries up to a timeout; reports still waiting then are dropped."""
         with self._changed:
             self._closed = True
             if self._changed.wait_for(lambda: not self._waiting, timeout_s):
@@ -171,14 +171,14 @@ class ReportDelivery:
             "%d reports were not received, the first of window %s", len(left), left[0].window_id
         )
 
-    def _hindrance(self) -> str:
+    def _obstacle(self) -> str:
         if self._closed:
             return "closed"
         waiting = len(self._waiting)
         return f"{waiting} are waiting" if waiting >= self._capacity else ""
 
-    def _started(self) -> str:
-        """Begin the thread; why that is not possible, else nothing."""
+    def _start(self) -> str:
+        """Start the thread; returns the reason if that is not possible, else an empty text."""
         thread = threading.Thread(target=self._run, name="crp-reports", daemon=True)
         try:
             thread.start()
@@ -192,13 +192,13 @@ class ReportDelivery:
         while True:
             with self._changed:
                 if not self._waiting:
-                    # The next report begins another thread, so an idle relay has none.
+                    # The next report starts a new thread, so an idle relay has none.
                     self._running = False
                     return
                 report = self._waiting[0]
             try:
                 self._receiver(report)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is the receiver's
+            except Exception as error:  # noqa: BLE001 - a receiver's error must not end the thread
                 why = type(error).__name__
                 _LOG.warning("the report on window %s was not received: %s", report.window_id, why)
             with self._changed:
@@ -240,13 +240,13 @@ COMPONENTS: Final[Mapping[str, Wanted]] = MappingProxyType(
         ),
     }
 )
-# A value given for one of these by mistake may hold a key or a password: errors name its type.
+# Errors name only the type of these: a wrong value may contain a key or a password.
 _SECRET: Final = frozenset({"artifacts", "keyring", "receiver", "settings", "store", "violations"})
 _RECOGNISERS: Final = Wanted("kinds", "a list of Recognisers")
 
 
 def check_components(*, recognisers: Any = (), **parts: Any) -> None:
-    """Refuse a component of the wrong kind."""
+    """Refuse a component of the wrong type."""
     for name, part in parts.items():
         if part is not None:
             refuse_part(name, part, COMPONENTS[name], hidden=_SECRET)

@@ -1,7 +1,7 @@
-"""Sessions: what one window leaves to the next, the graph of windows, and the safety budget.
+"""Sessions: what one window passes to the next, the graph of windows, and the safety budget.
 
-In: windows as they are closed. Out: what the next window may know, cost and do. Read `records.py`,
+In: closed windows. Out: what the next window may know, cost and do. Read `records.py`,
 `settings.py`, `window_graph.py` (the invariants), `budget.py` (safety budget and circuit breaker),
 `transfer.py`, `token.py` (signed session tokens), `agents.py` (delegation), then `ports.py`. The
-room calls no model and reads no clock.
+subpackage calls no model and reads no clock.
 """

@@ -1,8 +1,8 @@
-"""Agents that ask other agents: who may, what goes down with the question, what comes back up.
+"""Agents that ask other agents: which ones may, what they pass on, and what they get back.
 
-Down go the safety budget, the policy, the parent's session, the depth, residency and safety mode;
-up come the budget, the risk, the seal and where to verify it. A session token, an ETag, a quality
-tier and `CRP-Set-Session` pass in neither direction: the two records have no field for them.
+`Downward` has the safety budget, policy, parent session, depth, residency and safety mode for a
+sub-agent; `Upward` has its budget, risk and seal, and where to verify the seal. Session tokens,
+ETags, quality tiers and `CRP-Set-Session` are passed in neither direction.
 
 Spec: related facts §8
 """
@@ -26,15 +26,15 @@ Seal = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 
 
 class Downward(Record):
-    """What an agent hands down with a question to another agent.
+    """The values that an agent passes with a question to another agent.
 
     Spec: related facts §8
 
     Attributes:
-        safety_budget: what the parent has left, whole; the child's own begins with it.
-        policy: in its canonical form; the child's may only be stricter.
-        loop_depth: of the child, one more than the parent's.
-        safety_mode: None for what the policy says.
+        safety_budget: the parent's whole remaining budget, with which the child's begins.
+        policy: policy in canonical form; the child's own may only be stricter.
+        loop_depth: depth of the child, one more than the parent's.
+        safety_mode: name of a predefined policy that tightens `policy`; None for none.
     """
 
     SCHEMA = "downward/1"
@@ -48,14 +48,14 @@ class Downward(Record):
 
 
 class Upward(Record):
-    """What an agent hands back to the one that asked it.
+    """The values that an agent returns to the agent that asked it.
 
     Spec: related facts §8
 
     Attributes:
-        safety_budget: what the child has left; None when it does not say.
-        audit_uri: where its trail can be verified.
-        quality_score: of its answer, [0, 1].
+        safety_budget: the child's remaining budget; None if it is not stated.
+        audit_uri: address at which its trail can be verified.
+        quality_score: quality score of its answer, [0, 1].
         flagged: claims of its answer that its report flags.
     """
 
@@ -73,7 +73,7 @@ class Upward(Record):
 
 
 def find_agent(agent_id: str, settings: AgentSettings) -> RegisteredAgent | None:
-    """What is registered about an agent; None for a caller that names none."""
+    """The registration of an agent; None for an empty id."""
     if not agent_id:
         return None
     for agent in settings.registered:
@@ -85,7 +85,7 @@ def find_agent(agent_id: str, settings: AgentSettings) -> RegisteredAgent | None
 
 
 def max_depth(agent: RegisteredAgent | None, settings: AgentSettings) -> int:
-    """Agents within agents around one, at most; a registration only lowers the general bound."""
+    """The maximum depth of an agent; its registration can only lower the general maximum."""
     own = agent.max_loop_depth if agent else None
     return settings.max_loop_depth if own is None else min(own, settings.max_loop_depth)
 
@@ -97,9 +97,9 @@ def admit_agent(
 
     Spec: related facts §3, §8
     """
-    most = max_depth(agent, settings)
-    if loop_depth > most:
-        raise AccessDenied(f"loop depth {loop_depth} is above {most}; an agent so deep may not ask")
+    limit = max_depth(agent, settings)
+    if loop_depth > limit:
+        raise AccessDenied(f"loop depth {loop_depth} is above {limit}; such an agent may not ask")
     allowed = agent.allowed_strategies if agent else None
     if allowed is not None and strategy not in allowed:
         raise AccessDenied(
@@ -116,9 +116,9 @@ def delegate(
     residency: str = "",
     safety_mode: SafetyMode | None = None,
 ) -> Downward:
-    """What goes down with a question to another agent.
+    """The values to pass with a question to another agent.
 
-    Count the delegation by `after_delegating`.
+    Count the delegation with `count_delegation`.
     """
     left = budget.round_budget(parent.safety_budget)
     if budget.halts(left, settings.budget):
@@ -152,12 +152,12 @@ def delegate(
 
 
 def count_delegation(parent: Session) -> Session:
-    """A parent's session with one more delegation counted."""
+    """A parent's session with one more delegation."""
     return parent.changed(delegations=parent.delegations + 1)
 
 
 def charge_return(parent: Session, up: Upward, settings: SessionSettings) -> Session:
-    """A parent's session once a sub-agent has returned: its budget only falls."""
+    """A parent's session after a sub-agent has returned: its budget can only fall."""
     left = budget.charge_child(
         parent.safety_budget, up.safety_budget, halted=up.halted, settings=settings.budget
     )

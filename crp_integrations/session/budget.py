@@ -1,8 +1,8 @@
 """The safety budget of a session and its circuit breaker.
 
-A budget starts at 1 and falls with the risk of each delivered answer; nothing but an operator's
-reset raises it. It acts where `sessions.budget.enforce` says so, and is reported always. It is
-rounded to four digits before it is compared, since sums of decimal costs are no exact floats.
+A budget starts at 1 and falls with the risk of each delivered answer; only an operator's reset
+raises it. It is always reported, but acts only if `sessions.budget.enforce` is set. It is rounded
+to four digits before comparisons, since sums of decimal costs are not exact as floats.
 
 Spec: related facts §8
 """
@@ -19,14 +19,14 @@ from crp_integrations.vocabulary import BudgetWarning, Circuit, RiskLevel, Strat
 
 
 def round_budget(budget: float) -> float:
-    """A budget as it is compared."""
+    """A budget rounded for comparison."""
     if math.isnan(budget) or not 0.0 <= budget <= 1.0:
         raise RequestError(f"safety budget {budget!r:.40} is not from 0 to 1")
     return round(float(budget), BUDGET_DIGITS)
 
 
 def charge(budget: float, level: RiskLevel, costs: RiskCosts) -> float:
-    """What is left after an answer of some risk was delivered; re-dispatches are free.
+    """The budget that remains after an answer of some risk was delivered.
 
     Spec: related facts §8; CRP-SPEC-005 §7.4
 
@@ -40,7 +40,7 @@ def charge(budget: float, level: RiskLevel, costs: RiskCosts) -> float:
 
 
 def warning_of(budget: float, settings: SafetyBudgetSettings) -> BudgetWarning | None:
-    """The word of `CRP-Safety-Budget-Warning`; None while the budget is healthy."""
+    """The value of `CRP-Safety-Budget-Warning`; None while the budget is healthy."""
     left = round_budget(budget)
     if left > settings.healthy:
         return None
@@ -48,7 +48,7 @@ def warning_of(budget: float, settings: SafetyBudgetSettings) -> BudgetWarning |
 
 
 def circuit_of(budget: float, settings: SafetyBudgetSettings) -> Circuit:
-    """State of the circuit breaker."""
+    """The state of the circuit breaker."""
     left = round_budget(budget)
     if left > settings.healthy:
         return Circuit.CLOSED
@@ -61,7 +61,7 @@ def halts(budget: float, settings: SafetyBudgetSettings) -> bool:
 
 
 def is_spent(budget: float, settings: SafetyBudgetSettings) -> bool:
-    """Whether nothing is left, so that only another session goes on."""
+    """Whether nothing remains, so that the session ends."""
     return settings.enforce and round_budget(budget) <= 0.0
 
 
@@ -76,13 +76,13 @@ def may_delegate(budget: float, settings: SafetyBudgetSettings) -> bool:
 
 
 def preferred_strategy(budget: float, settings: SafetyBudgetSettings) -> Strategy | None:
-    """The strategy that the breaker asks for; None while it leaves the choice."""
+    """The strategy that the circuit breaker asks for; None while it does not."""
     half_open = settings.enforce and circuit_of(budget, settings) is Circuit.HALF_OPEN
     return Strategy.REFLEXIVE if half_open else None
 
 
 def apply_ceiling(own: float, asked: float | None) -> float:
-    """A budget under the ceiling that a request gives; a request never inflates it.
+    """A budget limited by the ceiling of a request; a request never raises it.
 
     Spec: related facts §3
     """
@@ -92,12 +92,12 @@ def apply_ceiling(own: float, asked: float | None) -> float:
 def charge_child(
     own: float, child: float | None, *, halted: bool, settings: SafetyBudgetSettings
 ) -> float:
-    """A parent's budget once a sub-agent has returned."""
+    """A parent's budget after a sub-agent has returned."""
     return apply_ceiling(_subtract(own, settings.child_halt) if halted else own, child)
 
 
 def merge_budgets(parents: Iterable[float]) -> float:
-    """The budget with which a fan-in begins: the smallest of its parents.
+    """The initial budget of a fan-in: the smallest of its parents.
 
     Spec: related facts §5
     """

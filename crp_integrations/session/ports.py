@@ -12,23 +12,23 @@ from crp_integrations.session.records import Session, WindowNode
 
 
 class SessionsFacet(WindowRecordsFacet, Protocol):
-    """Sessions, their windows, and what windows said, of one namespace.
+    """The sessions of one namespace, their windows, and the windows' content.
 
-    What a window said (`EarlierWindow`, the report) is content: it names the facts that it came
-    from, and is gone with the first of them that is withdrawn, or removed from the store. Nodes
-    hold ids and hashes alone, and stay.
+    A window's content (`EarlierWindow`, the report) names the facts that it was made from, and is
+    deleted with the first of them that is withdrawn or removed from the store. Nodes contain only
+    ids and hashes, and stay.
     """
 
     def session(self, session_id: str) -> Session | None:
-        """A session's state; None for one that is not known."""
+        """A session's state; None for an unknown session."""
         ...
 
     def keep(self, session: Session) -> None:
-        """Keep a session's state; replaces that of the same id.
+        """Store a session's state; replaces that of the same id.
 
         Raises:
-            StoreError: without a further review the safety budget is above the one kept, or the
-                session had ended; or `modified_at` is no moment with a zone.
+            StoreError: without a new review the safety budget is above the stored one, or the
+                session has ended; or `modified_at` is not a time with a time zone.
         """
         ...
 
@@ -42,23 +42,23 @@ class SessionsFacet(WindowRecordsFacet, Protocol):
         sources: Sequence[str] = (),
         given: Sequence[str] | None = None,
     ) -> None:
-        """Add a window of a session that is kept.
+        """Add a window of a stored session.
 
-        The node is always kept. What the window said is not, when a fact that it came from was
-        withdrawn while it was under way, or when what it was given is gone meanwhile.
+        The node is always stored. The content is not, if a fact that it was made from was withdrawn
+        during the window, or if the content of a window in `given` was deleted meanwhile.
 
         Args:
-            prior: what the next window may know of it; None keeps nothing.
-            report: its report as JSON; empty keeps none.
+            prior: record for the next window; None stores none.
+            report: its report as JSON; empty stores none.
             facts: ids of facts that it was made from, besides those that `prior` and `report` name.
             sources: ids of their sources, besides those that the store knows of stored facts.
-            given: ids of the windows whose content it was made from, as `priors` gave it; where
-                one has none any more, nothing is kept. None stands for its parents, of which
-                those count that were emptied at any time.
+            given: ids of the windows whose content it was made from, as returned by `priors`; if
+                one of them has no content any more, none is stored. None means its parents, and
+                then it counts if one was emptied at any time.
 
         Raises:
-            StoreError: the session is not kept, the window is there already, its continuation
-                id is another window's, or the report is not JSON.
+            StoreError: the session is not stored, the window already is, its continuation id is
+                another window's, or the report is not JSON.
         """
         ...
 
@@ -71,11 +71,11 @@ class SessionsFacet(WindowRecordsFacet, Protocol):
         ...
 
     def priors(self, window_ids: Sequence[str]) -> dict[str, EarlierWindow]:
-        """What is kept of windows, by id; those of which nothing is kept are left out."""
+        """The stored records of windows, by id; windows without one are left out."""
         ...
 
     def report(self, window_id: str) -> str | None:
-        """A window's report as JSON; None where none is kept."""
+        """A window's report as JSON; None if none is stored."""
         ...
 
     def session_ids(self) -> Iterator[str]:
@@ -89,10 +89,10 @@ class _WithSessions(Protocol):
 
 
 def sessions_of(transaction: Transaction) -> SessionsFacet:
-    """The sessions of an open transaction; the fabric, which makes it, knows none.
+    """The sessions of an open transaction; the fabric's `Transaction` type does not declare them.
 
     Raises:
-        StoreError: the store keeps no sessions.
+        StoreError: the store does not support sessions.
     """
     if not hasattr(transaction, "sessions"):
         raise StoreError(f"{type(transaction).__name__} keeps no sessions; give another store")

@@ -1,4 +1,4 @@
-"""Sessions and their windows, and how the ids of both look."""
+"""Records of sessions and their windows, and the formats of their ids."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from crp_integrations.records import Record
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import Pattern, QualityTier, RiskLevel, Strategy, TransferType
 
-# Safety budgets are compared after rounding to so many digits (related facts §8).
+# Safety budgets are rounded to this number of digits before comparisons.
 BUDGET_DIGITS = 4
-# Outcomes of windows whose headers reach the caller, and with them the next token.
+# Outcomes of windows whose headers, with the next token, reach the caller.
 DELIVERED: Final = frozenset({"released", "halted"})
 REFUSED: Final = "refused"
 
@@ -29,12 +29,12 @@ class Session(Record):
 
     Attributes:
         created_at, modified_at: ISO 8601 in UTC.
-        policy: safety policy that holds, in its canonical form; empty for none.
-        reviews: how often a person has reviewed the session and set its budget anew.
+        policy: safety policy in force, in its canonical form; empty for none.
+        reviews: number of times that a person reviewed the session and its budget was reset.
         parent_session: session of the agent that delegated to this one; empty for a root.
-        loop_depth: agents within agents around it, 0 for a root.
+        loop_depth: depth in a chain of agents calling agents, 0 for a root.
         agent_id: registered agent that it belongs to; empty for none.
-        delegations, tool_calls: counted over the session.
+        delegations, tool_calls: numbers over the whole session.
     """
 
     SCHEMA = "session/1"
@@ -61,12 +61,12 @@ class WindowNode(Record):
 
     Attributes:
         window_number: from 1; windows of one fan-out share a number.
-        continuation_id: under which it may be continued; empty when it may not.
-        safety_budget: of the session once the window was delivered.
+        continuation_id: id with which it may be continued; empty when it may not.
+        safety_budget: budget of the session after the window was delivered.
         timestamp: ISO 8601 in UTC.
-        transfer: what it was given of its parents; None for the root.
-        tokens_transferred: of what it was given.
-        summary_hash: `sha256:…` of the summary that it was given; empty for none.
+        transfer: how its parents' answers were passed to it; None for the root.
+        tokens_transferred: tokens of the text passed to it.
+        summary_hash: `sha256:…` of the summary passed to it; empty for none.
     """
 
     SCHEMA = "window-node/1"
@@ -100,11 +100,10 @@ CONTINUATION_ID: Final = re.compile(r"crp_cont_[A-Za-z0-9]{16,32}", re.ASCII)
 
 
 def session_id_of(name: object, word: str = "session_id") -> str:
-    """The session id for whatever names a conversation, such as LangGraph's `thread_id`.
+    """The session id for any name of a conversation, such as LangGraph's `thread_id`.
 
-    An id of the protocol is taken as it is. Any other name is hashed, so that one name is one
-    session in whatever process it goes on, and the name itself, which may be a person's, is
-    stored nowhere.
+    An id of the protocol is returned unchanged. Any other name is hashed, so that it means the same
+    session in every process, and the name itself, which may be a person's, is not stored.
     """
     if isinstance(name, bool) or not isinstance(name, str | int | uuid.UUID):
         raise RequestError(f"{word} is {type(name).__name__}, wanted a text")
@@ -113,7 +112,7 @@ def session_id_of(name: object, word: str = "session_id") -> str:
         raise RequestError(f"{word} is empty; name a session, or leave it out")
     if SESSION_ID.fullmatch(named):
         return named
-    # Half a pair of surrogates is a name too.
+    # A name may contain a lone surrogate.
     digest = sha256(named.encode("utf-8", "surrogatepass")).removeprefix("sha256:")
     return SESSION_PREFIX + digest[:32]
 
@@ -129,10 +128,10 @@ def new_continuation(ids: Ids, window_number: int, most_windows: int) -> str:
 def resolve_continuations(
     ids: Sequence[str], session_id: str, known: Callable[[str], WindowNode | None]
 ) -> tuple[WindowNode, ...]:
-    """The windows that ids continue, in the ids' order.
+    """The windows that continuation ids belong to, in the ids' order.
 
-    An id of another session and one that never was are refused in the same words, so that nobody
-    learns which ids there are.
+    An id of another session and an unknown one give the same error, so that no one can find out
+    which ids exist.
 
     Spec: related facts §5
     """

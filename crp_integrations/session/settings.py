@@ -1,7 +1,7 @@
-"""Every number of sessions: safety budget, graph, transfer, token, and registered agents.
+"""Settings of sessions: safety budget, graph, transfer, token, and registered agents.
 
-How many windows a session has is `max_windows` of the whole tree; what importance and relevance
-a summary has is `envelope.evolution`.
+The maximum number of windows is the top-level setting `max_windows`; importance and relevance of a
+summary are in `envelope.evolution`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from crp_integrations.vocabulary import RiskLevel, Strategy
 
 
 class RegisteredAgent(Part):
-    """A registered agent, as it stands under `[[sessions.agents.registered]]` in crp.toml.
+    """A registered agent, from `[[sessions.agents.registered]]` in crp.toml.
 
     Spec: related facts §8
 
     Attributes:
-        max_loop_depth: agents within agents around it, at most; None for the settings' own.
-        max_delegations: sub-agents that it may start within a session; None for any number.
-        allowed_strategies: the strategies that it may use; None for all.
-        safety_policy: at least so strict a policy holds for it; empty for none.
+        max_loop_depth: maximum depth in a chain of agents; None for the general setting.
+        max_delegations: maximum number of sub-agents within a session; None for any number.
+        allowed_strategies: strategies that it may use; None for all.
+        safety_policy: policy that its sessions have at least; empty for none.
     """
 
     agent_id: str = Field(min_length=1, max_length=128)
@@ -45,16 +45,14 @@ class RegisteredAgent(Part):
 
 
 def _check_digits(name: str, value: float) -> float:
-    """A number that has no more digits than budgets are compared by."""
+    """Return a number if it has at most `BUDGET_DIGITS` digits, as budgets are compared by."""
     if round(value, BUDGET_DIGITS) != value:
-        raise ConfigError(
-            f"{name} is {value}; give at most {BUDGET_DIGITS} digits behind the point"
-        )
+        raise ConfigError(f"{name} is {value}; give at most {BUDGET_DIGITS} digits after the point")
     return value
 
 
 class RiskCosts(Part):
-    """What a delivered answer costs of the safety budget, by its risk.
+    """The cost of a delivered answer to the safety budget, by its risk.
 
     Spec: related facts §8
 
@@ -76,7 +74,7 @@ class RiskCosts(Part):
         """The cost of an answer of a level."""
         costs = {
             RiskLevel.LOW: self.low,
-            # What nobody read costs nothing: nothing is known against it.
+            # An answer that was not judged costs nothing: no fault in it is known.
             RiskLevel.UNKNOWN: 0.0,
             RiskLevel.MEDIUM: self.medium,
             RiskLevel.HIGH: self.high,
@@ -86,18 +84,18 @@ class RiskCosts(Part):
 
 
 class SafetyBudgetSettings(Part):
-    """Where the safety budget warns, asks for people, and halts. All in [0, 1].
+    """Thresholds at which the safety budget warns, requires review, and halts. All in [0, 1].
 
     Spec: related facts §8
 
     Attributes:
-        enforce: whether the breaker acts: answers are withheld or reviewed, the strategy is
-            raised, delegation ends and a spent session ends. Else it is counted and reported.
-        start: of a session without a parent.
-        healthy: above it nothing is said; up to it the breaker is half open.
-        review: below it a person must review.
-        halt: up to it every answer is withheld.
-        child_halt: what a sub-agent's 451 costs the agent that asked it.
+        enforce: whether the circuit breaker acts: answers are withheld or reviewed, the strategy
+            is raised, delegation ends and a spent session ends. Else it is only reported.
+        start: initial budget of a session without a parent.
+        healthy: budget above which there is no warning; up to it the breaker is half open.
+        review: budget below which a person must review answers.
+        halt: budget up to which every answer is withheld.
+        child_halt: cost of a sub-agent's withheld answer (451) to the agent that asked it.
     """
 
     enforce: bool = False
@@ -124,13 +122,13 @@ class SafetyBudgetSettings(Part):
 
 
 class WindowGraphSettings(Part):
-    """How large a session's graph of windows may become.
+    """Limits of a session's graph of windows.
 
     Spec: related facts §5
 
     Attributes:
-        nodes: windows of a session, those of all branches together.
-        fan_out: windows that may fan out of one.
+        nodes: maximum number of windows of a session, in all branches together.
+        fan_out: maximum number of windows that follow one window.
     """
 
     nodes: int = Field(default=50, ge=1)
@@ -138,18 +136,18 @@ class WindowGraphSettings(Part):
 
 
 class TransferSettings(Part):
-    """What a window is given of the one that it follows. Shares and scores are in [0, 1].
+    """How much a window receives of the one that it follows. Shares and scores are in [0, 1].
 
     Spec: related facts §5
 
     Attributes:
-        summaries: whether a model is asked for a summary of answers that do not fit; else the
-            facts of the earlier windows are carried over alone.
-        share: of the available tokens that may be transferred; the rest is for new facts.
-        summary_of_parent: longest summary, as a share of the parent answer's tokens.
-        summary_of_available: the same, as a share of the available tokens.
-        temperature: at which a summary is written.
-        fidelity: least fidelity of a summary to the answer that it stands for.
+        summaries: whether a model is asked for a summary of answers that do not fit; else only
+            the facts of the earlier windows are passed on.
+        share: share of the available tokens that may be transferred; the rest is for new facts.
+        summary_of_parent: maximum length of a summary, as a share of the parent answer's tokens.
+        summary_of_available: maximum length of a summary, as a share of the available tokens.
+        temperature: temperature for writing a summary.
+        fidelity: minimum fidelity of a summary to the answer.
     """
 
     summaries: bool = False
@@ -161,13 +159,13 @@ class TransferSettings(Part):
 
 
 class TokenSettings(Part):
-    """How long a session token lives, and how long it may be.
+    """Lifetime and maximum length of session tokens.
 
     Spec: related facts §5
 
     Attributes:
-        lifetime_seconds: from its issue to its end.
-        most_bytes: of the whole token as it is sent.
+        lifetime_seconds: seconds from issue to expiry.
+        most_bytes: maximum length of the whole token in bytes.
     """
 
     lifetime_seconds: int = Field(default=3_600, ge=1)
@@ -175,13 +173,13 @@ class TokenSettings(Part):
 
 
 class AgentSettings(Part):
-    """Bounds of agents within agents.
+    """Limits for agents that call agents.
 
     Spec: related facts §8
 
     Attributes:
-        max_loop_depth: agents within agents around one, at most; 0 allows no delegation.
-        registered: what is known of agents by name.
+        max_loop_depth: maximum depth in a chain of agents; 0 allows no delegation.
+        registered: registered agents.
     """
 
     max_loop_depth: int = Field(default=5, ge=0)
@@ -198,7 +196,7 @@ class AgentSettings(Part):
 
 
 class SessionSettings(Part):
-    """Every number of sessions.
+    """All settings of sessions.
 
     Spec: related facts §5, §8
     """

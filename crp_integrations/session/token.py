@@ -1,8 +1,8 @@
-"""Session tokens: a session's state, signed, for the caller to bring back with the next window.
+"""Session tokens: a session's signed state, which the caller sends back with the next window.
 
-A token is `base64url(payload).base64url(signature)`. It is signed as a JSON Web Token of the type
-`CRP` would be, with a key of the session's own. What is not genuine, not ours, or over is refused
-in the same words; a token is a secret and stands in no message.
+A token is `base64url(payload).base64url(signature)`, signed like a JSON Web Token of type `CRP`
+with a key of the session. All malformed and forged tokens give the same error. A token is a secret,
+so no message contains one.
 
 Spec: related facts §5
 """
@@ -36,18 +36,18 @@ Hash = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 
 
 class SessionToken(Part):
-    """What a session token says; the short names are those of its payload.
+    """The content of a session token; the aliases are the names in its payload.
 
     Spec: related facts §5
 
     Attributes:
         chain_tip: HMAC of the session's last window.
-        continuation_id: under which the session goes on; empty when it may not.
-        policy_hash: of the safety policy in its canonical form; empty for none.
-        state_hash: of the fabric; empty when it is not told.
-        scope: whom and what the token is for.
+        continuation_id: id with which the session may be continued; empty when it may not.
+        policy_hash: hash of the safety policy in its canonical form; empty for none.
+        state_hash: hash of the fabric's state; empty when not given.
+        scope: hash of the tenant and user that the token is valid for.
         issued_at, expires_at: seconds since 1970, UTC.
-        nonce: of the safety policy, or of this token.
+        nonce: nonce of the safety policy, or of this token.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -70,12 +70,12 @@ class SessionToken(Part):
 
     @property
     def lifetime_seconds(self) -> int:
-        """From its issue to its end, at least 0."""
+        """Seconds from issue to expiry, at least 0."""
         return max(0, self.expires_at - self.issued_at)
 
 
 def expiry_of(issued_at: int, settings: TokenSettings) -> int:
-    """When a token that is issued now ends."""
+    """The expiry of a token by its time of issue."""
     return issued_at + settings.lifetime_seconds
 
 
@@ -95,7 +95,7 @@ def reading_keys(keyring: KeyRing, session_id: str) -> tuple[bytes, ...]:
 
 
 def sign_token(token: SessionToken, key: bytes, settings: TokenSettings) -> str:
-    """A token as it is sent."""
+    """Encode and sign a token."""
     payload = _encode(token.model_dump_json(by_alias=True).encode())
     text = f"{payload}.{_encode(token_signature(key, payload))}"
     if len(text) > settings.most_bytes:
@@ -114,7 +114,7 @@ def read_token(
     scope: str,
     settings: TokenSettings,
 ) -> SessionToken:
-    """What a genuine token says."""
+    """Verify and decode a token."""
     token, payload, signed = _split_token(text, settings)
     genuine = False
     for key in keys(token.session_id):
@@ -122,19 +122,19 @@ def read_token(
     if not genuine:
         raise TokenRefused(_REFUSED)
     if now.timestamp() >= token.expires_at:
-        raise TokenRefused("the session token is over; begin another session")
+        raise TokenRefused("the session token has expired; begin another session")
     if not hmac.compare_digest(token.scope.encode(), scope.encode()):
         raise TokenRefused("the session token is for another scope; use it where it was issued")
     return token
 
 
 def claimed_session(text: str, settings: TokenSettings) -> str:
-    """The session that a token says it is of; whether it is genuine is `read`'s to say."""
+    """The session id in a token that is not verified yet; `read_token` verifies it."""
     return _split_token(text, settings)[0].session_id
 
 
 def _split_token(text: str, settings: TokenSettings) -> tuple[SessionToken, str, bytes]:
-    """What a token says, its payload as it is signed, and its signature."""
+    """A token's content, its signed payload and its signature; nothing is verified."""
     payload, dot, signature = text.partition(".")
     if (
         not dot
@@ -151,12 +151,11 @@ def _split_token(text: str, settings: TokenSettings) -> tuple[SessionToken, str,
 
 
 def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> WindowNode:
-    """The window whose token this is, which must be one that no delivered window follows.
+    """The window that a token belongs to; raises if a delivered window follows it.
 
-    A window that was refused or has failed told its caller of no other token, so the one before
-    it still holds.
+    A refused or failed window gave its caller no new token, so the token before it stays valid.
     """
-    tip_of = next(
+    tip = next(
         (
             node
             for node in windows
@@ -164,8 +163,8 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
         ),
         None,
     )
-    if tip_of is not None and not _delivered_after(tip_of, windows):
-        return tip_of
+    if tip is not None and not _delivered_after(tip, windows):
+        return tip
     raise StaleTip(
         f"the session token is of window {token.window_number}, which is not the last of the "
         "session; use the token of the last answer"
@@ -173,13 +172,13 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
 
 
 def _delivered_after(tip_of: WindowNode, windows: Sequence[WindowNode]) -> bool:
-    behind = {tip_of.window_id}
-    # Numbers rise along every edge.
+    following = {tip_of.window_id}
+    # Numbers rise along every edge, so one pass in this order finds all followers.
     for node in sorted(windows, key=lambda window: window.window_number):
-        if not behind.isdisjoint(node.parents):
+        if not following.isdisjoint(node.parents):
             if node.outcome in DELIVERED:
                 return True
-            behind.add(node.window_id)
+            following.add(node.window_id)
     return False
 
 
@@ -188,7 +187,7 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
-    """The bytes of a text that is exactly their encoding; other spellings of them are refused."""
+    """Decode base64url; a text that is not the canonical encoding of its bytes is refused."""
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (ValueError, binascii.Error):

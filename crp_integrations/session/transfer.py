@@ -1,9 +1,9 @@
-"""What a window is told of the window that it follows: all, a summary, facts alone, the result.
+"""What a window passes to the next: its whole answer, a summary, only facts, or the result.
 
-The facts that the earlier window showed are not shown again (CRP-SPEC-003 §14.2). What goes over
-is its answer, in one of four lengths, beside the facts that it deferred. The answer is never
-rewritten here: it goes over whole, as a summary that a model wrote and that was checked, or as
-its own last sentences.
+Facts that the earlier window showed are not shown again (CRP-SPEC-003 §14.2). Its answer is passed
+on in one of four lengths, in addition to the facts that it deferred. The answer is never rewritten
+here: it is passed on whole, as a checked summary by a model, as its own last sentences, or not at
+all.
 
 Spec: related facts §5
 """
@@ -33,11 +33,11 @@ SUMMARISE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What one window hands to the next beside deferred facts.
+    """The text that one window passes to the next, in addition to deferred facts.
 
     Attributes:
-        tokens: of the text, by the next window's counter.
-        summary_hash: `sha256:…` of the text when it is a summary; empty when it is not.
+        tokens: tokens of the text, by the next window's counter.
+        summary_hash: `sha256:…` of the text if it is a summary, else empty.
     """
 
     type: TransferType
@@ -46,20 +46,20 @@ class Transfer:
 
     @property
     def summary_hash(self) -> str:
-        """What the graph keeps of a summary."""
+        """The hash of a summary, which the graph records."""
         return sha256(self.text) if self.type is TransferType.SUMMARY else ""
 
     def into(self, prior: EarlierWindow) -> EarlierWindow:
-        """The earlier window as the next one is told of it.
+        """The earlier window with this text as its summary.
 
-        Its text enters the next envelope with importance and relevance of
-        `envelope.evolution` (related facts §5).
+        The text enters the next envelope with the importance and relevance of
+        `envelope.evolution`.
         """
         return prior.changed(summary=self.text)
 
 
 def summary_tokens(answer_tokens: int, available_tokens: int, settings: TransferSettings) -> int:
-    """The length that a summary may have."""
+    """The maximum length of a summary in tokens."""
     return min(
         _share(answer_tokens, settings.summary_of_parent),
         _share(available_tokens, settings.summary_of_available),
@@ -74,9 +74,9 @@ def choose_transfer(
     *,
     summarised: bool = True,
 ) -> TransferType:
-    """The transfer type: the first that fits in its share of the available tokens.
+    """The transfer type: the first that fits into its share of the available tokens.
 
-    A window that follows several gives each of them an equal part of what is available.
+    A window that follows several divides its available tokens equally among them.
     """
     room = _share(available_tokens, settings.share) - deferred_tokens
     short = summary_tokens(answer_tokens, available_tokens, settings)
@@ -90,7 +90,7 @@ def choose_transfer(
 def summary_call(
     answer: str, tokens: int, *, model: str, settings: TransferSettings, seed: int | None = None
 ) -> ModelCall:
-    """The call that asks for a summary; the provider sees the answer and nothing of CRP."""
+    """The call that asks for a summary; it contains only the answer and an instruction."""
     return ModelCall(
         model=model,
         messages=(
@@ -115,7 +115,7 @@ def make_transfer(
     summary: str = "",
     fidelity: float | None = None,
 ) -> Transfer:
-    """What is handed over, once a summary was written and checked where one was chosen."""
+    """Build the transfer; a summary that is unfaithful or too long is replaced by the result."""
     room = _share(available_tokens, settings.share) - deferred_tokens
     if chosen is TransferType.SUMMARY:
         tokens = counter.count(summary)
@@ -127,16 +127,16 @@ def make_transfer(
         return Transfer(chosen)
     if chosen is TransferType.FULL_CONTEXT:
         return Transfer(chosen, answer, counter.count(answer))
-    most = _share(available_tokens, settings.summary_of_available)
-    text = result_text(answer, most, counter)
+    limit = _share(available_tokens, settings.summary_of_available)
+    text = result_text(answer, limit, counter)
     return Transfer(chosen, text, counter.count(text) if text else 0)
 
 
 def result_text(answer: str, most_tokens: int, counter: TokenCounter) -> str:
     """The end of an answer, verbatim: as many whole sentences of its last paragraph as fit."""
-    ended = answer.rstrip()
-    # Two line feeds part paragraphs, whatever blanks stand between them.
-    lines = ended.split("\n")
+    text = answer.rstrip()
+    # A line with nothing but blanks separates paragraphs.
+    lines = text.split("\n")
     blank = max((n for n, line in enumerate(lines) if not line.strip()), default=-1)
     last = "\n".join(lines[blank + 1 :])
     spans = split_sentences(last)
@@ -145,12 +145,12 @@ def result_text(answer: str, most_tokens: int, counter: TokenCounter) -> str:
     while first and used + counts[first - 1] <= most_tokens:
         first -= 1
         used += counts[first]
-    # Sentences together may count more than one by one.
+    # Joined sentences may have more tokens than the sum of the single ones.
     while first < len(spans) and counter.count(last[spans[first].start :]) > most_tokens:
         first += 1
     return last[spans[first].start :] if first < len(spans) else ""
 
 
 def _share(tokens: int, share: float) -> int:
-    """Whole tokens of a share, exactly; none of a negative number."""
+    """A share of tokens, computed exactly and rounded down; 0 for a negative number."""
     return int(Fraction(str(share)) * max(0, tokens))

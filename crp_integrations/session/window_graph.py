@@ -1,4 +1,4 @@
-"""The graph of a session's windows: its order, its room, and what it tells of quality.
+"""The graph of a session's windows: its order, its limits, and the trend of quality tiers.
 
 Spec: related facts §5; CRP-SPEC-003 §14
 """
@@ -20,27 +20,27 @@ from crp_integrations.session.settings import WindowGraphSettings
 from crp_integrations.vocabulary import Pattern, QualityTier
 
 
-def check_room(
+def check_limits(
     windows: Sequence[WindowNode], parents: Sequence[str], settings: WindowGraphSettings
 ) -> None:
-    """Refuse a window for which there is no room behind those that it names."""
+    """Refuse a window that would exceed the graph's size or the fan-out of its parent."""
     if len(windows) >= settings.nodes:
         raise LimitReached(
             f"the session has {len(windows)} windows, at most {settings.nodes} allowed"
         )
     if len(parents) != 1:
         return
-    hanging = _count_followers({node.window_id: node for node in windows}).get(parents[0], 0)
-    if hanging >= settings.fan_out:
+    followers = _count_followers({node.window_id: node for node in windows}).get(parents[0], 0)
+    if followers >= settings.fan_out:
         raise LimitReached(
-            f"{hanging} windows go on from {parents[0]!r:.60}, at most {settings.fan_out} allowed"
+            f"{followers} windows continue {parents[0]!r:.60}, at most {settings.fan_out} allowed"
         )
 
 
 def last_windows(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
-    """The window that a question without a continuation id follows; none in a new session.
+    """The window that a question without a continuation id follows; empty in a new session.
 
-    Nothing follows a refused window, unless there are only refused ones.
+    A refused window is not followed, unless there are only refused ones.
     """
     return tuple(([node for node in windows if node.outcome != REFUSED] or windows[:1])[-1:])
 
@@ -48,7 +48,7 @@ def last_windows(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
 def pattern_of(
     windows: Iterable[WindowNode], parents: Sequence[str], *, fanned: bool = False
 ) -> Pattern:
-    """How a window that follows others hangs in the graph."""
+    """The pattern by which a window follows others: linear, branch, fan-out or fan-in."""
     if len(parents) > 1:
         return Pattern.FAN_IN
     if fanned:
@@ -60,7 +60,7 @@ def pattern_of(
 
 
 def sort_windows(windows: Iterable[WindowNode]) -> list[WindowNode]:
-    """Windows so that each comes after those that it follows; ties by number, then id.
+    """Windows in topological order: each after those that it follows; ties by number, then id.
 
     Windows on a cycle, and those that follow one, are left out.
     """
@@ -81,7 +81,7 @@ def sort_windows(windows: Iterable[WindowNode]) -> list[WindowNode]:
 
 
 def ancestors(windows: Sequence[WindowNode], parents: Sequence[str]) -> list[WindowNode]:
-    """All windows that a window with these parents follows, each after those it follows itself."""
+    """All windows before a window with these parents, in topological order."""
     known = {node.window_id: node for node in windows}
     reached: set[str] = set()
     waiting = list(parents)
@@ -96,25 +96,25 @@ def ancestors(windows: Sequence[WindowNode], parents: Sequence[str]) -> list[Win
 
 
 def lineage(windows: Sequence[WindowNode], window_id: str) -> tuple[str, ...]:
-    """Ids from the root to a window, along edges; at a fan-in along the deepest parent.
+    """Ids on a path from the root to a window; at a fan-in it takes the deepest parent.
 
     Spec: related facts §3
     """
     known = {node.window_id: node for node in windows}
     if window_id not in known:
         raise UnknownContinuation(f"the session has no window {window_id!r:.60}")
-    path = [window_id]
-    while parents := _parents(known[path[-1]], known):
-        if len(path) >= len(known):
-            raise StoreDamaged(f"the windows before {window_id!r:.60} go in a circle")
-        path.append(min(parents, key=lambda id_: (-known[id_].window_number, id_)))
-    if known[path[-1]].parents:
-        raise StoreDamaged(f"the windows before {path[-1]!r:.60} are missing")
-    return tuple(reversed(path))
+    ids = [window_id]
+    while parents := _parents(known[ids[-1]], known):
+        if len(ids) >= len(known):
+            raise StoreDamaged(f"the windows before {window_id!r:.60} form a cycle")
+        ids.append(min(parents, key=lambda id_: (-known[id_].window_number, id_)))
+    if known[ids[-1]].parents:
+        raise StoreDamaged(f"the windows before {ids[-1]!r:.60} are missing")
+    return tuple(reversed(ids))
 
 
 def root_of(windows: Iterable[WindowNode]) -> str:
-    """Id of the window that follows none; empty without windows.
+    """Id of the window without parents; empty without windows.
 
     Spec: related facts §3
     """
@@ -134,7 +134,7 @@ def _children(known: Mapping[str, WindowNode]) -> dict[str, list[str]]:
 
 
 def _count_followers(known: Mapping[str, WindowNode]) -> Counter[str]:
-    """How many delivered windows follow each window and no other."""
+    """For each window, the number of delivered windows whose only parent it is."""
     return Counter(
         node.parents[0]
         for node in known.values()
@@ -147,11 +147,11 @@ LACKS_DEPTH: Final = "quality falls from window to window; the domain may lack d
 
 @dataclass(frozen=True, slots=True)
 class TierDegradation:
-    """That the last windows got worse one by one, and what to do about it.
+    """A steady fall of the quality tiers of the last windows, and the advice on it.
 
     Attributes:
-        advice: to aggregate instead (`hierarchical`), with the tiers as reason.
-        data: of the journal's warning: the tiers and the advice, no content.
+        advice: advice to use `hierarchical` instead, with the tiers as reason.
+        data: journal fields of the warning: the tiers and the advice, no content.
     """
 
     advice: Advice
@@ -171,7 +171,7 @@ def quality_tiers(windows: Sequence[WindowNode]) -> tuple[QualityTier, ...]:
 def find_degradation(
     history: Sequence[QualityTier], settings: EnvelopeSettings
 ) -> TierDegradation | None:
-    """What falling tiers ask for; None while they do not fall.
+    """The warning and advice on falling tiers; None if they do not fall.
 
     Spec: CRP-SPEC-003 §14.3
     """
@@ -190,8 +190,8 @@ def find_degradation(
 def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple[str, ...]:
     """Ids of the windows whose facts a window with these parents has seen.
 
-    Those that it follows, near and far: a branch does not hold what another branch was shown.
-    What they saw and deferred is `envelope.evolution` of what the store keeps of them.
+    These are all its ancestors; a branch has not seen what another branch was shown. What they
+    saw and deferred is in their stored records.
 
     Spec: CRP-SPEC-003 §14.2
     """
@@ -199,7 +199,7 @@ def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple
 
 
 def prior_windows(ids: Sequence[str], stored: Mapping[str, EarlierWindow]) -> list[EarlierWindow]:
-    """The earlier windows that the next one is told of, in the ids' order.
+    """The stored records of earlier windows, in the order of the ids.
 
     Spec: CRP-SPEC-003 §14.1
     """

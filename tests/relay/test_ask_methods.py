@@ -282,8 +282,11 @@ def harbour() -> Relay:
 @pytest.mark.parametrize(
     ("asking", "said"),
     [
-        ({"stategy": "push"}, "'stategy' is no argument of a question; did you mean 'strategy'?"),
-        ({"colour": "red"}, "'colour' is no argument of a question"),
+        (
+            {"stategy": "push"},
+            "'stategy' is not an argument of a question; did you mean 'strategy'?",
+        ),
+        ({"colour": "red"}, "'colour' is not an argument of a question"),
         ({"strategy": "pusch"}, "strategy 'pusch' is not usable: wanted 'push', "),
         ({"accept_quality": ["X"]}, "accept_quality.0 'X' is not usable: wanted 'S', "),
         ({"model": ""}, "model is not usable: it is empty"),

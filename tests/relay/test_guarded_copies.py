@@ -224,7 +224,7 @@ def test_no_more_texts_are_kept_than_it_was_told() -> None:
 def test_a_kind_that_nobody_looks_for_is_an_error_and_not_a_whole_text() -> None:
     """A policy may misspell a kind; the text would be shown as if it had been redacted."""
     for kinds in (("e-mail",), ("email", "name"), ("",)):
-        with pytest.raises(EngineError, match="nobody looks for") as caught:
+        with pytest.raises(EngineError, match="no recogniser finds") as caught:
             RedactingGuard(PersonalSettings()).redacted(TEXT, kinds)
         assert "joan" not in str(caught.value)
     own = RedactingGuard(PersonalSettings(), [Badges()])

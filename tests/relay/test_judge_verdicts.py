@@ -166,7 +166,7 @@ def test_labels_of_an_envelope_are_not_known() -> None:
     relay.add(PASSAGES)
     envelope = relay.ask("What does it cost?", model="extractive").envelope
     judge = Judge(Scripted(), withhold_labels=("secret",))
-    with pytest.raises(RequestError, match="does not tell its facts' labels"):
+    with pytest.raises(RequestError, match="has no labels of its facts"):
         examine(WRONG, envelope, judge=judge)
 
 

@@ -31,7 +31,7 @@ def test_a_sound_graph_has_no_faults() -> None:
 def test_what_grows_where_there_is_room_is_sound(windows: list[WindowNode]) -> None:
     grown: list[WindowNode] = []
     for one in windows:
-        window_graph.check_room(grown, one.parents, SETTINGS)
+        window_graph.check_limits(grown, one.parents, SETTINGS)
         grown.append(one)
     assert not graph_faults.find_faults(grown, SETTINGS)
 
@@ -66,11 +66,11 @@ def test_order_puts_each_window_after_those_that_it_follows(windows: list[Window
 
 def test_a_window_for_which_there_is_no_room_is_refused() -> None:
     def place(*parents: str, **limits: int) -> None:
-        window_graph.check_room(DIAMOND, parents, WindowGraphSettings(**limits))
+        window_graph.check_limits(DIAMOND, parents, WindowGraphSettings(**limits))
 
     with pytest.raises(LimitReached, match="6 windows, at most 6"):
         place("e", nodes=6)
-    with pytest.raises(LimitReached, match="3 windows go on from 'root', at most 3"):
+    with pytest.raises(LimitReached, match="3 windows continue 'root', at most 3"):
         place("root", fan_out=3)
     place("root", fan_out=4)
     place("a", fan_out=2)
@@ -81,10 +81,10 @@ def test_a_window_for_which_there_is_no_room_is_refused() -> None:
 def test_what_was_not_delivered_takes_no_room() -> None:
     failed = [node(f"f{place}", 2, "root", outcome="failed") for place in range(9)]
     windows = (node("root", 1), *failed, node("a", 2, "root"))
-    window_graph.check_room(windows, ["root"], WindowGraphSettings(fan_out=2))
+    window_graph.check_limits(windows, ["root"], WindowGraphSettings(fan_out=2))
     assert not graph_faults.find_faults(windows, WindowGraphSettings(fan_out=1))
     with pytest.raises(LimitReached):
-        window_graph.check_room(windows, ["root"], WindowGraphSettings(fan_out=1))
+        window_graph.check_limits(windows, ["root"], WindowGraphSettings(fan_out=1))
 
 
 def test_the_last_window_is_one_that_was_not_refused() -> None:
@@ -115,7 +115,7 @@ def test_ancestors_and_lineage_of_a_diamond() -> None:
         window_graph.lineage(DIAMOND, "z")
     with pytest.raises(StoreDamaged, match="missing"):
         window_graph.lineage(DIAMOND[1:], "e")
-    with pytest.raises(StoreDamaged, match="circle"):
+    with pytest.raises(StoreDamaged, match="cycle"):
         window_graph.lineage([node("a", 1, "b"), node("b", 1, "a")], "a")
 
 
