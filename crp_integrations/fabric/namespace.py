@@ -604,6 +604,8 @@ class Namespace(FabricView):
     def _settle(self, result: _Result) -> _Result:
         """Update the index after a write, and return the write's result."""
         self._region.namespace_state(self._own.name).settle()
+        # Its facts are of an earlier state, so no question would use them.
+        self._region.fact_cache.drop(self._own.name)
         return result
 
 

@@ -159,11 +159,13 @@ class _ReadMoment:
     """State shared by the reads of one transaction.
 
     Attributes:
+        begun: number of erasures before the transaction began (`FactCache.begun`).
         gate: access filter of this pass of reads.
         counted: new token counts by key and id, to be stored afterwards.
     """
 
     transaction: Transaction
+    begun: int
     gate: AccessFilter
     snapshot: Snapshot | StoreIndex | None = None
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -188,9 +190,10 @@ class NamespaceReader:
     @contextmanager
     def moment(self) -> Iterator[Self]:
         """Yield a reader whose reads share one transaction and see one committed state."""
+        begun = self.region.fact_cache.begun()
         with self.region.begin(self.name, write=False) as transaction:
             bound = copy(self)
-            bound._moment = made = _ReadMoment(transaction, self._gate.passing())
+            bound._moment = made = _ReadMoment(transaction, begun, self._gate.passing())
             yield bound
             generation = transaction.facts.generation() if made.counted else 0
         for key, counts in made.counted.items():
@@ -305,9 +308,18 @@ class NamespaceReader:
         return self.gate().facts(fact for fact in facts if fact.retrievable)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """Briefs of facts for selection, in the order of the ids."""
+        """Return what selection reads of facts, in the requested order; cached ones first."""
+        cache, begun = self.region.fact_cache, self.region.fact_cache.begun()
         with self._begun() as transaction:
-            briefs = {brief.fact_id: brief for brief in transaction.facts.briefs(ids)}
+            facts = transaction.facts
+            if self._moment is not None:
+                begun = self._moment.begun
+            state = facts.mark(), facts.generation()
+            briefs = cache.briefs(self.name, state, ids)
+            if unknown := [id_ for id_ in ids if id_ not in briefs]:
+                stored = facts.briefs(unknown)
+                cache.put(self.name, state, stored, begun)
+                briefs |= {brief.fact_id: brief for brief in stored}
         return self.gate().briefs(brief for id_ in ids if (brief := briefs.get(id_)) is not None)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
@@ -325,6 +337,7 @@ class NamespaceReader:
         keep: bool = True,
     ) -> dict[str, int]:
         """Token counts of facts; only facts not yet counted under this key are counted now."""
+        cache = self.region.fact_cache
         with self._begun() as transaction:
             facts = transaction.facts
             index = self._index(transaction)
@@ -333,8 +346,12 @@ class NamespaceReader:
             # A text redacted for this subject has another length, which is not stored.
             cut = self._redacted_ids(index, seen)
             seen = [id_ for id_ in seen if id_ not in cut]
-            counts = {**facts.token_counts(key, seen)}
-            generation = facts.generation()
+            state = facts.mark(), (generation := facts.generation())
+            counts = cache.tokens(self.name, state, key, seen)
+            if unknown := [id_ for id_ in seen if id_ not in counts]:
+                stored = facts.token_counts(key, unknown)
+                cache.put_tokens(self.name, state, key, stored)
+                counts |= stored
         # Texts are read only for facts that were never counted.
         missing = self.briefs([id_ for id_ in dict.fromkeys(seen) if id_ not in counts])
         if missing:

@@ -30,6 +30,7 @@ from crp_integrations.fabric.ports import (
 )
 from crp_integrations.fabric.ports.engines import Progress, ignore_progress
 from crp_integrations.fabric.records import Notice
+from crp_integrations.fabric.search.fact_cache import FactCache
 from crp_integrations.fabric.search.namespace_state import NamespaceState
 from crp_integrations.fabric.session_memory import RecentUses, SessionMemory
 from crp_integrations.fabric.settings import FabricSettings
@@ -148,6 +149,7 @@ class FabricRegion:
             self.settings.hot, self.settings.lifecycle.session_idle_hours
         )
         self.recent_uses = RecentUses(self.settings.shelves)
+        self.fact_cache = FactCache()
         self._lock = threading.Lock()
         # The open write transactions of each thread, by namespace.
         self._open_writes = threading.local()

@@ -166,7 +166,7 @@ def _commit(
     # Made before the namespace is: beside a namespace, a missing key file is a lost one.
     key = session_key(world.keyring, session_id)
     with ExitStack() as stack:
-        kept = stack.enter_context(world.memory.sessions.one_by_one(wanted=not end.keep))
+        in_memory = stack.enter_context(world.memory.sessions.one_by_one(wanted=not end.keep))
         transaction = stack.enter_context(namespace.begin(write=True))
         stored = elsewhere | namespace.stored_here(named, transaction)
         require_place(transaction, world, session_id, admission, end.outcome)
@@ -190,7 +190,7 @@ def _commit(
             sealing.seal.timestamp,
         )
         if update.placed and not update.stored:
-            kept.append((update.session, update.node))
+            in_memory.append((update.session, update.node))
         receipt = issue_receipt(sealing, update)
         used = _count_uses(sealing)
         faulty = count_findings(transaction, end, sealing.report, lifecycle)

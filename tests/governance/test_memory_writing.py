@@ -106,7 +106,7 @@ def test_each_new_memory_has_an_audit_entry_with_signer_in_the_chain(made: Fabri
 def test_what_is_there_is_never_written_over(made: Fabric) -> None:
     door = writer(made)
     door.write(memory(), CONTEXT)
-    with pytest.raises(FactRejected, match="another content"):
+    with pytest.raises(FactRejected, match="other content"):
         door.write(memory(content=TEXT + " No."), CONTEXT)
     assert [one.text for one in door.items()] == [TEXT]
 

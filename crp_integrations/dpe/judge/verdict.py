@@ -218,10 +218,10 @@ class _Reading:
         if verdict is None:
             return unread(claim)
         quoted = [(text, self._quotation(source, text, shown)) for source, text in verdict.quotes]
-        found = [(text, place) for text, place in quoted if place is not None]
-        quotations = tuple(place for _, place in found)
+        placed = [(text, place) for text, place in quoted if place is not None]
+        quotations = tuple(place for _, place in placed)
         if verdict.status is ClaimStatus.SUPPORTED:
-            values = frozenset[str]().union(*(matter_of(text).values for text, _ in found))
+            values = frozenset[str]().union(*(matter_of(text).values for text, _ in placed))
             matter = claim_matter(claim.text)
             counting = [place for text, place in found if self._counts(matter, text, place, values)]
             if not counting:
@@ -311,11 +311,11 @@ class _Reading:
         for conflict, asked, shown in self._conflicts:
             claims = [self._claims[n - 1].claim_id for n in conflict.claims if n in asked]
             places = [self._quotation(source, text, shown) for source, text in conflict.quotes]
-            found = tuple(dict.fromkeys(place for place in places if place is not None))
+            quotations = tuple(dict.fromkeys(place for place in places if place is not None))
             if len(claims) > 1:
                 conflicts.append(JudgedConflict(claims=tuple(claims), reason=conflict.reason))
-            elif len(found) > 1 and len(found) == len(places):
-                conflicts.append(JudgedConflict(quotations=found, reason=conflict.reason))
+            elif len(quotations) > 1 and len(quotations) == len(places):
+                conflicts.append(JudgedConflict(quotations=quotations, reason=conflict.reason))
         return tuple(conflicts)
 
     def _quotation(self, source: str, text: str, shown: frozenset[int]) -> Quotation | None:
