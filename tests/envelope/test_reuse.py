@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from crp_integrations.envelope.reuse import (
     ANY_ETAG,
     CANDIDATE_BYTES,
-    PACKED_BYTES,
     CHANGE_WORDS,
+    PACKED_BYTES,
     EnvelopeScope,
     KnownEnvelopes,
     Validators,

@@ -244,7 +244,7 @@ def test_a_score_that_is_no_number_comes_last():
 def test_a_chunk_that_was_found_twice_counts_once_with_its_better_score():
     twice = [found("a", 0.2), found("b", 0.3), found("a", 0.9)]
     assert [(r.chunk.id, r.score) for r in unique_results(twice)] == [("a", 0.9), ("b", 0.3)]
-    with pytest.raises(RequestError, match="chunk id 'a' stands for two texts"):
+    with pytest.raises(RequestError, match="chunk id 'a' is used for two texts"):
         unique_results([found("a"), found("a", text="something else")])
 
 
