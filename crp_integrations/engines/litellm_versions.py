@@ -317,7 +317,7 @@ def _translated(error: Exception, begun: bool, model: str, library: ModuleType) 
             engine="litellm",
         )
     if without_choice(error):
-        return ModelError(f"the answer of model {model!r} has no choice")
+        return ModelError(f"model {model!r} sent no choice in its answer")
     if type(error).__name__ in _NONE_FREE:
         return ModelRateLimited(
             f"the router has no deployment of model {model!r} to try just now, as after failures; "
@@ -339,8 +339,7 @@ def _translated(error: Exception, begun: bool, model: str, library: ModuleType) 
         return ModelError(f"the provider of model {model!r} cannot be reached")
     refused = _refused(error)
     if refused:
-        what = f"model {model!r} does not take {refused}"
-        return ModelError(f"{what}; leave it out, or ask another model")
+        return ModelError(f"model {model!r} takes no {refused}; leave it out, or ask another model")
     status = getattr(error, "status_code", None)
     description = f"status {status}, {type(error).__name__}" if status else type(error).__name__
     if isinstance(error, ImportError) and error.name:
