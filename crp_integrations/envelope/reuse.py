@@ -86,9 +86,7 @@ class Validators(Record):
     def reasons(self, earlier: Validators) -> tuple[Changed, ...]:
         """What differs from an earlier envelope's validators; empty when nothing does."""
         changed = (
-            word
-            for field, word in CHANGE_WORDS.items()
-            if getattr(self, field) != getattr(earlier, field)
+            word for name, word in CHANGES.items() if getattr(self, name) != getattr(earlier, name)
         )
         return tuple(dict.fromkeys(changed))
 
@@ -101,7 +99,7 @@ class Validators(Record):
 
 
 # Field → the word for its change, in the order in which changes are reported.
-CHANGE_WORDS: Final = MappingProxyType(
+CHANGES: Final = MappingProxyType(
     {
         "state_hash": Changed.FACTS,
         "readable": Changed.ACCESS,
@@ -290,9 +288,7 @@ class KnownEnvelopes:
             return ReuseMatch(CacheStatus.MISS, (Changed.HELD,))
         with self._lock:
             self._drop_old_texts(scope, validators.state_hash)
-            keys = [
-                key for key in self._entries if key[0] == scope and if_match in (key[1], ANY_ETAG)
-            ]
+            keys = [k for k in self._entries if k[0] == scope and if_match in (k[1], ANY_ETAG)]
             known = [key for key in keys if not self._expired(self._entries[key], now)]
             for key in keys:
                 if key not in known:

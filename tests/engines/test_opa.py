@@ -118,7 +118,7 @@ def test_a_policy_that_the_server_changes_holds_at_once(opa: Opa) -> None:
     [
         ((500, b'{"code": "internal_error"}'), "answered with status 500"),
         ((401, b"{}"), "answered with status 401"),
-        ((200, b"<html>"), "something else than JSON"),
+        ((200, b"<html>"), "did not answer with JSON"),
         ((200, b"[]"), "has no object at crp/access/decision"),
         ((200, b'{"result": true}'), "has no object at crp/access/decision"),
         ((200, b'{"result": {"allow": "true"}}'), "gave no decision"),

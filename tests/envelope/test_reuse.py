@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crp_integrations.envelope.reuse import (
     ANY_ETAG,
     CANDIDATE_BYTES,
-    CHANGE_WORDS,
+    CHANGES,
     PACKED_BYTES,
     EnvelopeScope,
     KnownEnvelopes,
@@ -81,10 +81,10 @@ def known(now: datetime = NOON, **fields: Any) -> KnownEnvelopes:
 
 
 def test_every_validator_has_a_word_and_none_is_left_out() -> None:
-    assert set(CHANGE_WORDS) == set(Validators.model_fields) == set(OTHER)
+    assert set(CHANGES) == set(Validators.model_fields) == set(OTHER)
     # How much fits is one word, whoever says it.
-    assert CHANGE_WORDS["automatic"] is CHANGE_WORDS["budget_tokens"]
-    assert len(set(CHANGE_WORDS.values())) == len(CHANGE_WORDS) - 1
+    assert CHANGES["automatic"] is CHANGES["budget_tokens"]
+    assert len(set(CHANGES.values())) == len(CHANGES) - 1
 
 
 @pytest.mark.requirement("003-11.1-1")
@@ -103,7 +103,7 @@ def test_one_changed_validator_is_a_miss_that_says_which(field: str) -> None:
     now = validators(**{field: OTHER[field]})
     match = known().match(MINE, ENVELOPE.etag, now, NOON)
     assert match.status is CacheStatus.MISS
-    assert match.reasons == (CHANGE_WORDS[field],)
+    assert match.reasons == (CHANGES[field],)
     assert now.selects_like(validators()) == (field not in {*SELECTING, "prior"})
 
 
@@ -112,9 +112,7 @@ def test_all_that_has_changed_is_told_in_one_order(fields: set[str]) -> None:
     changed = validators(**{field: OTHER[field] for field in fields})
     told = changed.reasons(validators())
     # Each word once, whatever fields it stands for.
-    assert told == tuple(
-        dict.fromkeys(CHANGE_WORDS[field] for field in CHANGE_WORDS if field in fields)
-    )
+    assert told == tuple(dict.fromkeys(CHANGES[field] for field in CHANGES if field in fields))
     assert validators().reasons(changed) == told
 
 

@@ -58,7 +58,7 @@ class PinnedFiles:
 
 
 def model_hash(folder: str | Path) -> str:
-    """The hash by which a folder is pinned: over names and SHA-256 of the files that affect outputs.
+    """The hash by which a folder is pinned: over names and SHA-256 of files that affect outputs.
 
     These are configuration, vocabulary, weights and code in the folder, and code in subfolders.
     """

@@ -33,8 +33,7 @@ from crp_integrations.errors import ConfigError, EngineError
 
 # Minimum probability at which a window entails, or contradicts, a claim.
 DECIDED: Final = 0.5
-# Decimal places of a judgement, so that rounding errors of a machine do not show.
-PLACES: Final = 6
+PLACES: Final = 6  # decimal places of a judgement
 # The judgement on an empty claim: nothing was read, so it is neutral.
 UNREAD: Final = Judgement(0.0, 0.0, 1.0, 0)
 # Tokens that neighbouring windows share.
