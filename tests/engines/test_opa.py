@@ -158,7 +158,7 @@ def test_a_server_that_is_down_or_slow_denies() -> None:
     "url", ["nonsense", "http://", "http://[::bad", "ftp://10.0.0.1", "http://crp:hunter2"]
 )
 def test_an_address_that_is_none_is_refused_when_the_guard_is_made(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"guard\.opa_url is no address") as caught:
+    with pytest.raises(ConfigError, match=r"guard\.opa_url is not the address") as caught:
         guard_of(GuardSettings(opa_url=url))
     assert "hunter2" not in str(caught.value)
 
