@@ -308,7 +308,7 @@ class WholeReplies(ABC):
 
     @abstractmethod
     async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
+        """The asynchronous version of `call`."""
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """The whole text in one piece, then the reply."""
@@ -318,7 +318,7 @@ class WholeReplies(ABC):
         yield reply
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
+        """The asynchronous version of `stream`."""
         reply = await self.acall(call)
         if reply.text:
             yield reply.text
@@ -340,14 +340,14 @@ class FrameworkChatModel(WholeReplies):
 
     @abstractmethod
     async def areply_to(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `reply_to`."""
+        """The asynchronous version of `reply_to`."""
 
     def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
         """Answer a call in the model's own pieces, then the reply."""
         yield from super().stream(call)
 
     async def aparts_of(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `parts_of`."""
+        """The asynchronous version of `parts_of`."""
         async for part in super().astream(call):
             yield part
 
@@ -361,7 +361,7 @@ class FrameworkChatModel(WholeReplies):
             return self.reply_to(call)
 
     async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
+        """The asynchronous version of `call`."""
         with own_errors(call.model):
             return await self.areply_to(call)
 
@@ -376,7 +376,7 @@ class FrameworkChatModel(WholeReplies):
         yield reply
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
+        """The asynchronous version of `stream`."""
         with own_errors(call.model):
             if self.shown(call):
                 async for part in self.aparts_of(call):
@@ -407,7 +407,7 @@ class ModelObject(FrameworkChatModel):
         return self._read(self._ask(call), call)
 
     async def areply_to(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `reply_to`."""
+        """The asynchronous version of `reply_to`."""
         return self._read(await self._aask(call), call)
 
 

@@ -60,13 +60,13 @@ class CandidatePool:
         query: the question as asked.
         contents: texts of the facts.
         dense: cosine of each fact to the question.
-        beside: positions of each fact's neighbours in its document, -1 for none, shape (n, 2).
+        neighbours: positions of each fact's neighbours in its document, -1 for none, shape (n, 2).
     """
 
     query: str
     contents: Sequence[str]
     dense: Floats
-    beside: npt.NDArray[np.intp]
+    neighbours: npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class WeighedPool:
         mean: mean length of the texts in words.
         mix: mixed score of cosine and words, shape (n,).
         best: positions of the best facts by the mix, best first.
-        held: for each term that a text contains, the positions of the texts and its hits there.
+        term_hits: for each term that occurs, the positions of its texts and its hits in each.
     """
 
     pool: CandidatePool
@@ -109,7 +109,7 @@ class WeighedPool:
     mean: float
     mix: Floats
     best: Sequence[int]
-    held: Sequence[Sequence[tuple[int, StemHits]]]
+    term_hits: Sequence[Sequence[tuple[int, StemHits]]]
 
 
 def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
@@ -184,7 +184,7 @@ def _parts(weighed: WeighedPool, begins: Sequence[int]) -> Floats:
     places: list[int] = []
     often: list[int] = []
     holding: list[int] = []
-    for held in weighed.held:
+    for held in weighed.term_hits:
         # Only stretches of texts that contain the term can contain it.
         before = len(places)
         for at, where in held:
@@ -266,7 +266,7 @@ def _in_document(
     mix = (1.0 - settings.stretch_share) * mix + settings.stretch_share * best
     # Position -1, for no neighbour, reads the appended 0.
     padded = np.append(mix, 0.0)
-    return np.asarray(mix + settings.neighbour_share * padded[pool.beside].max(axis=1))
+    return np.asarray(mix + settings.neighbour_share * padded[pool.neighbours].max(axis=1))
 
 
 def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:

@@ -183,7 +183,7 @@ def tekken(data: bytes, *, name: str) -> TiktokenEncoder:
         }
         pattern = str(config["pattern"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"the tokenizer file {name} is not a tekken file") from error
+        raise ConfigError(f"{name} is not a tekken file, wanted a tekken.json") from error
     return TiktokenEncoder(from_ranks(name, ranks, pattern), vocabulary_hash=sha256_hex(data))
 
 
