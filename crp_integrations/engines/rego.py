@@ -108,7 +108,7 @@ def _escaped(value: Any) -> Any:
     Unescaped, a quotation mark would end a text in the answer, and a zero byte would end it in C.
     """
     if isinstance(value, str):
-        # Encoding is tried here, since the library would leak an input that fails half-way.
+        # Encoding is tried here, since the library mishandles an input that fails half-way.
         value.encode()
         return encode_basestring(value)[1:-1]
     if isinstance(value, dict):
