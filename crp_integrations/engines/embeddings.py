@@ -35,7 +35,7 @@ from crp_integrations.validation import seen
 from crp_integrations.vectors import FloatRows, unit_rows
 
 
-class _Adapted:
+class _AdaptedEmbedder:
     """An `Embedder` that calls two functions which return lists of numbers.
 
     Objects of the frameworks may not be thread-safe (the tokenizers of some fail when used twice
@@ -113,7 +113,7 @@ class _Adapted:
         return EngineError(f"the embedder {self.identity} {what}", engine=self._library)
 
 
-class _FromObject(_Adapted):
+class _FrameworkEmbedder(_AdaptedEmbedder):
     """An adapter of a framework's object, by the names of its two methods.
 
     Args:
@@ -135,21 +135,21 @@ class _FromObject(_Adapted):
         super().__init__(self.library, passages, query, identity, dimensions)
 
 
-class LangChainEmbedder(_FromObject):
+class LangChainEmbedder(_FrameworkEmbedder):
     """An object with `embed_documents` and `embed_query`, such as LangChain's `Embeddings`."""
 
     library = "langchain"
     methods = ("embed_documents", "embed_query")
 
 
-class LlamaIndexEmbedder(_FromObject):
+class LlamaIndexEmbedder(_FrameworkEmbedder):
     """An object with `get_text_embedding_batch` and `get_query_embedding`, as in LlamaIndex."""
 
     library = "llama_index"
     methods = ("get_text_embedding_batch", "get_query_embedding")
 
 
-class LiteLLMEmbedder(_Adapted):
+class LiteLLMEmbedder(_AdaptedEmbedder):
     """An embedding model called through LiteLLM.
 
     Args:
@@ -206,7 +206,7 @@ _POOLED: Final = frozenset({"pooling_mode_cls_token", "pooling_mode_mean_tokens"
 _LAYERS: Final = frozenset({"Transformer", "Pooling", "Normalize"})
 
 
-class OnnxFolderEmbedder(_Adapted):
+class OnnxFolderEmbedder(_AdaptedEmbedder):
     """An embedder in a folder as on model hubs: `model.onnx`, `tokenizer.json`, and no card.
 
     Pooling (mean over the tokens, or first token) is read from `1_Pooling/config.json`, the window

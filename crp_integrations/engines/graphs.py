@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.envelope.ports import Link, Reached
+from crp_integrations.envelope.ports import Link, ReachedNode
 from crp_integrations.errors import EngineError, MissingExtra
 from crp_integrations.fabric.similarity_graph import FactGraph
 from crp_integrations.scores import SCALE
@@ -344,7 +344,7 @@ class NetworkxWalker:
         seeds: Mapping[str, int],
         hops: int,
         barred: Collection[str],
-    ) -> dict[str, Reached]:
+    ) -> dict[str, ReachedNode]:
         """The path to each node within this many hops: the shortest, among these the strongest.
 
         Spec: Summit §Context Assembly Pipeline
@@ -383,11 +383,11 @@ def _strength(link: Link) -> tuple[int, int, str, str, str]:
     return (link.weight, -link.length, link.kind, link.left, link.right)
 
 
-def _reached(graph: object, way: Sequence[str], seeds: Mapping[str, int]) -> Reached:
+def _reached(graph: object, way: Sequence[str], seeds: Mapping[str, int]) -> ReachedNode:
     strength, length, via = seeds[way[1]], 0, []
     for left, right in pairwise(way[1:]):
         link = graph[left][right]  # type: ignore[index]
         strength = strength * int(link["weight"]) // SCALE
         length += int(link["length"])
         via.append(str(link["kind"]))
-    return Reached(hop=(length + 1) // 2, strength=strength, via=tuple(via))
+    return ReachedNode(hop=(length + 1) // 2, strength=strength, via=tuple(via))

@@ -304,7 +304,7 @@ _LEAST_TOKENS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _LoadedModel:
     """A loaded model, a tokenizer for single texts, and one for pairs that cuts windows."""
 
     session: onnxruntime.InferenceSession
@@ -338,7 +338,7 @@ class OnnxCrossEncoder:
         self._max_tokens = min(max_tokens, limit) if isinstance(limit, int) else max_tokens
         self._lock = threading.Lock()
         self._name: str | None = None
-        self._loaded: _Loaded | None = None
+        self._loaded: _LoadedModel | None = None
 
     @property
     def identity(self) -> str:
@@ -367,7 +367,7 @@ class OnnxCrossEncoder:
         question = self._shortened(loaded, query)
         return [self._score(loaded, question, text) for text in texts]
 
-    def _score(self, loaded: _Loaded, query: str, text: str) -> float:
+    def _score(self, loaded: _LoadedModel, query: str, text: str) -> float:
         try:
             first = loaded.pairs.encode(query, text)
         except Exception as error:  # tokenizers has no class of its own
@@ -394,7 +394,7 @@ class OnnxCrossEncoder:
             )
         return probability(logits[0], self._place)
 
-    def _shortened(self, loaded: _Loaded, query: str) -> str:
+    def _shortened(self, loaded: _LoadedModel, query: str) -> str:
         """The query, or its beginning if it has too many tokens to leave enough for a text."""
         most = int(self._max_tokens * _QUERY_SHARE)
         try:
@@ -403,7 +403,7 @@ class OnnxCrossEncoder:
             raise failed("a query cannot be cut into tokens", tokenizers) from error
         return query if len(ends) <= most else query[: ends[most - 1]]
 
-    def _open(self) -> _Loaded:
+    def _open(self) -> _LoadedModel:
         try:
             vocabulary = (self._folder / "tokenizer.json").read_bytes()
         except OSError as error:
@@ -412,7 +412,7 @@ class OnnxCrossEncoder:
         session, single = opened(str(self._model), vocabulary)
         pairs = tokenizer_of(vocabulary)
         pairs.enable_truncation(self._max_tokens, stride=_OVERLAP, strategy="only_second")
-        return _Loaded(session, single, pairs)
+        return _LoadedModel(session, single, pairs)
 
 
 def _config(place: Path) -> Mapping[str, Any]:

@@ -106,7 +106,7 @@ class OpenAIServer:
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they arrive, then the whole reply."""
-        events = _Events(call.model)
+        events = _EventStream(call.model)
         with self._server.posted(self._body(call, stream=True), call.model) as pieces:
             for piece in pieces:
                 yield from events.add(piece)
@@ -114,7 +114,7 @@ class OpenAIServer:
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous version of `stream`."""
-        events = _Events(call.model)
+        events = _EventStream(call.model)
         async with self._server.aposted(self._body(call, stream=True), call.model) as pieces:
             async for piece in pieces:
                 for text in events.add(piece):
@@ -235,7 +235,7 @@ class _Connections:
             self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         with self._sync.stream("GET", url, timeout=timeout_s) as response:
             response.raise_for_status()
-            return b"".join(self._some(response))
+            return b"".join(self._limited(response))
 
     @contextmanager
     def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
@@ -247,8 +247,8 @@ class _Connections:
             self._sync.stream("POST", self._url, json=body) as response,
         ):
             if response.status_code != OK:
-                raise self._refused(response, b"".join(self._some(response)), model)
-            yield self._some(response)
+                raise self._refused(response, b"".join(self._limited(response)), model)
+            yield self._limited(response)
 
     @asynccontextmanager
     async def aposted(
@@ -260,9 +260,9 @@ class _Connections:
         with _translated(model):
             async with self._async.stream("POST", self._url, json=body) as response:
                 if response.status_code != OK:
-                    error_body = b"".join([piece async for piece in self._asome(response)])
+                    error_body = b"".join([piece async for piece in self._alimited(response)])
                     raise self._refused(response, error_body, model)
-                yield self._asome(response)
+                yield self._alimited(response)
 
     def _refused(self, response: httpx.Response, body: bytes, model: str) -> ModelError:
         status = response.status_code
@@ -274,14 +274,14 @@ class _Connections:
             text = text.replace(secret, "[key]") if len(secret) >= SHORTEST_KEY else text
         return _error(summary, status, text, response.headers.get("Retry-After", ""))
 
-    def _some(self, response: httpx.Response) -> Iterator[bytes]:
+    def _limited(self, response: httpx.Response) -> Iterator[bytes]:
         read = 0
         for piece in response.iter_bytes():
             read += len(piece)
             self._check(read)
             yield piece
 
-    async def _asome(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    async def _alimited(self, response: httpx.Response) -> AsyncIterator[bytes]:
         read = 0
         async for piece in response.aiter_bytes():
             read += len(piece)
@@ -293,7 +293,7 @@ class _Connections:
             raise ModelError(f"the upstream answered with more than {self._most} bytes")
 
 
-class _Events:
+class _EventStream:
     """Assembles a reply from the server-sent events of a stream."""
 
     def __init__(self, model: str) -> None:

@@ -24,7 +24,7 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-class StandingClock:
+class FixedClock:
     """A clock that always gives the same time, for runs that must be reproducible."""
 
     def __init__(self, moment: datetime) -> None:
@@ -37,7 +37,7 @@ class StandingClock:
 
 def clock_of(moment: datetime | None) -> Clock:
     """A clock fixed at a moment; the system's clock for None."""
-    return SystemClock() if moment is None else StandingClock(moment)
+    return SystemClock() if moment is None else FixedClock(moment)
 
 
 class RandomIds:

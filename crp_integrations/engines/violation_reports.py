@@ -35,7 +35,7 @@ HEADERS: Final = MappingProxyType({"Content-Type": "application/json"})
 _LOG = logging.getLogger("crp_integrations.engines")
 
 
-class _Refused(Exception):
+class _RefusedAddress(Exception):
     """The address may not be posted to; the message says why, without the address."""
 
 
@@ -163,7 +163,7 @@ class HttpReports:
         """Why a delivery failed, empty when it was accepted."""
         try:
             return await self._tried(uri, body)
-        except _Refused as refusal:
+        except _RefusedAddress as refusal:
             return str(refusal)
         except Exception as error:  # noqa: BLE001 - no error may reach an answer
             return type(error).__name__
@@ -234,11 +234,11 @@ def _host_of(uri: str) -> str:
 
 
 async def _public(host: str, port: int) -> str:
-    """The first address of a host; `_Refused` unless all its addresses are public."""
+    """The first address of a host; `_RefusedAddress` unless all its addresses are public."""
     resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]) for entry in resolved]
     if not addresses or not all(is_public(address) for address in addresses):
-        raise _Refused("the receiver's host is private and not listed")
+        raise _RefusedAddress("the receiver's host is private and not listed")
     return addresses[0]
 
 

@@ -147,7 +147,7 @@ def needed_tokens(
     ranked, walk, bounds = ranking.every, ranking.walk, settings.budget
     places = needed_places(ranked, settings)
     walk.fetch(places)
-    alike = {at for at in places if walk.stands_for(at) is not None}
+    alike = {at for at in places if walk.kept_instead_of(at) is not None}
     best = max((fact.candidate.merit for fact in ranked), default=0)
     facts: int = sum(
         (fact.candidate.merit * SCALE // best) ** bounds.score_power

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from crp_integrations.envelope.candidates import Candidates
-from crp_integrations.envelope.ports import Link, Reached, Walker
+from crp_integrations.envelope.ports import Link, ReachedNode, Walker
 from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.fabric.records import Edge, Where
 from crp_integrations.guard.decisions import LabelFilter
@@ -47,7 +47,7 @@ def reach_facts(
     settings: GraphExpansionSettings,
     labels: LabelFilter,
     walker: Walker,
-) -> dict[str, Reached]:
+) -> dict[str, ReachedNode]:
     """The facts reached from the best ones, `seeds`, by id, with their decayed strengths."""
     known = frozenset(question_stems(query))
     read = _GraphReader(settings)
@@ -85,7 +85,7 @@ def reach_facts(
 
 
 def blend_reached(
-    candidates: Candidates, reached: Mapping[str, Reached], settings: GraphExpansionSettings
+    candidates: Candidates, reached: Mapping[str, ReachedNode], settings: GraphExpansionSettings
 ) -> Candidates:
     """Add the graph's strengths to the scores of the candidates.
 

@@ -387,7 +387,7 @@ class Deduplication:
         """Compute these places at once for later calls."""
         self._pairs.fetch([self._positions[place] for place in places])
 
-    def stands_for(self, place: int) -> int | None:
+    def kept_instead_of(self, place: int) -> int | None:
         """The place of the fact that is kept instead of this one; None when this one is kept."""
         waiting = [place]
         while waiting:
@@ -410,7 +410,7 @@ class Deduplication:
     def all(self) -> dict[int, int]:
         """Every near-duplicate and the place kept instead of it, in the order of the picks."""
         self._pairs.fetch(range(len(self._positions)))
-        pairs = ((place, self.stands_for(place)) for place in self._picks)
+        pairs = ((place, self.kept_instead_of(place)) for place in self._picks)
         return {place: stand_in for place, stand_in in pairs if stand_in is not None}
 
     def _partners(self, place: int) -> list[int]:

@@ -195,7 +195,7 @@ def _choose(
         return []
     offer = PackItems(
         tokens=[ranked[place].candidate.tokens for place in places],
-        is_original=lambda number: walk.stands_for(places[number]) is None,
+        is_original=lambda number: walk.kept_instead_of(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )
     return [places[number] for number in by(offer, room, most)]

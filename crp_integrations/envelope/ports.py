@@ -72,7 +72,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedNode:
     """How a node is reached from the best facts.
 
     Attributes:
@@ -102,7 +102,7 @@ class Walker(Protocol):
         seeds: Mapping[str, int],
         hops: int,
         barred: Collection[str],
-    ) -> dict[str, Reached]:
+    ) -> dict[str, ReachedNode]:
         """The path to each node within this many hops: the shortest, among these the strongest.
 
         Args:

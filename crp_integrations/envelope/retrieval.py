@@ -24,7 +24,7 @@ from crp_integrations.envelope.hybrid import (
     weigh_pool,
 )
 from crp_integrations.envelope.near_duplicates import as_pairs, split_near_duplicates
-from crp_integrations.envelope.ports import Reached, Walker
+from crp_integrations.envelope.ports import ReachedNode, Walker
 from crp_integrations.envelope.prompt import RENDER, marker_text
 from crp_integrations.envelope.retriever_hits import (
     CASCADE,
@@ -120,7 +120,7 @@ class _Selection:
             if linked := _linked_ids(view, mixed, settings.hybrid) - fact_ids:
                 facts, rows = _join_facts((facts, rows), _read_facts(view, linked))
                 mixed = self._weigh(facts, rows)
-        reached: dict[str, Reached] = {}
+        reached: dict[str, ReachedNode] = {}
         if walker is not None and settings.graph.hops and facts:
             vector = next(iter(self.vectors.values()))
             merits = mixed.mix if mixed is not None else cosine(rows, vector)
@@ -214,7 +214,7 @@ class _Selection:
 
     def _walk(
         self, facts: Sequence[FactBrief], merits: npt.NDArray[Any], walker: Walker
-    ) -> dict[str, Reached]:
+    ) -> dict[str, ReachedNode]:
         """The facts that the graph reaches from the best facts that pass the label filter."""
         graph = self.settings.graph
         allowed = [at for at, fact in enumerate(facts) if self.labels.passes(fact.labels)]

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from crp_integrations.envelope.candidates import Candidate, Candidates, TierHits
-from crp_integrations.envelope.ports import Reached
+from crp_integrations.envelope.ports import ReachedNode
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.vector_index import Hit
@@ -48,7 +48,7 @@ class RetrieverHits:
 
     def __init__(self) -> None:
         self._ranks: dict[Retriever, dict[str, int]] = {"keyword": {}, "vector": {}, "graph": {}}
-        self._ways: dict[str, Reached] = {}
+        self._ways: dict[str, ReachedNode] = {}
 
     def note(self, retriever: Retriever, ids: Sequence[str]) -> None:
         """Record a retriever's results for one information need, best first."""
@@ -56,7 +56,7 @@ class RetrieverHits:
         for rank, id_ in enumerate(ids, start=1):
             ranks[id_] = min(rank, ranks.get(id_, rank))
 
-    def walked(self, ways: Mapping[str, Reached]) -> None:
+    def walked(self, ways: Mapping[str, ReachedNode]) -> None:
         """Record the paths by which the graph reached facts."""
         self._ways = dict(ways)
         best = sorted(ways, key=lambda id_: (-ways[id_].strength, id_))
@@ -68,7 +68,7 @@ class RetrieverHits:
         way = self._ways.get(fact.fact_id)
         if way is None and fact.hop:
             # The mix's second hop gave it a score: it has a name that one of the best facts has.
-            way = Reached(hop=1, strength=fact.hop, via=("entity",))
+            way = ReachedNode(hop=1, strength=fact.hop, via=("entity",))
         hits = [
             RetrieverHit(
                 retriever=name,

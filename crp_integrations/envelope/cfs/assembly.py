@@ -20,7 +20,7 @@ from crp_integrations.envelope.cfs.pack import (
     DEDUP,
     FORMAT,
     WHOLE,
-    Placed,
+    PlacedChunk,
     SimpleTokenizer,
     deduplicate,
     fit_text,
@@ -67,7 +67,7 @@ COVERAGE: Final = 0.9
 
 
 def measure_properties(
-    placed: Sequence[Placed],
+    placed: Sequence[PlacedChunk],
     results: Sequence[RetrievalResult],
     *,
     overhead_tokens: int,
@@ -334,7 +334,7 @@ def _counted(results: Sequence[RetrievalResult], tokenizer: ContextTokenizer) ->
     return dict(zip((result.chunk.id for result in results), counts, strict=True))
 
 
-def _chunk(placed: Placed, settings: AssemblySettings) -> ContextChunk:
+def _chunk(placed: PlacedChunk, settings: AssemblySettings) -> ContextChunk:
     result = placed.result
     chunk, document = result.chunk, result.document
     about = None

@@ -110,7 +110,7 @@ ALGORITHMS: Mapping[PackingName, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedChunk:
     """A chunk with its text as it goes into the context."""
 
     result: RetrievalResult
@@ -137,7 +137,7 @@ class ContextPackResult:
         ended: whether the budget ended the packing before every chunk was tried.
     """
 
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedChunk, ...]
     ended: bool
 
     @property
@@ -162,7 +162,7 @@ class _Filling:
     tokenizer: ContextTokenizer
     allow_partial: bool
     used: int = 0
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[PlacedChunk] = field(default_factory=list)
     documents: set[str] = field(default_factory=set)
 
     @property
@@ -174,7 +174,7 @@ class _Filling:
         tokens = self.counts[result.chunk.id]
         if tokens > self._left(result):
             return False
-        self._place(Placed(result, result.chunk.text, tokens))
+        self._place(PlacedChunk(result, result.chunk.text, tokens))
         return True
 
     def cut(self, result: RetrievalResult) -> bool:
@@ -185,14 +185,14 @@ class _Filling:
         if piece is None:
             return False
         text, tokens = piece
-        self._place(Placed(result, text, tokens, cut=True))
+        self._place(PlacedChunk(result, text, tokens, cut=True))
         return True
 
     def _left(self, result: RetrievalResult) -> int:
         marker = 0 if result.document.id in self.documents else self.overhead
         return self.available - self.used - marker
 
-    def _place(self, placed: Placed) -> None:
+    def _place(self, placed: PlacedChunk) -> None:
         if placed.document_id not in self.documents:
             self.documents.add(placed.document_id)
             self.used += self.overhead
@@ -355,7 +355,7 @@ def marker(path: str) -> str:
     return f"[DOC: {' '.join(path.splitlines())}]\n"
 
 
-def format_context(chunks: Iterable[Placed | ContextChunk], separator: str = "\n") -> str:
+def format_context(chunks: Iterable[PlacedChunk | ContextChunk], separator: str = "\n") -> str:
     """The chunks in their order, with a marker wherever the document changes.
 
     Spec: CFS-021 §9 (decision F2)
@@ -402,8 +402,8 @@ def fit_text(
 
 
 def _lighter(
-    placed: Sequence[Placed], excess: int, places: Mapping[str, int], tokenizer: ContextTokenizer
-) -> tuple[Placed, ...]:
+    placed: Sequence[PlacedChunk], excess: int, rank: Mapping[str, int], tokenizer: ContextTokenizer
+) -> tuple[PlacedChunk, ...]:
     """The chunks with at least one token less: the cut one shorter, else lowest-ranked dropped."""
     cut = next((number for number, chunk in enumerate(placed) if chunk.cut), None)
     if cut is not None:
@@ -415,7 +415,7 @@ def _lighter(
     freed = 0
     # In the text a chunk takes at most twice its count, so stopping at half of the excess
     # removes no chunk that removing one at a time would have kept.
-    for chunk in sorted(placed, key=lambda chunk: -places[chunk.result.chunk.id]):
+    for chunk in sorted(placed, key=lambda chunk: -rank[chunk.result.chunk.id]):
         gone.add(chunk.result.chunk.id)
         freed += chunk.tokens
         if 2 * freed >= excess:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.cfs.pack import (
     ModelTokenizer,
-    Placed,
+    PlacedChunk,
     SimpleTokenizer,
     cut_to,
     format_context,
@@ -321,8 +321,8 @@ def test_chunks_without_a_place_are_read_best_first():
 # --- format ----------------------------------------------------------------------------
 
 
-def _shown(*results: RetrievalResult) -> list[Placed]:
-    return [Placed(result, result.chunk.text, 1) for result in results]
+def _shown(*results: RetrievalResult) -> list[PlacedChunk]:
+    return [PlacedChunk(result, result.chunk.text, 1) for result in results]
 
 
 THREE = _shown(
