@@ -1,7 +1,7 @@
 """Context Relay Protocol for agent stacks: what a model saw, why, and whether its answer holds.
 
-`Relay` is the whole path over a store; `pack`, `examine`, `compact` and `count_tokens` need none.
-Names load when they are first used, so importing the package costs nothing.
+`Relay` runs the whole path over a store; `pack`, `examine`, `compact` and `count_tokens` need no
+store. Names load when they are first used, so importing the package is cheap.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Every exception of the package; an outcome named by a specification is a value instead.
+"""Every exception of the package; an outcome that a specification names is a value instead.
 
-A message is one sentence with the value seen and the value wanted. It never holds a
+A message is one sentence with the actual and the expected value. It never contains a
 fact's text, only ids.
 """
 
@@ -18,7 +18,7 @@ class CRPError(Exception):
     """Root of the package's exceptions.
 
     Attributes:
-        status_hint: the HTTP status that a gateway answers with.
+        status_hint: the HTTP status with which a gateway responds.
     """
 
     status_hint: int = 500
@@ -28,7 +28,7 @@ class RequestError(CRPError):
     """A request, policy, header or argument is malformed.
 
     Attributes:
-        param: the field of a request's body that is meant; None where it is not told.
+        param: the malformed field of the request's body; None when it is not known.
     """
 
     status_hint = 400
@@ -43,7 +43,7 @@ class PolicySyntaxError(RequestError):
     """A safety policy does not follow its grammar.
 
     Attributes:
-        column: 1-based place in the policy's text.
+        column: 1-based column in the policy's text.
     """
 
     def __init__(self, message: str, *, column: int) -> None:
@@ -58,13 +58,13 @@ class TokenRefused(RequestError):
 
 
 class UnknownContinuation(RequestError):
-    """No window of this session is continued under this id."""
+    """The session has no window that can be continued under this id."""
 
     status_hint = 404
 
 
 class StaleTip(RequestError):
-    """The session has gone on since; what was presented belongs to an earlier window."""
+    """The session has a newer window; the token or id presented belongs to an earlier one."""
 
     status_hint = 409
 
@@ -76,13 +76,13 @@ class FactRejected(CRPError):
 
 
 class IllegalTransition(CRPError):
-    """A fact's status cannot change in the way that was asked for."""
+    """A fact's status cannot change in the requested way."""
 
     status_hint = 409
 
 
 class NoRelevantFacts(CRPError):
-    """The fabric has nothing relevant and the caller accepts nothing else."""
+    """The fabric has nothing relevant, and the caller accepts only relevant facts."""
 
     status_hint = 424
 
@@ -91,7 +91,7 @@ class QualityUnreachable(CRPError):
     """No envelope of an acceptable tier can be made.
 
     Attributes:
-        tier: the best that can be reached, empty when it is not known.
+        tier: the best tier that can be reached, empty when it is not known.
         wanted: the tiers that the caller accepts.
     """
 
@@ -110,10 +110,10 @@ class AccessDenied(CRPError):
 
 
 class PolicyRelaxed(AccessDenied):
-    """A policy is less strict than the one that holds.
+    """A policy is less strict than the policy in force.
 
     Attributes:
-        directive, parent, child: what was relaxed, from which value to which.
+        directive, parent, child: the relaxed directive, its value in force and its new value.
     """
 
     def __init__(self, message: str, *, directive: str, parent: str, child: str) -> None:
@@ -124,10 +124,10 @@ class PolicyRelaxed(AccessDenied):
 
 
 class EnvelopeUnchanged(CRPError):
-    """The envelope that the caller named is still the right one, so no model was asked.
+    """The envelope that the caller named is still current, so no model was called.
 
     Attributes:
-        etag: of that envelope.
+        etag: ETag of that envelope.
         headers: CRP response headers of its window, with `CRP-Context-Cache-Status: HIT`.
     """
 
@@ -140,7 +140,7 @@ class EnvelopeUnchanged(CRPError):
 
 
 class LimitReached(CRPError):
-    """A configured limit was met."""
+    """A configured limit was reached."""
 
     status_hint = 429
 
@@ -149,10 +149,10 @@ class SafetyHalt(CRPError):
     """An answer was withheld; carries the report and the trail's id.
 
     Attributes:
-        reason: one of the halt reasons of a 451 body; empty when it is not told.
-        session_id: of the session in which it happened; empty when it is not told.
-        directive: of the policy that withheld it, such as `halt-on HIGH`; empty for none.
-        value: what was found instead, such as `CRITICAL` or `2 found`.
+        reason: one of the halt reasons of a 451 body; empty when it is not known.
+        session_id: id of the session in which it happened; empty when it is not known.
+        directive: policy directive that withheld it, such as `halt-on HIGH`; empty for none.
+        value: what was found in the answer, such as `CRITICAL` or `2 found`.
     """
 
     status_hint = 451
@@ -190,17 +190,17 @@ class ChainBroken(CRPError):
 
 
 class ReceiptBroken(CRPError):
-    """A receipt is not what it should be.
+    """A receipt is malformed or does not verify.
 
     Attributes:
         place: the part of the file that is wrong, such as `texts[3]`.
-        reason: what is wrong with it; never a text out of the receipt.
+        reason: what is wrong with it; never a text from the receipt.
     """
 
     status_hint = 422
 
     def __init__(self, place: str, reason: str) -> None:
-        # A place may be a name that whoever signed the receipt chose, for a terminal to obey.
+        # A place may be a name that the signer chose; it must not carry terminal escape codes.
         place, reason = _printable(place), _printable(reason)
         super().__init__(f"{place}: {reason}")
         self.place = place
@@ -210,14 +210,14 @@ class ReceiptBroken(CRPError):
 def _printable(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class CompactionRefused(CRPError):
-    """A compacted context does not account for what it left out, or says what no source says.
+    """A compacted context does not list what it left out, or states something no source states.
 
     Attributes:
-        faults: each as one sentence with ids; never a text of an item.
+        faults: each fault as one sentence with ids; never the text of an item.
     """
 
     status_hint = 422
@@ -228,8 +228,8 @@ class CompactionRefused(CRPError):
         self.faults = faults
 
 
-# What a provider refuses for reasons that the caller can act on.
-_CALLERS: Final = frozenset({400, 401, 403, 404, 409, 422, 429})
+# Provider statuses that are passed on, since the caller can act on them.
+_ACTIONABLE_STATUSES: Final = frozenset({400, 401, 403, 404, 409, 422, 429})
 
 
 class ModelError(CRPError):
@@ -238,9 +238,9 @@ class ModelError(CRPError):
     Attributes:
         status_hint: the provider's own status for 400, 401, 403, 404, 409, 422 and 429, else 502.
         tried: models that were tried, in order; empty when that is not known.
-        refusal: what the provider said, as `message`, `type`, `param` and `code`; None where it
-            said nothing of the kind. It may quote the prompt, so it goes to whoever asked and into
-            no log.
+        refusal: the provider's error as `message`, `type`, `param` and `code`; None where it sent
+            no such error. It may quote the prompt, so it is returned to the caller and never
+            logged.
         retry_after: the provider's `Retry-After`; empty without one.
     """
 
@@ -252,13 +252,13 @@ class ModelError(CRPError):
 
     @property
     def provider_status(self) -> int | None:
-        """HTTP status of the model that was tried last, None without one."""
+        """HTTP status from the model that was tried last, None without one."""
         return self._provider_status
 
     @provider_status.setter
     def provider_status(self, status: int | None) -> None:
         self._provider_status = status
-        self.status_hint = status if status in _CALLERS else ModelError.status_hint
+        self.status_hint = status if status in _ACTIONABLE_STATUSES else ModelError.status_hint
 
 
 class ModelNotFound(ModelError):
@@ -281,8 +281,8 @@ class ModelTimeout(ModelError):
     """The provider did not answer in time."""
 
 
-# What a provider's HTTP status says of a call.
-_BY_STATUS: Final[Mapping[int, type[ModelError]]] = MappingProxyType(
+# The error that each HTTP status of a provider means.
+_ERROR_BY_STATUS: Final[Mapping[int, type[ModelError]]] = MappingProxyType(
     {
         401: ModelAuthError,
         403: ModelAuthError,
@@ -293,28 +293,28 @@ _BY_STATUS: Final[Mapping[int, type[ModelError]]] = MappingProxyType(
         504: ModelTimeout,
     }
 )
-# Words of providers that say so with a status of their own for anything malformed.
+# Words by which a too long prompt is recognised when the status is 400 or missing.
 _TOO_LONG: Final = ("context_length_exceeded", "maximum context length", "prompt is too long")
 
 
 def provider_error(status: object, words: str = "") -> type[ModelError]:
-    """The error that a provider's answer stands for.
+    """The error class that matches a provider's response.
 
     Args:
-        status: of HTTP; whatever is no whole number says nothing.
-        words: the provider's own, which are looked at and not repeated.
+        status: HTTP status; anything but an integer is treated as unknown.
+        words: the provider's message, which is searched and not repeated.
 
     >>> provider_error(429).__name__, provider_error(400, "prompt is too long").__name__
     ('ModelRateLimited', 'ModelContextExceeded')
     """
     if status in (None, 400) and any(mark in words.lower() for mark in _TOO_LONG):
         return ModelContextExceeded
-    return _BY_STATUS.get(status, ModelError) if isinstance(status, int) else ModelError
+    return _ERROR_BY_STATUS.get(status, ModelError) if isinstance(status, int) else ModelError
 
 
-# Of a refusal's message, which may repeat a whole prompt.
-_LONGEST: Final = 2_000
-# A provider's key, also with stars in it, as a refusal of credentials quotes it.
+# Maximum characters of a refusal's message, which may repeat a whole prompt.
+_MAX_MESSAGE_CHARS: Final = 2_000
+# An API key, whole or masked with asterisks, as an authentication error quotes it.
 _KEY: Final = re.compile(
     r"\b(?:sk|pk|gsk|xai|hf|r8)[-_][\w*-]{4,}|\bAIza[\w*-]{6,}|[\w-]*\*{3,}[\w*-]*"
 )
@@ -324,8 +324,8 @@ def provider_refusal(body: object) -> dict[str, Any] | None:
     """A provider's refusal as `message`, `type`, `param` and `code`; None for another body.
 
     Args:
-        body: the body, as text or JSON, with or without an `error` object around these fields.
-            API keys in its message are masked.
+        body: the body, as text or parsed JSON, with or without an `error` object around these
+            fields. API keys in its message are masked.
     """
     if isinstance(body, str):
         with suppress(ValueError, RecursionError):
@@ -336,15 +336,15 @@ def provider_refusal(body: object) -> dict[str, Any] | None:
     if not message:
         return None
     text = message if isinstance(message, str) else json.dumps(message)
-    # JSON may hold a lone surrogate, which cannot be encoded.
+    # JSON may contain a lone surrogate, which cannot be encoded.
     text = _KEY.sub("[key]", text).encode(errors="replace").decode()
     words = {name: refusal.get(name) for name in ("type", "param", "code")}
     short = {name: value if isinstance(value, int | str) else None for name, value in words.items()}
-    return {"message": text[:_LONGEST], **short}
+    return {"message": text[:_MAX_MESSAGE_CHARS], **short}
 
 
 class StoreError(CRPError):
-    """The store could not do what was asked; nothing was changed."""
+    """The store could not do what was requested; nothing was changed."""
 
 
 class StoreBusy(StoreError):
@@ -354,7 +354,7 @@ class StoreBusy(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The store's files are not what they should be."""
+    """The store's files are damaged or incomplete."""
 
 
 class StoreNewer(StoreError):
@@ -362,7 +362,7 @@ class StoreNewer(StoreError):
 
 
 class StepStopped(CRPError):
-    """A guardrail of one of the four steps stopped a run before its model was asked.
+    """A guardrail of one of the four steps stopped a run before its model was called.
 
     Attributes:
         step: `write`, `select`, `compress` or `isolate`.
@@ -376,7 +376,7 @@ class StepStopped(CRPError):
 
 
 class IngestError(CRPError):
-    """A path or document could not be ingested; the store is as it was."""
+    """A path or document could not be ingested; the store is unchanged."""
 
     status_hint = 422
 
@@ -386,12 +386,12 @@ class ConfigError(CRPError):
 
 
 class EngineError(CRPError):
-    """A library behind an engine failed; the library's error is the cause.
+    """The library that an engine uses failed; the library's error is the `__cause__`.
 
     Attributes:
         engine: name of the engine or library.
         version: its version, empty when unknown.
-        provider_status: HTTP status of the service behind the library, None without one.
+        provider_status: HTTP status of the service that the library calls, None without one.
         retry_after: the service's `Retry-After`; empty without one.
     """
 
@@ -405,7 +405,7 @@ class EngineError(CRPError):
 
     @classmethod
     def of(cls, what: str, error: Exception, engine: str) -> EngineError:
-        """The error for a library's, whose words may quote a text and are not repeated."""
+        """Wrap a library's error; its message may quote a text and is not repeated."""
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
         words = f"{what} failed with {type(error).__name__}"
@@ -413,14 +413,14 @@ class EngineError(CRPError):
             return cls(words, engine=engine)
         made = cls(f"{words} (status {status})", engine=engine)
         made.provider_status = status
-        # A rate is the caller's affair; the service's key is the operator's.
+        # The caller can act on a rate limit, but not on the operator's API key.
         made.status_hint = status if status == LimitReached.status_hint else 502
         made.retry_after = (getattr(response, "headers", None) or {}).get("retry-after", "")
         return made
 
 
 class MissingExtra(CRPError, ImportError):
-    """An optional dependency is not installed; the message holds the pip line to type."""
+    """An optional dependency is not installed; the message contains the pip command."""
 
     def __init__(self, extra: str, needed_for: str) -> None:
         super().__init__(

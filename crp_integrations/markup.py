@@ -1,6 +1,6 @@
-"""HTML of records: one style for light and dark, and texts of strangers that stay texts.
+"""HTML of records: one style for light and dark mode; untrusted texts are always escaped.
 
-A page holds no script, no address and no file of others. Every text goes through `escaped`.
+A page contains no script and loads nothing from elsewhere. Every text goes through `escaped`.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from importlib.resources import files
 Pieces = Sequence[tuple[str, bool]]
 
 # Joiners and direction marks belong to the spelling of some languages.
-_KEPT = frozenset("\n\t\u200c\u200d\u200e\u200f")
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+_KEPT_CONTROLS = frozenset("\n\t\u200c\u200d\u200e\u200f")
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def escaped(text: str) -> str:
-    """A text that is read as text alone; what is unseen, or turns text around, is named.
+    """HTML-escaped text; invisible and direction-changing characters are shown by code point.
 
     >>> escaped("<b>" + chr(0x202E) + "&")
     '&lt;b&gt;<span class="crp-sign">U+202E</span>&amp;'
     """
     return "".join(
         c
-        if c in _KEPT or unicodedata.category(c) not in _HIDDEN
+        if c in _KEPT_CONTROLS or unicodedata.category(c) not in _HIDDEN_CATEGORIES
         else f'<span class="crp-sign">U+{ord(c):04X}</span>'
         for c in escape(text.replace("\r\n", "\n"))
     )
 
 
 def pieces(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, bool]]:
-    """The parts of a text, each with whether it is marked.
+    """Split a text into parts, each with whether it lies in one of the spans.
 
     >>> pieces("It has 12 legs.", [(7, 9)])
     [('It has ', False), ('12', True), (' legs.', False)]
@@ -47,19 +47,19 @@ def pieces(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, bool]
 
 
 def marked(parts: Pieces, kind: str = "") -> str:
-    """Parts of a text as HTML, the marked ones marked."""
+    """Parts of a text as HTML, the marked ones in `<mark>`."""
     tag = f'<mark class="{kind}">' if kind else "<mark>"
     return "".join(f"{tag}{escaped(part)}</mark>" if on else escaped(part) for part, on in parts)
 
 
 def listed(lines: Iterable[str]) -> str:
-    """Lines of HTML as a list; nothing for none."""
+    """Lines of HTML as a `<ul>`; an empty text without lines."""
     items = "".join(f"<li>{line}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
 
 
 def folded(summary: str, body: str, *, opened: bool = False) -> str:
-    """HTML below a summary, both made here, that a reader can fold away."""
+    """A collapsible `<details>` block; summary and body are HTML that is already escaped."""
     return f"<details{' open' if opened else ''}><summary>{summary}</summary>{body}</details>"
 
 
@@ -74,7 +74,7 @@ def _style() -> str:
 
 
 def page(title: str, body: str) -> str:
-    """A whole HTML file, which can load and run nothing; a character without a code is replaced."""
+    """A whole HTML file whose content policy blocks scripts and everything loaded from outside."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv='
         "\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"

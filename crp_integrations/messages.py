@@ -15,7 +15,7 @@ class ToolCall(Part):
     """A tool call that a model asked for.
 
     Attributes:
-        id: the provider's id of the call.
+        id: the id that the provider gave the call.
         name: the tool's name.
         arguments: the arguments as the JSON text that the model wrote, unchanged.
     """
@@ -29,10 +29,10 @@ class Message(Record):
     """One message of a conversation.
 
     Attributes:
-        failed: of a tool's message: the tool failed, or the framework wrote it in a tool's place,
-            so that it is evidence for nothing.
-        observation: what a tool answered, where an agent writes it into a message of its user, as
-            a `ReActAgent` does; evidence as a tool's message is.
+        failed: for a tool's message: the tool failed, or the framework wrote the message instead
+            of the tool; it is not used as evidence.
+        observation: a tool's answer that an agent writes into a user message, as a `ReActAgent`
+            does; it is evidence like a tool's message.
     """
 
     SCHEMA = "message/1"
@@ -66,7 +66,7 @@ class Reply(Record):
         text: the text exactly as the model wrote it.
         model: the model that answered, which after a fallback is not the one asked for.
         finish_reason: the provider's reason, such as `stop`, `length` or `tool_calls`.
-        answers_by_call: the tool calls are the answer, since the caller forced one tool by name.
+        answers_by_call: whether the tool calls are the answer, as the caller forced a named tool.
     """
 
     SCHEMA = "reply/1"
@@ -80,16 +80,16 @@ class Reply(Record):
 
     @property
     def answer(self) -> str:
-        """What is examined: the text, or the arguments of the calls that are the answer."""
+        """The text to examine: the reply's text, or the arguments of calls that are the answer."""
         if self.text.strip() or not self.answers_by_call:
             return self.text
         return "\n".join(call.arguments for call in self.tool_calls)
 
 
 def with_forced_calls(reply: Reply, tool_choice: object) -> Reply:
-    """A reply whose tool calls are its answer, where the caller named the tool to be called.
+    """The reply with its tool calls as its answer, if `tool_choice` names the tool to call.
 
-    So do those who make an object of an answer. Where the model chooses, a call is a step.
+    Structured-output wrappers name one. Where the model chooses the tool, a call is only a step.
     """
     named = isinstance(tool_choice, Mapping) and bool(tool_choice.get("function"))
     if not named or not reply.tool_calls or reply.text.strip():
@@ -98,14 +98,14 @@ def with_forced_calls(reply: Reply, tool_choice: object) -> Reply:
 
 
 class ModelCall(Record):
-    """One request to a model: everything that decides the bytes on the wire.
+    """One request to a model, with everything that determines the bytes sent.
 
     Attributes:
-        model: provider string as LiteLLM takes it, such as `gpt-4o-mini`, or `extractive`.
-        messages: the conversation; no CRP metadata is in it.
-        max_tokens: cap on the answer, None for the provider's default.
-        tools: tool definitions in the OpenAI JSON shape.
-        response_format: the reply's form in the OpenAI JSON shape, for models that take one.
+        model: model name as LiteLLM takes it, such as `gpt-4o-mini`, or `extractive`.
+        messages: the conversation; it contains no CRP metadata.
+        max_tokens: maximum tokens of the answer, None for the provider's default.
+        tools: tool definitions in the OpenAI JSON format.
+        response_format: format of the reply in the OpenAI JSON format, for models that take one.
     """
 
     SCHEMA = "model-call/1"

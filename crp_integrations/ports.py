@@ -1,7 +1,7 @@
-"""Ports that several rooms need: what the pure centre asks of the world.
+"""Protocols that several subpackages need: embedder, token counter, model, clock, ids, keys.
 
 Implementations live in `engines/` and `stores/`; only `relay/build.py` chooses between them.
-Ports are synchronous and may block, apart from the asynchronous twins of `Model`.
+Their methods are synchronous and may block, except the asynchronous ones of `Model`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from crp_integrations.vocabulary import Exactness
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns text into unit vectors; safe under threads, since slices are embedded side by side.
+    """Turns text into unit vectors; thread-safe, since several slices are embedded at once.
 
     Spec: CRP-SPEC-009 §3.4
 
     Attributes:
-        identity: name and hash of everything that decides the vectors' bytes.
+        identity: name and hash of everything that determines the vectors' bytes.
         dimensions: length of a vector.
         thresholds: similarity thresholds calibrated for this embedder, from its card.
     """
@@ -38,7 +38,7 @@ class Embedder(Protocol):
     def thresholds(self) -> Mapping[str, float]: ...
 
     def embed_passages(self, texts: Sequence[str]) -> FloatRows:
-        """Unit rows, shape (n, dimensions), float32; a row depends on its own text alone."""
+        """Unit rows, shape (n, dimensions), float32; each row depends only on its own text."""
         ...
 
     def embed_query(self, text: str) -> FloatRows:
@@ -53,7 +53,7 @@ class TokenCounter(Protocol):
     Attributes:
         identity: the tokenizer's name, the key under which counts are stored.
         exactness: `exact` only where the model's own vocabulary is used (decision E19).
-        source: where the vocabulary comes from, such as `tiktoken o200k_base`.
+        source: origin of the vocabulary, such as `tiktoken o200k_base`.
     """
 
     @property
@@ -74,11 +74,11 @@ class TokenCounter(Protocol):
         ...
 
     def count_messages(self, messages: Sequence[Message]) -> int:
-        """Tokens of a conversation with the family's overhead for each message."""
+        """Tokens of a conversation with the model family's overhead for each message."""
         ...
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of tool definitions as the family is sent them; 0 without any."""
+        """Tokens of tool definitions in the format sent to the model family; 0 without any."""
         ...
 
 
@@ -95,16 +95,16 @@ class Model(Protocol):
         ...
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """Pieces of text as they come, then the whole `Reply` once, last."""
+        """Pieces of text as they arrive, and finally the whole `Reply`."""
         ...
 
     def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
+        """The asynchronous version of `stream`."""
         ...
 
 
 class Tracer(Protocol):
-    """Opens a span around a step; the default does nothing."""
+    """Opens a tracing span around a step; the default, `Silent`, does nothing."""
 
     def step(self, name: str) -> AbstractContextManager[None]:
         """A context manager that lasts as long as the step."""
@@ -123,12 +123,12 @@ class Ids(Protocol):
     """Makes identifiers that cannot be guessed."""
 
     def new(self, prefix: str) -> str:
-        """The prefix and at least 16 random alphanumerics, such as `crp_sess_…`."""
+        """The prefix and at least 16 random alphanumeric characters, such as `crp_sess_…`."""
         ...
 
 
 class KeyRing(Protocol):
-    """Holds the master key; it is never logged, exported or put into a record."""
+    """Keeps the master key, which is never logged, exported or put into a record."""
 
     def master(self) -> bytes:
         """At least 32 bytes."""
@@ -137,7 +137,7 @@ class KeyRing(Protocol):
 
 @runtime_checkable
 class RotatedKeyRing(KeyRing, Protocol):
-    """A key ring whose master key has others before it."""
+    """A key ring that also keeps earlier master keys."""
 
     def retired(self) -> Sequence[bytes]:
         """Master keys of earlier epochs, oldest first; what they sealed still verifies."""
@@ -145,8 +145,8 @@ class RotatedKeyRing(KeyRing, Protocol):
 
 
 def retired_of(keyring: KeyRing) -> Sequence[bytes]:
-    """Master keys of a ring's earlier epochs, oldest first; none where it has no such."""
-    # Asked for by name: `isinstance` of a protocol looks through all its members, every time.
+    """Master keys of a ring's earlier epochs, oldest first; empty if the ring has none."""
+    # `getattr` is faster than `isinstance`, which checks all members of a protocol every time.
     retired = getattr(keyring, "retired", None)
     return () if retired is None else retired()
 

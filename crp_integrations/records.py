@@ -1,7 +1,7 @@
-"""The two bases of everything that crosses a boundary: wire, disk, framework metadata.
+"""The two base classes of everything written to the wire, to disk or to framework metadata.
 
 `Part` is a frozen pydantic model that refuses unknown fields. `Record` is a `Part` that
-stands alone on the wire or on disk and therefore carries `schema: name/n`.
+is sent or stored on its own and therefore has `schema: name/n`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import (
 class Part(BaseModel):
     """A frozen piece of a record; unknown fields are refused."""
 
-    # A validation error names fields, never what was in them: that may be a fact's text.
+    # A validation error names fields but never shows their values, which may be a fact's text.
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=False, hide_input_in_errors=True
     )
@@ -30,7 +30,7 @@ class Part(BaseModel):
 class Record(Part):
     """A part that is stored or sent on its own and names its schema and version.
 
-    Serialising adds `schema: name/n` as the first key. Reading accepts the own version and
+    Serialising adds `schema: name/n` as the first key. Reading accepts the current version and
     older ones (through `upgrade`), and refuses another name or a newer version.
     """
 
@@ -55,7 +55,7 @@ class Record(Part):
 
     @classmethod
     def upgrade(cls, number: int, fields: dict[str, Any]) -> dict[str, Any]:
-        """Turn the fields of an older schema version into today's."""
+        """Turn the fields of an older schema version into those of the current one."""
         return fields
 
     @model_serializer(mode="wrap")

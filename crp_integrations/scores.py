@@ -1,7 +1,7 @@
-"""Scores as fixed-point integers, so that ranking and packing replay on any machine.
+"""Scores as fixed-point integers, so that ranking and packing give equal results anywhere.
 
-A score in [0, 1] is stored as an integer in [0, SCALE]. Everything after the seam
-`Candidates` computes with these integers alone.
+A score in [0, 1] is stored as an integer in [0, SCALE]. All steps after `Candidates` compute
+with these integers alone.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def to_fixed(score: float) -> int:
     """
     if math.isnan(score):
         return 0
-    # Clamped before it is rounded, since an infinity cannot be.
+    # Clamp before rounding, since an infinity cannot be rounded.
     return round(min(1.0, max(0.0, score)) * SCALE)
 
 
 def from_fixed(value: int) -> float:
-    """The float in [0, 1] that a fixed-point score stands for."""
+    """Convert a fixed-point score to a float in [0, 1]."""
     return value / SCALE

@@ -1,7 +1,7 @@
 """Every hash and HMAC of the package, in one place.
 
-Fields that are sealed together are joined with U+241F, which none of them may hold, so that no
-shift of characters between fields gives the same input.
+Fields that are sealed together are joined with U+241F, which none of them may contain, so that
+moving characters from one field to the next always changes the input.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ SIGN_INFO = b"crp-session-sign-v3"
 JOURNAL_INFO = b"crp-journal-hmac-v1"
 ARTIFACT_INFO = b"crp-artifact-url-v1"
 HANDLE_INFO = b"crp-artifact-handle-v1"
-_ONE_WAY = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
-# Every reader keeps a smaller number exactly, and no encoder writes it with an exponent.
-_LARGE = 10**15
-# Values of these types are written in one way by every encoder.
-_AS_IT_IS = frozenset({str, bool, type(None)})
-_FLOATS, _NUMBERS = frozenset({float}), frozenset({int})
-# Marks a number within quotation marks; Unicode gives this character no meaning.
+_ORJSON_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+# Smaller numbers are exact in every JSON parser, and no encoder writes them with an exponent.
+_EXACT_LIMIT = 10**15
+# Every encoder writes values of these types in the same way.
+_UNAMBIGUOUS = frozenset({str, bool, type(None)})
+_FLOATS, _INTEGERS = frozenset({float}), frozenset({int})
+# Marks a number inside quotation marks; this character is a Unicode noncharacter.
 _MARK = "\ufdd0"
 _MARKED = re.compile(f'"{_MARK}([0-9.e-]+){_MARK}"'.encode())
-# First field of what a nonce's seal covers: no other seal begins so.
+# First field of a nonce's seal: no other seal begins with it, so seals cannot be exchanged.
 NONCE_INFO = "crp-safety-nonce-v1"
 ADDRESS_INFO = "crp-artifact-address-v1"
-# {"alg":"HS256","typ":"CRP"} in base64url; it is signed and never sent.
+# {"alg":"HS256","typ":"CRP"} in base64url; it is part of the signed bytes, but never sent.
 _TOKEN_HEADER = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkNSUCJ9"
 
 
@@ -65,18 +65,18 @@ def blake3_of(text: str | bytes) -> str:
 def canonical(value: Any) -> bytes:
     """Canonical JSON of a JSON-like value (RFC 8785).
 
-    orjson writes most values in the same way, in a small part of the time; what it may write
-    differently goes to the general encoder.
+    orjson writes most values in the same way and much faster; `rfc8785` encodes the values that
+    orjson may write differently.
     """
     small: list[float] = []
     try:
-        data = orjson.dumps(_plain(value, small), option=_ONE_WAY)
+        data = orjson.dumps(_plain(value, small), option=_ORJSON_OPTIONS)
     except (TypeError, ValueError, RecursionError):
-        # The general encoder says what is wrong.
+        # If the value cannot be encoded, `rfc8785` raises an error that says why.
         return rfc8785.dumps(value)
     if not small:
         return data
-    # More marks than were put there: a text of the value holds one too.
+    # A text of the value contains the mark as well, so the marks cannot be replaced safely.
     if data.count(_MARK.encode()) != 2 * len(small):
         return rfc8785.dumps(value)
     return _MARKED.sub(lambda match: match[1], data)
@@ -85,35 +85,35 @@ def canonical(value: Any) -> bytes:
 def _plain(value: Any, small: list[float]) -> Any:
     """The value as RFC 8785 writes it: whole floats as integers, small ones as marked texts."""
     kind = type(value)
-    if kind in _AS_IT_IS:
+    if kind in _UNAMBIGUOUS:
         return value
     if kind is dict:
         made = {}
         for key, item in value.items():
             if type(key) is not str or not key.isascii():
                 raise TypeError
-            # Most items are a text or a share: checked here, since a call takes longer.
+            # Most items are strings or fractions; checked inline, since a call is slower.
             its = type(item)
-            if its in _AS_IT_IS or (its is float and 1e-4 <= item < _LARGE and item % 1):
+            if its in _UNAMBIGUOUS or (its is float and 1e-4 <= item < _EXACT_LIMIT and item % 1):
                 made[key] = item
             else:
                 made[key] = _plain(item, small)
         return made
     if kind is list or kind is tuple:
         kinds = {*map(type, value)}
-        if kinds <= _AS_IT_IS:
+        if kinds <= _UNAMBIGUOUS:
             return value
         if kinds == _FLOATS:
             return [
-                item if 1e-4 <= item < _LARGE and item % 1 else _plain(item, small)
+                item if 1e-4 <= item < _EXACT_LIMIT and item % 1 else _plain(item, small)
                 for item in value
             ]
-        if kinds == _NUMBERS and min(value) > -_LARGE and max(value) < _LARGE:
+        if kinds == _INTEGERS and min(value) > -_EXACT_LIMIT and max(value) < _EXACT_LIMIT:
             return value
-        return [item if type(item) in _AS_IT_IS else _plain(item, small) for item in value]
+        return [item if type(item) in _UNAMBIGUOUS else _plain(item, small) for item in value]
     if kind is float:
         # NaN and the infinities are outside this range as well.
-        if not -_LARGE < value < _LARGE:
+        if not -_EXACT_LIMIT < value < _EXACT_LIMIT:
             raise TypeError
         if value.is_integer():
             return int(value)
@@ -121,7 +121,7 @@ def _plain(value: Any, small: list[float]) -> Any:
             small.append(value)
             return f"{_MARK}{rfc8785.dumps(value).decode()}{_MARK}"
         return value
-    if kind is int and -_LARGE < value < _LARGE:
+    if kind is int and -_EXACT_LIMIT < value < _EXACT_LIMIT:
         return value
     if isinstance(value, str):
         # A member of a string enum.
@@ -135,7 +135,7 @@ def digest(value: Any) -> str:
 
 
 def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC with `Z`, microseconds only when there are any."""
+    """ISO 8601 in UTC with `Z`, microseconds only when they are not 0."""
     text = moment.astimezone(UTC).isoformat()
     return text.replace("+00:00", "Z")
 
@@ -150,7 +150,7 @@ def derive_key(master: bytes, *, salt: str, info: bytes) -> bytes:
 
 def _seal(key: bytes, fields: tuple[str, ...]) -> str:
     if any(SEPARATOR in field for field in fields):
-        raise ValueError("a sealed field holds U+241F, which separates fields")
+        raise ValueError("a sealed field contains U+241F, which separates fields")
     return "sha256:" + hmac.digest(key, SEPARATOR.join(fields).encode(), "sha256").hex()
 
 
@@ -197,7 +197,7 @@ def written_event_hmac(
     window_id: str,
     previous_hmac: str,
 ) -> str:
-    """The same as `event_hmac`, of data that are written already."""
+    """Seal one journal event whose data are already encoded as canonical JSON."""
     return _seal(key, (event_type, timestamp, sha256_hex(written), window_id, previous_hmac))
 
 
@@ -223,9 +223,9 @@ def address_hmac(key: bytes, claim: str) -> str:
 
 
 def handle_hmac(key: bytes, whole: bytes) -> str:
-    """What an artifact's handle begins with: 64 hexadecimal digits.
+    """Keyed hash that begins an artifact's handle: 64 hexadecimal digits.
 
-    A plain hash would confirm a guess at a text to whoever sees the handle alone.
+    With a plain hash, anyone who sees only the handle could confirm a guess at the text.
     """
     return hmac.new(key, whole, hashlib.sha256).hexdigest()
 

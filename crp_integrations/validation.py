@@ -1,7 +1,7 @@
-"""Checks of arguments that are easily confused: a name where an object is wanted.
+"""Checks of arguments that are easily confused: a name where an object is expected.
 
-A text in the place of an object is the usual slip: the name of a model, the id of an item. It would
-be found later, by the name of a method that it lacks. An error names the argument, what was given
+The usual slip is a text instead of an object, such as the name of a model or the id of an item.
+Unchecked, it would fail later as a missing method. An error names the argument, the value given
 and what to give instead.
 """
 
@@ -18,24 +18,24 @@ Several = TypeVar("Several", bound=Sequence[object])
 
 
 class Wanted(NamedTuple):
-    """What a part is known by, and what to give instead of something else."""
+    """The attribute by which a valid part is recognised, and what to give instead."""
 
     attribute: str
     fix: str
 
 
 def of_kind(value: object, kind: type[Kind], name: str, fix: str) -> Kind:
-    """Return a value that must be of a kind."""
+    """Return the value; raise `RequestError` unless it is of this type."""
     if not isinstance(value, kind):
         raise RequestError(f"{name} is {seen(value, hidden=True)}; give {fix}")
     return value
 
 
 def several(values: Several, name: str, fix: str) -> Several:
-    """Return a value that must be a sequence of several.
+    """Return the values; raise `RequestError` unless they are a sequence other than a text.
 
-    A single text would be read letter by letter, a set has an order of its own, and an iterator is
-    empty afterwards.
+    A single text would be read letter by letter, a set has no fixed order, and an iterator can be
+    read only once.
     """
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         what = "one text" if isinstance(values, str) else seen(values, hidden=True)
@@ -44,7 +44,7 @@ def several(values: Several, name: str, fix: str) -> Several:
 
 
 def aware_moment(value: object, name: str) -> datetime:
-    """A moment with a time zone; one without could not be compared with stored moments."""
+    """Return the moment; raise without a time zone, as stored moments have one to compare with."""
     moment = of_kind(value, datetime, name, "a datetime, as in datetime.now(UTC)")
     if moment.tzinfo is None:
         raise RequestError(f"{name} {moment.isoformat()} has no time zone; give it one")
@@ -52,8 +52,8 @@ def aware_moment(value: object, name: str) -> datetime:
 
 
 def refuse_part(name: str, part: object, wanted: Wanted, *, hidden: Collection[str] = ()) -> None:
-    """Refuse a part that lacks the attribute its kind is known by."""
-    # A class given instead of an object has the methods, but they cannot be called.
+    """Raise `ConfigError` if a part lacks the attribute by which its kind is recognised."""
+    # A class given instead of an instance has the attribute, but its methods cannot be called.
     if isinstance(part, type) or not hasattr(part, wanted.attribute):
         raise odd_part(name, part, wanted, hidden=hidden)
 
@@ -64,7 +64,7 @@ def odd_part(name: str, part: Any, wanted: Wanted, *, hidden: Collection[str] = 
 
 
 def seen(value: object, *, hidden: bool) -> str:
-    """What was given, in the words of an error."""
+    """Describe a value for an error message; `hidden` leaves its text out."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, str) and not hidden:

@@ -18,7 +18,7 @@ def unit_rows(rows: npt.ArrayLike, *, dimensions: int | None = None) -> FloatRow
     if block.ndim != 2 or (dimensions is not None and block.shape[1] != dimensions):
         raise EngineError(f"embeddings have shape {block.shape}, wanted (n, {dimensions or 'd'})")
     if not np.isfinite(block).all():
-        raise EngineError("an embedding holds a value that is not finite")
+        raise EngineError("an embedding contains a value that is not finite")
     lengths = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64))
     lengths[lengths == 0.0] = 1.0
     return np.ascontiguousarray(block / lengths[:, None], dtype=np.float32)
@@ -28,8 +28,8 @@ def cosine(block: FloatRows, vector: npt.NDArray[np.float32]) -> npt.NDArray[np.
     """Cosine of each unit row with one unit vector."""
     if block.shape[0] == 0:
         return np.zeros(0, dtype=np.float32)
-    # einsum sums each row in one fixed order, so a score does not depend on its neighbours
-    # in the block as it can with a BLAS product.
+    # einsum sums each row in a fixed order, so a score does not depend on the other rows
+    # of the block as it can with a BLAS product.
     scores: npt.NDArray[np.float32] = np.einsum("ij,j->i", block, vector, dtype=np.float32)
     return scores
 
@@ -50,11 +50,11 @@ def to_bytes(vector: npt.NDArray[np.float32]) -> bytes:
 
 
 def from_bytes(rows: Sequence[bytes], dimensions: int) -> FloatRows:
-    """A block from stored rows."""
+    """Build a block from stored rows."""
     for number, row in enumerate(rows):
         if len(row) != 4 * dimensions:
             wanted = 4 * dimensions
             raise EngineError(f"stored vector {number} has {len(row)} bytes, wanted {wanted}")
-    # An array over a bytearray can be written into, so on most machines nothing is copied again.
+    # An array over a bytearray is writable, so little-endian machines need no second copy.
     block = np.frombuffer(bytearray().join(rows), dtype="<f4").reshape(len(rows), dimensions)
     return block.astype(np.float32, copy=False)

@@ -1,7 +1,7 @@
-"""How many tokens a model takes in, from what is known offline.
+"""How many input tokens a model takes, from offline tables.
 
 LiteLLM's table is read as a file; the library itself is not imported, which would take
-seconds. A limit here is what the prompt may hold: the input side of models that state one.
+seconds. A limit here is the maximum size of the prompt: the input limit of models that state one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXTRACTIVE_LIMIT: Final = 32_768
 LITELLM_TABLE: Final = "model_prices_and_context_window_backup.json"
 
 # Families by the start of a model's own name, for names that LiteLLM's table lacks: a
-# self-hosted copy, a dated or brand-new version. Longest start wins. Providers often serve
+# self-hosted copy, a dated or brand-new version. The longest start wins. Providers often offer
 # less than a family's largest window, so each number is the smallest in common use.
 _STARTS: Final[Mapping[int, str]] = {
     2_048: "vicuna falcon",
@@ -59,7 +59,7 @@ FAMILIES: Final = tuple(
     (start, tokens) for tokens, starts in _STARTS.items() for start in starts.split()
 )
 _BY_LENGTH: Final = tuple(sorted(FAMILIES, key=lambda row: (-len(row[0]), row[0])))
-# What may follow a family's start: the end, or a mark that begins a version or size.
+# What may follow a family's start: the end, or a separator before a version or size.
 _FOLLOWS: Final = re.compile(r"(?![a-z0-9.])|(?=\.\d*$)")
 
 _VENDOR: Final = re.compile(
@@ -68,13 +68,13 @@ _VENDOR: Final = re.compile(
 
 
 def context_limit(model: str, overrides: Mapping[str, int]) -> tuple[int, str]:
-    """A model's context limit in tokens, and where the number is from.
+    """A model's context limit in tokens, and the source of the number.
 
-    Looked for in this order: the caller's own numbers, LiteLLM's bundled table, the own table
-    of families, and last a careful default.
+    The order of search is: the caller's own numbers, LiteLLM's bundled table, this module's table
+    of families, and last a low default.
 
     Args:
-        model: provider string as LiteLLM takes it, such as `azure/gpt-4o`.
+        model: model name as LiteLLM takes it, such as `azure/gpt-4o`.
         overrides: tokens by model name, with or without the provider; each above 0.
 
     Returns:
@@ -95,7 +95,7 @@ def context_limit(model: str, overrides: Mapping[str, int]) -> tuple[int, str]:
         known = _litellm_table().get(name)
         if known is not None:
             return known, "litellm"
-    # The model's own name before its provider's: mistral/mistral-large is more than a mistral.
+    # The model's own name first, so that mistral/mistral-large is not taken for `mistral`.
     for name in reversed(_spellings(model)):
         for start, tokens in _BY_LENGTH:
             if name.lower().startswith(start) and _FOLLOWS.match(name.lower(), len(start)):
@@ -106,8 +106,8 @@ def context_limit(model: str, overrides: Mapping[str, int]) -> tuple[int, str]:
 def _spellings(model: str) -> list[str]:
     """The name as given, then without its leading parts one by one: `a/b/c`, `b/c`, `c`.
 
-    Bedrock writes vendor and region with points: `us.anthropic.claude-…` ends as `claude-…`;
-    OpenAI marks its fine-tuned models: `ft:gpt-4o-…` ends as `gpt-4o-…`.
+    A prefix of vendor and region is removed last (Bedrock's `us.anthropic.claude-…` becomes
+    `claude-…`), as is OpenAI's mark of fine-tuned models (`ft:gpt-4o-…` becomes `gpt-4o-…`).
     """
     parts = model.split("/")
     names = ["/".join(parts[place:]) for place in range(len(parts))]
@@ -123,7 +123,7 @@ def _positive(name: str, tokens: int) -> int:
 
 @cache
 def _litellm_table() -> Mapping[str, int]:
-    """Input limits by name from the file inside LiteLLM's wheel, empty when there is none."""
+    """Input limits by name from the file in LiteLLM's package, empty when there is none."""
     spec = find_spec("litellm")
     if spec is None or not spec.submodule_search_locations:
         return {}
@@ -134,7 +134,7 @@ def _litellm_table() -> Mapping[str, int]:
         return {}
     table: dict[str, int] = {}
     for name, row in rows.items():
-        # `max_tokens` alone is often the output's limit, so it is not used.
+        # `max_tokens` alone is often the limit of the output, so it is not used.
         limit = row.get("max_input_tokens") if isinstance(row, dict) else None
         if isinstance(limit, int) and limit > 0 and row.get("mode") in (None, "chat", "responses"):
             table[name] = limit

@@ -1,8 +1,8 @@
-"""Embedders of other libraries behind the port `Embedder`, and the one that an argument names.
+"""Adapters of other libraries' embedders to `Embedder`, and the embedder that an argument names.
 
-An object of LangChain or LlamaIndex is taken by what it can do, without importing its library;
-LiteLLM is imported at the first text. What comes back is checked and normalised. Whether a
-text's vector depends on its batch is the other library's affair: nothing here can promise it.
+An object of LangChain or LlamaIndex is recognised by its methods, without importing its library;
+LiteLLM is imported at the first text. Results are checked and normalised. Whether a text's
+vector depends on its batch is up to the other library and cannot be guaranteed here.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from crp_integrations.validation import seen
 from crp_integrations.vectors import FloatRows, unit_rows
 
 
-class _Adapted:
-    """The port over two functions that give lists of numbers.
+class _AdaptedEmbedder:
+    """An `Embedder` that calls two functions which return lists of numbers.
 
-    Objects of the frameworks promise nothing about threads (the tokenizers behind some of them
-    refuse to be borrowed twice), so they are called one at a time unless `parallel` is true.
+    Objects of the frameworks may not be thread-safe (the tokenizers of some fail when used twice
+    at once), so they are called one at a time unless `parallel` is true.
 
     Attributes:
         identity: the name given by the caller; change it when the model changes.
-        thresholds: none; those of the shipped model hold for it alone.
+        thresholds: empty, as thresholds are calibrated for the built-in model alone.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class _Adapted:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector; embeds one word to find out when it was not given."""
+        """Length of a vector; if it was not given, one word is embedded to find out."""
         if self._dimensions is None:
             self.embed_query("dimensions")
         assert self._dimensions is not None
@@ -100,7 +100,7 @@ class _Adapted:
             with np.errstate(over="ignore"):
                 raw = np.asarray(values, dtype=np.float64).astype(np.float32)
         except (TypeError, ValueError) as error:
-            raise self._failed("gave no rows of numbers of one length") from error
+            raise self._failed("did not give rows of numbers of equal length") from error
         if raw.ndim != 2 or raw.shape[0] != count or raw.shape[1] == 0:
             raise self._failed(f"gave shape {raw.shape}, wanted ({count}, d)")
         rows: FloatRows = unit_rows(raw, dimensions=self._dimensions)
@@ -113,12 +113,12 @@ class _Adapted:
         return EngineError(f"the embedder {self.identity} {what}", engine=self._library)
 
 
-class _FromObject(_Adapted):
-    """An object of a framework, by the names of its two methods.
+class _FrameworkEmbedder(_AdaptedEmbedder):
+    """An adapter of a framework's object, by the names of its two methods.
 
     Args:
         model: the object.
-        identity: a name for model and version; stored vectors are told apart by it.
+        identity: a name for model and version; stored vectors are distinguished by it.
         dimensions: length of a vector, None to find out.
     """
 
@@ -135,28 +135,28 @@ class _FromObject(_Adapted):
         super().__init__(self.library, passages, query, identity, dimensions)
 
 
-class LangChainEmbedder(_FromObject):
+class LangChainEmbedder(_FrameworkEmbedder):
     """An object with `embed_documents` and `embed_query`, such as LangChain's `Embeddings`."""
 
     library = "langchain"
     methods = ("embed_documents", "embed_query")
 
 
-class LlamaIndexEmbedder(_FromObject):
+class LlamaIndexEmbedder(_FrameworkEmbedder):
     """An object with `get_text_embedding_batch` and `get_query_embedding`, as in LlamaIndex."""
 
     library = "llama_index"
     methods = ("get_text_embedding_batch", "get_query_embedding")
 
 
-class LiteLLMEmbedder(_Adapted):
-    """A model that LiteLLM reaches.
+class LiteLLMEmbedder(_AdaptedEmbedder):
+    """An embedding model called through LiteLLM.
 
     Args:
         model: LiteLLM's name of it, `provider/model`.
         identity: a name for model and version, `litellm/` and the model when empty.
         dimensions: length of a vector, None to find out.
-        batch_size: texts of one call; providers take 96 and more.
+        batch_size: maximum texts in one call; providers take 96 or more.
         options: further arguments of `litellm.embedding`, such as `api_base` or `timeout`.
     """
 
@@ -191,7 +191,7 @@ class LiteLLMEmbedder(_Adapted):
         answer = library("LiteLLMEmbedder").embedding(
             model=self._model, input=texts, **self._options
         )
-        # The service may answer in any order; the index is what binds a row to its text.
+        # The service may answer in any order; only the index tells which text a row belongs to.
         rows = sorted(answer.data, key=lambda row: row["index"])
         if [row["index"] for row in rows] != list(range(len(texts))):
             raise EngineError(
@@ -206,19 +206,18 @@ _POOLED: Final = frozenset({"pooling_mode_cls_token", "pooling_mode_mean_tokens"
 _LAYERS: Final = frozenset({"Transformer", "Pooling", "Normalize"})
 
 
-class OnnxFolderEmbedder(_Adapted):
-    """A folder as model hubs have them: `model.onnx`, `tokenizer.json`, and no card.
+class OnnxFolderEmbedder(_AdaptedEmbedder):
+    """An embedder in a folder as on model hubs: `model.onnx`, `tokenizer.json`, and no card.
 
-    Pooling and the passage window are read from `1_Pooling/config.json` and
-    `sentence_bert_config.json` where the folder has them: the mean over the tokens, or the first
-    token; and 512 tokens. Prefixes are read from `config_sentence_transformers.json`. A longer
-    text is embedded in windows.
+    Pooling (mean over the tokens, or first token) is read from `1_Pooling/config.json`, the window
+    from `sentence_bert_config.json` and prefixes from `config_sentence_transformers.json`; without
+    these files: mean, 512 tokens and no prefixes. A longer text is embedded in windows.
 
     Args:
-        directory: the folder; `model.onnx` may also lie in a folder `onnx` in it.
+        directory: the folder; `model.onnx` may also be in its subfolder `onnx`.
         identity: a name for model and version; the folder's name and a hash of its files when
             empty.
-        prefixes: what stands before a query and before a passage; None for the folder's.
+        prefixes: texts put before a query and before a passage; None for the folder's own.
     """
 
     def __init__(
@@ -247,10 +246,10 @@ class OnnxFolderEmbedder(_Adapted):
             prompts = _json(folder / "config_sentence_transformers.json").get("prompts") or {}
             passage = prompts.get("passage") or prompts.get("document")
             prefixes = (str(prompts.get("query") or ""), str(passage or ""))
-        # Opened by its path, since weights of large models lie beside it.
+        # Opened by path, since large models store their weights in files next to it.
         self._session, self._tokenizer = opened(str(model), vocabulary)
         self._inputs = {tensor.name for tensor in self._session.get_inputs()}
-        # Everything that decides a vector, with the weights that lie beside a large model.
+        # Hash everything that determines a vector, including a large model's weight files.
         files = [*sorted(model.parent.glob("model.onnx*")), folder / "tokenizer.json"]
         hashed = seals.digest(
             [*map(file_sha256, files), self._first, self._size, *prefixes, WINDOWS]
@@ -282,13 +281,13 @@ class OnnxFolderEmbedder(_Adapted):
         )[0][0]
         vectors = np.asarray(rows, dtype=np.float64)
         if vectors.ndim == 1:
-            # The network pools its tokens already.
+            # The network has already pooled its tokens.
             return vectors
         return vectors[0] if self._first else vectors.mean(axis=0)
 
 
 def _json(path: Path, kind: type[Any] = dict) -> Any:
-    """What a folder's settings hold; empty where there are none."""
+    """The content of a JSON file; an empty `kind` if it is missing or of another type."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -301,7 +300,7 @@ ONNX: Final = "onnx:"
 
 
 def embedder_of(source: object) -> Embedder:
-    """The embedder that an argument stands for.
+    """Make the embedder that an argument specifies.
 
     Args:
         source: an object with the port's members; `litellm:MODEL`; `onnx:FOLDER`, or the folder
@@ -330,14 +329,14 @@ def embedder_of(source: object) -> Embedder:
 
 
 def is_folder(source: object) -> bool:
-    """Whether a folder is meant: by its path, or behind `onnx:`."""
-    # Not `Path.is_dir`, which raises on a text that is too long for a path.
+    """Whether an argument specifies a folder: by its path, or after `onnx:`."""
+    # Not `Path.is_dir`, which raises for a text that is too long for a path.
     named = isinstance(source, str) and (source.startswith(ONNX) or os.path.isdir(source))  # noqa: PTH112
     return named or isinstance(source, Path)
 
 
 def named_model(library: str, source: object) -> str:
-    """A name for an object's class and model, which identifies it in stored data."""
+    """A name from an object's class and model, which identifies it in stored data."""
     words = (
         getattr(source, attribute, None) for attribute in ("model_name", "model", "deployment")
     )

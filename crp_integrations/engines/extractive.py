@@ -1,8 +1,8 @@
-"""The answerer without a key: it quotes the best sentences of the context and says that it does.
+"""A model that needs no key: it quotes the best sentences of the context and says so.
 
-It is a plain `Model`. It reads the messages that any provider would get, and nothing else:
-the facts between `<context>` and the last `</context>` of the system message, and the last
-user message as the question. Equal messages always get an equal answer (`extractive@1`).
+It is a plain `Model` and reads only the messages that any provider would get: the facts between
+`<context>` and the last `</context>` of the system message, and the last user message as the
+question. Equal messages always get an equal answer (`extractive@1`).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ EXTRACTIVE = "extractive"
 FRAME = "Quoted from the context:"
 NO_ANSWER = "The context does not contain an answer to this question."
 
-# What is said of a draft that needs no correction.
+# The critique of a draft that needs no correction.
 SOUND = "NONE"
-# Sentences of a summary.
-SUMMED_UP = 2
+# Number of sentences in a summary.
+SUMMARY_SENTENCES = 2
 
 MOST_QUOTES = 3
-# The best sentence must hold this share of the question's weighted words.
+# A quoted sentence must contain this share of the question's weighted words.
 LEAST_COVERAGE = 0.25
-# A further sentence must come this near to the best one, and say something else.
+# A further sentence must score at least this share of the best one, and differ in its words.
 NEAR_BEST = 0.60
 SAME_WORDS = 0.75
 SENTENCE_SHARE = 0.70
 FULL_LENGTH = 8
 POOR_FORM = 0.40
-# A stretch without a full stop: from this many words on a list item, below it a title.
+# A text without a full stop is a list item if it has at least this many words, else a title.
 ITEM_WORDS = 6
 ITEM_FORM = 0.80
 
@@ -54,7 +54,7 @@ class ExtractedQuote:
 
     Attributes:
         number: the fact's number in the context, from 1.
-        text: the sentence exactly as it stands there.
+        text: the sentence exactly as in the fact.
     """
 
     number: int
@@ -80,22 +80,22 @@ class ExtractiveModel:
         return await asyncio.to_thread(self.call, call)
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """One piece a quotation, then the whole reply."""
+        """One piece for each quotation, then the whole reply."""
         pieces = _answered(call, self._most)
         yield from pieces
         yield Reply(text="".join(pieces), model=call.model)
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
+        """The asynchronous version of `stream`."""
         for piece in await asyncio.to_thread(lambda: list(self.stream(call))):
             yield piece
 
 
 def _answered(call: ModelCall, most: int) -> list[str]:
-    """The pieces of a reply, by what the call is for.
+    """The pieces of a reply, according to the purpose of the call.
 
-    What it quotes is the context's own, so a draft needs no correction; it writes no bridge, and
-    sums a text up by its first sentences.
+    Its answers only quote the context, so a draft never needs correction; it writes no transition
+    between parts, and summarises a text by its first sentences.
     """
     if call.purpose is Purpose.CRITIQUE:
         return [SOUND]
@@ -103,7 +103,7 @@ def _answered(call: ModelCall, most: int) -> list[str]:
         return []
     if call.purpose is Purpose.SUMMARISE:
         text = question(call.messages)
-        return [span.of(text) + " " for span in split_sentences(text)[:SUMMED_UP]]
+        return [span.of(text) + " " for span in split_sentences(text)[:SUMMARY_SENTENCES]]
     chosen = quotes(question(call.messages), facts(call.messages), most)
     if not chosen:
         return [NO_ANSWER]
@@ -113,8 +113,8 @@ def _answered(call: ModelCall, most: int) -> list[str]:
 def facts(messages: Sequence[Message]) -> list[str]:
     """The numbered facts of the last system message that has a context, in order.
 
-    A fact that holds `</context>` or another fact's number does not end the list: the last
-    closing tag counts, and only the next number in turn opens a block.
+    A fact that contains `</context>` or another fact's number does not end the list: the last
+    closing tag counts, and only the next number in sequence begins a block.
     """
     for message in reversed(messages):
         match = _CONTEXT.search(message.content) if message.role == "system" else None
@@ -159,7 +159,7 @@ def _blocks(context: str) -> list[str]:
         return [context] if context else []
     ends = [start for start, _ in starts[1:]] + [len(context)]
     blocks = [context[begin:end].strip() for (_, begin), end in zip(starts, ends, strict=True)]
-    # An earlier message is no fact; a blank takes its place, so that the numbers stay right.
+    # An earlier answer is not a fact; it becomes an empty text, so that the numbers stay right.
     return ["" if block.startswith(EARLIER) else block for block in blocks]
 
 
@@ -176,7 +176,7 @@ def _sentences(content: str) -> list[str]:
 
 
 def _form(text: str) -> float:
-    """How much a stretch looks like a full sentence, (0, 1]: code, tables and titles are poor."""
+    """How much a text looks like a full sentence, (0, 1]; low for code, tables and titles."""
     count = len(words(text))
     fullness = min(1.0, 0.6 + 0.4 * count / FULL_LENGTH)
     if _POOR.search(text):

@@ -1,8 +1,8 @@
 """Graph engines: Leiden communities by two libraries, and the fact graph in networkx.
 
-Both optimise modularity with a resolution; they differ in speed and in the last thousandth of
-quality. A library is loaded when its engine is made. Nodes without an edge never reach a
-library: they are communities of their own, and one library cannot take them.
+Both libraries optimise modularity with a resolution; they differ in speed and slightly in quality.
+A library is loaded when its engine is created. Nodes without an edge are not passed to a
+library: each is its own community, and one library cannot take them.
 
 Spec: CRP-SPEC-009 §5
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.envelope.ports import Link, Reached
+from crp_integrations.envelope.ports import Link, ReachedNode
 from crp_integrations.errors import EngineError, MissingExtra
 from crp_integrations.fabric.similarity_graph import FactGraph
 from crp_integrations.scores import SCALE
@@ -42,10 +42,10 @@ class Network:
     """A graph in which every node has an edge.
 
     Attributes:
-        nodes: how many, at least 2.
+        nodes: number of nodes, at least 2.
         sources, targets: each undirected edge once, sources below targets, sorted, shape (edges,).
-        weights: above 0, shape (edges,).
-        initial: a membership to start from with numbers from 0 without gaps, or None.
+        weights: weights of the edges, above 0, shape (edges,).
+        initial: community of each node to start from, numbered from 0 without gaps, or None.
     """
 
     nodes: int
@@ -56,7 +56,7 @@ class Network:
 
 
 class LeidenEngine(ABC):
-    """Puts a graph into its one form, asks a library, and numbers what it says.
+    """Normalises a graph, lets a library partition it, and numbers the communities.
 
     Attributes:
         name: library and version.
@@ -70,7 +70,7 @@ class LeidenEngine(ABC):
         *,
         name: str = "",
     ) -> None:
-        """Name the library, and what it raises when it fails."""
+        """Take the library's name and the exceptions that it raises when it fails."""
         self.name = name or f"{library} {version}"
         self._library = library
         self._version = version
@@ -138,7 +138,7 @@ class LeidenEngine(ABC):
 
 
 def numbered(membership: Integers) -> Integers:
-    """The same membership with numbers from 0 in the order of each community's first node."""
+    """Renumber communities from 0 in the order of each community's first node."""
     _, first, place = np.unique(membership, return_index=True, return_inverse=True)
     number = np.empty(len(first), dtype=np.int64)
     number[np.argsort(first, kind="stable")] = np.arange(len(first))
@@ -151,7 +151,7 @@ def _check(
     if not low.shape == high.shape == weights.shape:
         raise EngineError(f"{len(low)} edges have {len(weights)} weights, wanted one each")
     if initial is not None and initial.shape != (nodes,):
-        raise EngineError(f"the membership to start from has {len(initial)} places for {nodes}")
+        raise EngineError(f"the initial membership has {len(initial)} entries for {nodes} nodes")
     if not len(low):
         return
     if low.min() < 0 or high.max() >= nodes or np.any(low == high):
@@ -180,7 +180,7 @@ class GraspologicLeiden(LeidenEngine):
             import graspologic_native
         except ModuleNotFoundError as error:
             raise MissingExtra("communities", "the engine graspologic") from error
-        # Its type stubs leave out exceptions and defaults that the library has.
+        # Typed as Any, since the type stubs lack exceptions and defaults that the library has.
         self._graspologic: Any = graspologic_native
         failures = tuple(getattr(graspologic_native, name) for name in _FAILURES)
         super().__init__(GRASPOLOGIC, version(GRASPOLOGIC), failures)
@@ -188,7 +188,7 @@ class GraspologicLeiden(LeidenEngine):
     def _solve(
         self, network: Network, *, resolution: float, iterations: int, seed: int
     ) -> list[int]:
-        # The library knows nodes by strings only.
+        # The library accepts only strings as nodes.
         names = [str(node) for node in range(network.nodes)]
         edges = list(
             zip(
@@ -250,7 +250,7 @@ EngineName = Literal["graspologic", "leidenalg"]
 
 
 def engine_for(name: EngineName) -> CommunityEngine:
-    """The engine of a name.
+    """The engine with this name.
 
     Spec: CRP-SPEC-009 §5.3
     """
@@ -258,7 +258,7 @@ def engine_for(name: EngineName) -> CommunityEngine:
 
 
 def available_engine(name: EngineName) -> CommunityEngine | None:
-    """The engine of a name; None for the default one where its library is not installed."""
+    """The engine with this name; None for the default one if its library is not installed."""
     if name == "graspologic" and find_spec("graspologic_native") is None:
         return None
     return engine_for(name)
@@ -300,7 +300,7 @@ def as_networkx(graph: FactGraph, texts: Mapping[str, str] | None = None) -> net
 def write_graphml(
     graph: FactGraph, path: str | Path, texts: Mapping[str, str] | None = None
 ) -> None:
-    """Write the fact graph as GraphML, the same bytes for the same graph."""
+    """Write the fact graph as GraphML; equal graphs give equal bytes."""
     networkx = _networkx("a graph in GraphML")
     shown = None if texts is None else {id_: _in_xml(text) for id_, text in texts.items()}
     made = as_networkx(graph, shown)
@@ -323,15 +323,15 @@ def _in_xml(text: str) -> str:
     )
 
 
-# The longest way that is reckoned exactly: hops come before strengths in every comparison.
+# Maximum hops of a path: a path of so few links always costs less than one of more hops.
 MOST_HOPS: Final = 16
 _STEP: Final = SCALE * 64
-# Where all ways begin; no node of ours is called so.
+# Artificial node at which all paths begin; other nodes never have this name.
 _ROOT: Final = ""
 
 
 class NetworkxWalker:
-    """The port `Walker` over networkx."""
+    """A `Walker` that uses networkx."""
 
     @cached_property
     def identity(self) -> str:
@@ -344,15 +344,15 @@ class NetworkxWalker:
         seeds: Mapping[str, int],
         hops: int,
         barred: Collection[str],
-    ) -> dict[str, Reached]:
-        """The way to each node within so many hops: the shortest, of equal ones the strongest.
+    ) -> dict[str, ReachedNode]:
+        """The path to each node within this many hops: the shortest, among these the strongest.
 
         Spec: Summit §Context Assembly Pipeline
         """
         networkx = _networkx("ways between linked facts")
         graph = networkx.Graph()
         ends = {end for link in links for end in (link.left, link.right)}
-        # In the order of the names, so that equal ways are chosen alike in every process.
+        # Sorted, so that every process chooses the same of several equal paths.
         graph.add_nodes_from(sorted(ends | seeds.keys()))
         for link in sorted(links, key=_strength):
             cost = link.length * _STEP + SCALE - link.weight
@@ -379,15 +379,15 @@ class NetworkxWalker:
 
 
 def _strength(link: Link) -> tuple[int, int, str, str, str]:
-    """The order of the links between two nodes: the strongest counts, then the shortest."""
+    """Sort key for links: the last one between two nodes counts, so the strongest is last."""
     return (link.weight, -link.length, link.kind, link.left, link.right)
 
 
-def _reached(graph: object, way: Sequence[str], seeds: Mapping[str, int]) -> Reached:
+def _reached(graph: object, way: Sequence[str], seeds: Mapping[str, int]) -> ReachedNode:
     strength, length, via = seeds[way[1]], 0, []
     for left, right in pairwise(way[1:]):
         link = graph[left][right]  # type: ignore[index]
         strength = strength * int(link["weight"]) // SCALE
         length += int(link["length"])
         via.append(str(link["kind"]))
-    return Reached(hop=(length + 1) // 2, strength=strength, via=tuple(via))
+    return ReachedNode(hop=(length + 1) // 2, strength=strength, via=tuple(via))

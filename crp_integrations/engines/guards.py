@@ -1,7 +1,7 @@
-"""The guard that the settings ask for, policies in folders of `.rego` files, and their tests.
+"""The guard that the settings choose, policies in folders of `.rego` files, and their tests.
 
-A `*_test.rego` module defines `cases`, an object of `{"input": …, "want": …}` by what each case
-says. The interpreter ends the process at some uses of `with`, so inputs are set from outside.
+A `*_test.rego` module defines `cases`, an object of `{"input": …, "want": …}` by the name of each
+case. Some uses of `with` crash the interpreter, so inputs are set from outside.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ TEST_SUFFIX: Final = "_test.rego"
 
 
 def read_bundle(folder: Path, entrypoint: str) -> Bundle:
-    """The policy of a folder: every `.rego` file but the tests, and `data.json` if there is one.
+    """The policy of a folder: every `.rego` file except tests, and `data.json` if there is one.
 
-    Its name is the data's `name`, else the folder's.
+    Its name is the `name` in the data, else the folder's name.
     """
     modules = {path.name: _text(path) for path in _files(folder) if not _is_test(path)}
     if not modules:
-        raise ConfigError(f"guard.bundle {str(folder)!r:.120} holds no .rego file")
+        raise ConfigError(f"guard.bundle {str(folder)!r:.120} contains no .rego file")
     data: Any = {}
     if (folder / DATA_FILE).is_file():
         try:
             data = json.loads(_text(folder / DATA_FILE))
         except ValueError as error:
-            raise ConfigError(f"{DATA_FILE} of guard.bundle is no JSON: {error}") from error
+            raise ConfigError(f"{DATA_FILE} of guard.bundle is not JSON: {error}") from error
         if not isinstance(data, dict):
             raise ConfigError(
                 f"{DATA_FILE} of guard.bundle is {type(data).__name__}, wanted an object"
@@ -67,7 +67,7 @@ def tests_of(folder: Path) -> dict[str, str]:
 
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise ConfigError(f"guard.bundle {str(folder)!r:.120} is no folder")
+        raise ConfigError(f"guard.bundle {str(folder)!r:.120} is not a folder")
     return sorted(folder.glob("*.rego"))
 
 
@@ -83,17 +83,17 @@ def _text(path: Path) -> str:
 
 
 def guard_of(settings: GuardSettings) -> Guard:
-    """The policy's guard; where the settings ask for no policy, the one that allows everything.
+    """The guard of the configured policy; without a policy, one that allows everything.
 
     Raises:
-        ConfigError: the bundle cannot be read or built, the server's address is none, or the
-            policy that ships has no such entrypoint.
+        ConfigError: the bundle cannot be read or built, the server's address is invalid, or the
+            built-in policy does not have the entrypoint.
     """
     if not settings.wanted:
         return AllowAll()
     if settings.opa_url:
         server = OpaEngine(settings.opa_url, timeout_s=settings.opa_timeout_s)
-        # The server's policy is not known here, so the bundle holds its address only.
+        # The server's policy is not known here, so the bundle contains only its address.
         remote = Bundle(
             name="opa", module="", data={"url": settings.opa_url}, entrypoint=settings.entrypoint
         )
@@ -101,28 +101,26 @@ def guard_of(settings: GuardSettings) -> Guard:
     own = settings.bundle
     if own is None and settings.entrypoint != ENTRYPOINT:
         raise ConfigError(
-            f"guard.entrypoint is {settings.entrypoint!r:.80}, which the policy that ships lacks; "
+            f"guard.entrypoint is {settings.entrypoint!r:.80}, which the built-in policy lacks; "
             "name a guard.bundle or a guard.opa_url that has it"
         )
     engine = RegoEngine(most_kept=0)
     if own is None:
         return PolicyGuard(engine, access(), most_kept=settings.most_kept)
     bundle = read_bundle(own, settings.entrypoint)
-    # What ships is built at the first decision; a policy of one's own may have an error, with
-    # which every decision would deny.
+    # The built-in policy is built at the first decision. A caller's own policy may have an
+    # error, with which every decision would deny, so it is built now.
     try:
         engine.prepare(bundle)
     except EngineError as error:
         raise ConfigError(
-            f"guard.bundle {str(own)!r:.120} is no policy that can be used: {error}"
+            f"guard.bundle {str(own)!r:.120} is not a usable policy: {error}"
         ) from error
     return PolicyGuard(engine, bundle, most_kept=settings.most_kept)
 
 
 def read_exceptions(settings: GuardSettings) -> tuple[GovernedException, ...]:
-    """The governed exceptions of the settings' JSON file, a list of objects; none without a
-    file.
-    """
+    """The governed exceptions in the settings' JSON file, a list of objects; none without one."""
     path = settings.exceptions
     if path is None:
         return ()
@@ -131,7 +129,7 @@ def read_exceptions(settings: GuardSettings) -> tuple[GovernedException, ...]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"guard.exceptions {str(path)!r:.120} cannot be read: {error}") from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ConfigError(f"guard.exceptions {str(path)!r:.120} is no list of objects")
+        raise ConfigError(f"guard.exceptions {str(path)!r:.120} is not a list of objects")
     return tuple(grant_exception(entry) for entry in entries)
 
 
@@ -140,12 +138,12 @@ CASES: Final = "cases"
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What became of one case.
+    """The result of one case.
 
     Attributes:
-        module: file that the case stands in.
-        name: what the case says.
-        failure: what was decided instead, or why nothing was; empty when it passed.
+        module: file that contains the case.
+        name: name of the case.
+        failure: the wrong decision, or why there was none; empty when the case passed.
     """
 
     module: str
@@ -154,12 +152,12 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the decision held what was wanted."""
+        """Whether the decision contained the wanted values."""
         return not self.failure
 
 
 def run_tests(bundle: Bundle, tests: Mapping[str, str]) -> Iterator[CaseResult]:
-    """Ask a policy what its tests ask, in their order.
+    """Run the tests of a policy, in their order.
 
     Spec: Summit §Policy-as-Code Compliance Rules
     """
@@ -171,11 +169,11 @@ def run_tests(bundle: Bundle, tests: Mapping[str, str]) -> Iterator[CaseResult]:
 
 def _failure(engine: RegoEngine, bundle: Bundle, case: Any) -> str:
     if not isinstance(case, dict) or set(case) != {"input", "want"}:
-        return "the case is no object with `input` and `want`"
+        return "the case is not an object with `input` and `want`"
     want = case["want"]
     if not isinstance(case["input"], dict) or not isinstance(want, dict) or not want:
-        # A case that wants nothing would pass whatever is decided.
-        return "`input` must be an object, and `want` one that names what must be decided"
+        # A case with an empty `want` would pass with any decision.
+        return "`input` must be an object, and `want` an object with the expected values"
     try:
         decision = engine.decide(bundle, case["input"])
     except EngineError as error:
@@ -189,7 +187,7 @@ def _failure(engine: RegoEngine, bundle: Bundle, case: Any) -> str:
 
 
 def _same(value: Any, wanted: Any) -> bool:
-    """Whether two values are one in JSON, where true is not 1."""
+    """Whether two values are equal in JSON, where true is not 1."""
     return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
 
 
@@ -206,5 +204,5 @@ def _cases(module: str, source: str) -> dict[str, Any]:
     except (regopy.RegoError, ValueError, KeyError, TypeError) as error:
         raise EngineError(f"test module {module} has no `{CASES}`", engine=LIBRARY) from error
     if not isinstance(cases, dict) or not cases:
-        raise EngineError(f"`{CASES}` of test module {module} is no object", engine=LIBRARY)
+        raise EngineError(f"`{CASES}` of test module {module} is not an object", engine=LIBRARY)
     return cases

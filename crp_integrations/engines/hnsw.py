@@ -1,7 +1,7 @@
 """Nearest-neighbour graphs by hnswlib.
 
-hnswlib believes whatever a file says. So the caller checks a file's hash, and `load` reads its
-header and compares it with what is wanted before hnswlib sees it.
+hnswlib does not check the content of a file. So the caller checks a file's hash, and `load`
+compares its header with the expected values before hnswlib reads it.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.vectors import FloatRows
 
 LIBRARY = "hnswlib"
-# The head of a saved index: offset of layer 0, room, elements, bytes of an element, offsets of its
-# label and vector, top layer, entry point, connections above layer 0, in it, and as set.
+# The header of a saved index: offset of layer 0, capacity, elements, bytes of an element, offsets
+# of its label and vector, top layer, entry point; connections above and in layer 0, and as set.
 _HEAD = struct.Struct("<QQQQQQiIQQQ")
 _LABEL_BYTES = 8
-# What hnswlib says when it found fewer rows than it was asked for.
+# hnswlib's message when it found fewer rows than requested.
 _TOO_FEW = "Cannot return the results"
 
 
 class HnswGraph:
-    """A built graph; searches may run side by side."""
+    """A built graph; searches may run in parallel."""
 
     def __init__(self, index: Any, version: str) -> None:
         self._index = index
         self._version = version
 
     def search(self, vector: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
-        """Rows near a unit vector, at most k, nearest first; none when fewer are within reach."""
+        """Rows near a unit vector, at most k, nearest first; empty if the graph reaches fewer."""
         count = min(k, self._index.get_current_count())
         if count <= 0:
             return np.zeros(0, dtype=np.int64)
         try:
-            # hnswlib looks at as many candidates as `ef` says, or as are asked for if that is more.
+            # hnswlib considers `ef` candidates, or k if that is more.
             labels, _ = self._index.knn_query(vector, k=count, num_threads=1)
         except RuntimeError as error:
             if _TOO_FEW in str(error):
@@ -53,7 +53,7 @@ class HnswGraph:
         """Write the graph to a file."""
         try:
             self._index.save_index(path)
-            # hnswlib says nothing about a folder that is not there or a disk without room.
+            # hnswlib does not report a missing folder or a full disk.
             length, wanted = Path(path).stat().st_size, self._index.index_file_size()
         except (RuntimeError, OSError) as error:
             raise _wrapped("could not write a graph", error, self._version) from error
@@ -85,16 +85,16 @@ class HnswEngine:
     def build(self, block: FloatRows, settings: VectorGraphSettings) -> HnswGraph:
         """Build a graph over unit rows, shape (n, dimensions), in their order.
 
-        One thread adds one row after the other: two would build another graph each time.
+        One thread adds the rows in order, since several would build a different graph each time.
         """
         if block.ndim != 2 or not block.size:
             raise _graph_failed(
                 f"rows have shape {block.shape}, wanted (n, dimensions) of at least one row",
                 self._version,
             )
-        # hnswlib takes what is not a number, and then finds nothing near it.
+        # hnswlib accepts NaN, but then finds nothing near it.
         if not np.isfinite(block).all():
-            raise _graph_failed("a row holds a value that is not finite", self._version)
+            raise _graph_failed("a row contains a value that is not finite", self._version)
         try:
             index = self._library.Index(space=settings.metric, dim=block.shape[1])
             index.init_index(
@@ -110,7 +110,7 @@ class HnswEngine:
         return HnswGraph(index, self._version)
 
     def load(self, path: str, block: FloatRows, settings: VectorGraphSettings) -> HnswGraph:
-        """Read a graph that was saved for exactly these rows; its hash was checked before."""
+        """Read a graph that was saved for exactly these rows; the caller has checked its hash."""
         self._check_head(path, block, settings)
         try:
             index = self._library.Index(space=settings.metric, dim=block.shape[1])
@@ -137,7 +137,7 @@ class HnswEngine:
         fits = (rows, rows, 4 * dimensions, settings.m, settings.m, 2 * settings.m)
         if seen != (*fits, _LABEL_BYTES, True) or length < rows * element:
             raise _graph_failed(
-                f"a graph's file holds {count} rows of {(label - vector) // 4} dimensions and "
+                f"a graph's file has {count} rows of {(label - vector) // 4} dimensions and "
                 f"{m} connections, wanted {rows}, {dimensions} and {settings.m}",
                 self._version,
             )

@@ -1,9 +1,9 @@
-"""The model client: any provider string, whole or streamed, through LiteLLM, with its cost.
+"""The model client: calls any LiteLLM model, whole or streamed, and reports the cost.
 
-LiteLLM is imported at the first call, since that takes seconds. Nothing of CRP goes on the
-wire: a call carries the model, the messages, the sampling values that were set, the tools and
-the headers that an operator listed. A sampling value that a model does not take (`seed` and
-`temperature` with some) is left out by LiteLLM; tools that a model does not take are an error.
+LiteLLM is imported at the first call, since that takes seconds. No CRP data is sent: a call
+contains the model, the messages, the sampling values that were set, the tools and the headers
+that an operator listed. LiteLLM leaves out a sampling value that a model does not take (such as
+`seed` or `temperature`); tools that a model does not take are an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PRICE: Final = ("input_cost_per_", "output_cost_per_")
 
 
 def usage_of(response: Any, library: Any, names: Iterable[str] = ()) -> Usage:
-    """What the provider reported of a whole response, or of the chunk of a stream that tells it."""
+    """Usage that the provider reported in a response, or in the chunk of a stream that has it."""
     used = getattr(response, "usage", None)
     return Usage(
         prompt_tokens=getattr(used, "prompt_tokens", None) or 0,
@@ -63,24 +63,24 @@ def _cost(response: Any, used: Any, library: Any, names: Iterable[str]) -> float
 def _priced(
     library: Any, name: str, provider: str | None, known: Sequence[str], used: Any
 ) -> float | None:
-    """LiteLLM's price of the tokens used; None where the price depends on something else."""
+    """LiteLLM's price of the tokens used; None if LiteLLM cannot compute it."""
     prefixes = (model_name.partition("/")[0] for model_name in known if "/" in model_name)
     try:
         paid = library.cost_per_token(
             model=name, custom_llm_provider=provider or next(prefixes, None), usage_object=used
         )
-    except Exception:  # noqa: BLE001 - whatever it is, the cost is not known
+    except Exception:  # noqa: BLE001 - any error means that the cost is not known
         return None
     return float(sum(paid))
 
 
-# LiteLLM reads every piece of theirs as if it said that it is the last, so a stream that was cut
-# off looks whole. They are asked for whole answers.
+# LiteLLM marks every piece from these providers as the last, so a stream that was cut off looks
+# complete. Therefore they are called for whole answers.
 TELL_NO_END: Final = frozenset({"gemini", "vertex_ai", "vertex_ai_beta"})
 
 
 def tells_end(library: Any, model: str, provider: str | None = None) -> bool:
-    """Whether LiteLLM can tell that a stream of a model's provider ended, and was not cut off."""
+    """Whether LiteLLM can tell a stream that a model's provider ended from one cut off."""
     if provider is None:
         try:
             provider = library.get_llm_provider(model)[1]
@@ -90,7 +90,7 @@ def tells_end(library: Any, model: str, provider: str | None = None) -> bool:
 
 
 def as_chunk(response: Any) -> Any:
-    """A whole response as the one chunk of a stream."""
+    """A whole response as the only chunk of a stream."""
     from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
 
     chunk = ModelResponseStream(
@@ -119,10 +119,10 @@ def _delta(message: Any) -> dict[str, Any]:
 
 
 class StreamedReply:
-    """Puts a stream's pieces together."""
+    """Assembles a reply from a stream's chunks."""
 
     def __init__(self, model: str, library: Any, priced_as: Sequence[str] = ()) -> None:
-        """Begin with no piece."""
+        """Begin without chunks."""
         self._model = self._called = model
         self._library = library
         self._priced_as = tuple(priced_as)
@@ -132,7 +132,7 @@ class StreamedReply:
         self._usage = Usage()
 
     def add(self, chunk: Any) -> str:
-        """Take in one chunk; its text, empty when it has none."""
+        """Add one chunk and return its text, empty when it has none."""
         if getattr(chunk, "usage", None):
             self._usage = usage_of(chunk, self._library, (*self._priced_as, self._called))
         if not chunk.choices:
@@ -152,11 +152,11 @@ class StreamedReply:
 
     @property
     def finished(self) -> bool:
-        """Whether a chunk said that it is the last one of the answer."""
+        """Whether a chunk with a finish reason, the last of an answer, was added."""
         return bool(self._finish)
 
     def reply(self, chunks: Any) -> Reply:
-        """The whole reply."""
+        """The whole reply; raises `ModelError` for a stream that broke off."""
         if not self._finish or not ended(chunks):
             raise ModelError(f"the stream of model {self._model!r} broke off before its end")
         calls = tuple(
@@ -172,10 +172,10 @@ class StreamedReply:
         )
 
 
-# LiteLLM's names for headers that a call adds.
+# LiteLLM's arguments for additional headers of a call.
 ARGUMENTS: Final = ("headers", "extra_headers")
 
-# Headers that providers document for their callers, and those that join traces.
+# Headers that providers document for their callers, and tracing headers.
 PASSED: Final = frozenset(
     {"anthropic-beta", "anthropic-version", "openai-beta", "openai-organization"}
     | {"openai-project", "x-goog-user-project", "http-referer", "x-title"}
@@ -185,14 +185,14 @@ PREFIX: Final = "crp-"
 
 
 def refuse_crp(headers: Mapping[str, Any] | None) -> None:
-    """Check that nothing of CRP is among the headers for a provider."""
+    """Raise `ConfigError` if a header for a provider is a CRP header."""
     for name in headers or {}:
         if _plain(name).startswith(PREFIX):
             raise ConfigError(f"header {name!r:.80} is CRP metadata, which no provider may get")
 
 
 def refuse_unlisted(headers: Mapping[str, Any] | None, listed: Iterable[str] = ()) -> None:
-    """Check that every header of a single call may go to a provider."""
+    """Raise `ConfigError` unless every header of a call may be sent to a provider."""
     refuse_crp(headers)
     allowed = PASSED | {_plain(name) for name in listed}
     for name in headers or {}:
@@ -208,7 +208,7 @@ def _plain(name: object) -> str:
 
 
 DEFAULT_TIMEOUT_S: Final = 60.0
-# What one call decides by itself; an operator's options cannot replace it.
+# Arguments that each call sets itself; an operator's options cannot replace them.
 RESERVED: Final = frozenset(
     {"model", "messages", "stream", "tools", "metadata", "litellm_metadata", "headers"}
     | {"extra_headers", "extra_body", "temperature", "max_tokens", "seed", "timeout"}
@@ -216,7 +216,7 @@ RESERVED: Final = frozenset(
 
 
 class LiteLLMModel:
-    """Answers calls through LiteLLM. Safe under threads."""
+    """Answers calls through LiteLLM. Thread-safe."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class LiteLLMModel:
         headers: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Choose what is the same for every call."""
+        """Set the arguments that are the same for every call."""
         refuse_crp(headers)
         for name in options or {}:
             if name in RESERVED:
@@ -243,7 +243,7 @@ class LiteLLMModel:
             self._common["extra_headers"] = dict(headers)
 
     def known(self, model: str) -> None:
-        """Check that a provider follows from a name; nothing is called."""
+        """Raise `ModelNotFound` unless LiteLLM can derive the provider from a name."""
         litellm = library()
         if self._provider:
             return
@@ -267,10 +267,10 @@ class LiteLLMModel:
             return reply_of(response, call.model)
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """Pieces of text as they come, then the whole reply.
+        """Pieces of text as they arrive, then the whole reply.
 
-        The text comes in one piece from providers of whose streams LiteLLM cannot say whether they
-        were cut off; those are called whole.
+        From providers for whose streams LiteLLM cannot tell whether they were cut off, the whole
+        text comes in one piece.
         """
         litellm = library()
         if not tells_end(litellm, call.model, self._provider):
@@ -288,7 +288,7 @@ class LiteLLMModel:
         yield reply
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
+        """The asynchronous version of `stream`."""
         litellm = library()
         if not tells_end(litellm, call.model, self._provider):
             reply = await self.acall(call)
@@ -329,12 +329,12 @@ class LiteLLMModel:
         return str(named) if named else None
 
     def _takes_form(self, model: str) -> bool:
-        """Whether LiteLLM says that a model can be held to a reply's form."""
+        """Whether LiteLLM says that a model supports a response format."""
         try:
             return bool(
                 library().supports_response_schema(model=model, custom_llm_provider=self._provider)
             )
-        except Exception:  # noqa: BLE001 - it raises for models that it does not know
+        except Exception:  # noqa: BLE001 - LiteLLM raises for models that it does not know
             return False
 
     def _must_take_tools(self, model: str) -> None:
@@ -347,7 +347,7 @@ class LiteLLMModel:
 
 @contextmanager
 def _translated(model: str, litellm: ModuleType) -> Iterator[None]:
-    """Raise what LiteLLM raises as our error; our own pass unchanged."""
+    """Turn LiteLLM's errors into the package's; those of the package pass unchanged."""
     try:
         yield
     except CRPError:
@@ -357,7 +357,7 @@ def _translated(model: str, litellm: ModuleType) -> Iterator[None]:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """A message in the OpenAI shape, without empty fields."""
+    """A message in the OpenAI format, without empty fields."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.name is not None:
         fields["name"] = message.name
@@ -377,7 +377,7 @@ def message_json(message: Message) -> dict[str, Any]:
 
 
 def reply_of(response: Any, model: str, priced_as: Sequence[str] = ()) -> Reply:
-    """A LiteLLM response as a reply."""
+    """Convert a LiteLLM response to a reply."""
     if not getattr(response, "choices", None):
         raise ModelError(f"model {model!r} sent no choice in its answer")
     choice = response.choices[0]
@@ -398,11 +398,11 @@ _REGISTERING: Final = threading.Lock()
 
 
 def register_extractive() -> None:
-    """Make `extractive/NAME` callable through LiteLLM in this process; again has no effect."""
+    """Make `extractive/NAME` callable through LiteLLM in this process; may be called again."""
     library()
     with _REGISTERING:
         if not register_provider(EXTRACTIVE, _handler()):
-            raise ConfigError(f"LiteLLM has another provider named {EXTRACTIVE!r} already")
+            raise ConfigError(f"LiteLLM already has another provider named {EXTRACTIVE!r}")
 
 
 @cache
@@ -437,7 +437,7 @@ def _handler() -> Any:
             }
 
     class Extractive(CustomLLM):
-        """Hands LiteLLM's calls to the extractive model."""
+        """Passes LiteLLM's calls to the extractive model."""
 
         def completion(self, *args: Any, **keywords: Any) -> Any:
             return answered(keywords)
@@ -448,7 +448,7 @@ def _handler() -> Any:
         def streaming(self, *args: Any, **keywords: Any) -> Iterator[Any]:
             return pieces(keywords)
 
-        # LiteLLM iterates over this one without awaiting it first, whatever its base says.
+        # LiteLLM iterates over this without awaiting it first, unlike the base class's signature.
         async def astreaming(  # type: ignore[override]
             self, *args: Any, **keywords: Any
         ) -> AsyncIterator[Any]:
@@ -459,7 +459,7 @@ def _handler() -> Any:
 
 
 def _text_messages(messages: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
-    """Messages in the OpenAI shape as ours, their text parts joined; other roles left out."""
+    """Convert messages in the OpenAI format; text parts are joined, other roles left out."""
     converted = []
     for message in messages:
         content = message.get("content") or ""

@@ -1,9 +1,9 @@
-"""LiteLLM by what it offers: the one module that knows its versions and its errors.
+"""LiteLLM's versions and errors: the only module that depends on them.
 
-Each function asks for the capability and not for the number of a version. A router of 1.109 and
-newer answers through its entry points, `registry()` and `settings()`; an older one has members of
-the same content, which the newer one deprecates and will drop. Members that LiteLLM spells with an
-underscore, and has no public name for, are touched here and nowhere else.
+Each function checks for a capability instead of a version number. A router of 1.109 and newer has
+the entry points `registry()` and `settings()`; an older one has attributes with the same content,
+which the newer one deprecates and will drop. Only this module uses LiteLLM's private members that
+have no public name.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from crp_integrations.errors import (
 )
 
 _PROXY: Final = "litellm.proxy.proxy_server"
-# Raised by LiteLLM's native runtime (1.109 and newer) in a process that it cannot work in.
+# Raised by LiteLLM's native runtime (1.109 and newer) in a process in which it cannot run.
 _FORKED: Final = frozenset({"ForkedAfterNativeRuntimeStarted", "ProcessReservedForForking"})
-# What failed while a stream was read is wrapped in it.
+# LiteLLM wraps errors that occur while a stream is read in this class.
 _MID_STREAM: Final = "MidStreamFallbackError"
 _NO_CHOICE: Final = "returned a response with no 'choices'"
 
 
 def library(purpose: str = "asking a model") -> ModuleType:
     """LiteLLM, imported without its start-up download and without its printed hints."""
-    # Else the import fetches a price list from the network.
+    # Without this variable the import downloads a price list.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:
         import litellm
@@ -60,14 +60,14 @@ def library(purpose: str = "asking a model") -> ModuleType:
 
 
 def entries_of(router: Any, group: str) -> Sequence[Mapping[str, Any]]:
-    """The deployments that serve a group, an alias or a name under a wildcard; empty for none."""
+    """The deployments of a group, an alias or a name that matches a wildcard; empty for none."""
     if hasattr(router, "registry"):
         return tuple(router.registry().deployments(group) or ())
     return tuple(router.get_model_list(model_name=group) or ())
 
 
 def groups_of(router: Any) -> list[str]:
-    """The names that a router can be asked for, sorted, each once."""
+    """The model names that a router accepts, sorted, each once."""
     names = router.registry().names() if hasattr(router, "registry") else router.get_model_names()
     return sorted(set(names))
 
@@ -78,13 +78,13 @@ def fallbacks_of(router: Any) -> Sequence[Any]:
 
 
 def retries_of(router: Any) -> int:
-    """How often a router tries a failed call again, where the call does not say it."""
-    # An attribute in every version: `settings()` has no field of the name.
+    """How often a router retries a failed call that sets no number of retries itself."""
+    # Read as an attribute in every version, since `settings()` does not have this field.
     return int(getattr(router, "num_retries", None) or 0)
 
 
 def checks_before_calls(router: Any) -> bool:
-    """Whether a router leaves out deployments that the messages do not fit."""
+    """Whether a router skips deployments whose context limit the messages exceed."""
     return bool(getattr(_settings(router), "enable_pre_call_checks", False))
 
 
@@ -101,11 +101,11 @@ def proxy_router() -> Any:
 
 
 def plain_tools() -> dict[str, Any]:
-    """The argument that keeps LiteLLM from looking for MCP servers among a call's tools.
+    """The argument that stops LiteLLM from looking for MCP servers among a call's tools.
 
-    It imports the optional package `mcp` for that, and fails where it is not installed; our
-    tools are plain ones. A version without that step would send the switch to the provider, so
-    there the answer is empty.
+    LiteLLM imports the optional package `mcp` for that and fails where it is not installed; the
+    tools passed here are plain ones. A version without that step would send the argument to the
+    provider, so for it the result is empty.
     """
     folder = Path(str(library().__file__)).parent
     present = (folder / "responses" / "mcp" / "chat_completions_handler.py").is_file()
@@ -113,7 +113,7 @@ def plain_tools() -> dict[str, Any]:
 
 
 def register_provider(name: str, handler: Any) -> bool:
-    """Make models named `NAME/…` callable by a handler; again has no effect."""
+    """Make models named `NAME/…` callable by a handler; false if another handler has the name."""
     litellm: Any = library()
     known = [item for item in litellm.custom_provider_map if item["provider"] == name]
     if any(item["custom_handler"] is not handler for item in known):
@@ -123,17 +123,17 @@ def register_provider(name: str, handler: Any) -> bool:
             *litellm.custom_provider_map,
             {"provider": name, "custom_handler": handler},
         ]
-    # LiteLLM does this in its own calls too, but name lookup needs it before the first.
+    # LiteLLM does this in its own calls too, but name lookup needs it before the first call.
     litellm.utils.custom_llm_setup()
     return True
 
 
 def callback_lists() -> tuple[list[Any], ...]:
-    """The lists through which LiteLLM calls a callback at a call's begin and at its answer.
+    """The lists through which LiteLLM calls a callback at the start of a call and at its answer.
 
-    LiteLLM copies `callbacks` into the others at each call, but only while these have fewer than 30
-    entries, of which every router of the process takes one; its public ways to add one stop there
-    as well.
+    LiteLLM copies `callbacks` into the other lists at each call, but only while these have fewer
+    than 30 entries, and every router of the process adds one; its public functions to add a
+    callback have the same limit.
     """
     litellm: Any = library()
     lists = (litellm.callbacks, litellm.input_callback, litellm.success_callback)
@@ -145,7 +145,7 @@ def callback_lists() -> tuple[list[Any], ...]:
 
 
 def notes_of(response: Any) -> dict[str, Any]:
-    """What LiteLLM notes of a response beside its fields: deployment, cost, model."""
+    """LiteLLM's hidden notes on a response, in addition to its fields: deployment, cost, model."""
     notes = getattr(response, "_hidden_params", None)
     if notes is None:
         return {}
@@ -153,15 +153,15 @@ def notes_of(response: Any) -> dict[str, Any]:
 
 
 def note(response: Any, notes: Mapping[str, Any]) -> None:
-    """Replace what LiteLLM noted of a response."""
+    """Replace LiteLLM's hidden notes on a response."""
     response._hidden_params = dict(notes)
 
 
 def ended(stream: Any) -> bool:
-    """Whether the provider ended a stream; LiteLLM adds a finish of its own to one that stops.
+    """Whether the provider finished a stream; LiteLLM adds a finish itself to one that breaks off.
 
-    A router's stream wraps the provider's and shares only its list of chunks. One that went on
-    with another deployment in the middle has no finish there: two halves are no answer.
+    A router's stream wraps the provider's and shares only its list of chunks. A stream that
+    continued with another deployment has no finish there: two halves do not make an answer.
     """
     for name in ("received_finish_reason", "intermittent_finish_reason"):
         if getattr(stream, name, None):
@@ -175,7 +175,7 @@ def ended(stream: Any) -> bool:
 
 
 async def close_stream(stream: Any) -> None:
-    """Let go of a stream that is read no further, and of its connection."""
+    """Close a stream that is not read any further, and its connection."""
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
@@ -185,20 +185,20 @@ async def close_stream(stream: Any) -> None:
 
 
 def forked(error: BaseException) -> bool:
-    """Whether a call failed for its process: forked after LiteLLM's native runtime had started."""
+    """Whether a call failed because its process was forked after LiteLLM's runtime had started."""
     return type(error).__name__ in _FORKED
 
 
 def without_choice(error: BaseException) -> bool:
-    """Whether a call failed since the answer held no choice; most versions let it pass."""
+    """Whether a call failed because its answer has no choice; most versions do not raise then."""
     return _NO_CHOICE in str(error)
 
 
 def provider_error_of(error: Exception) -> tuple[Exception, bool]:
-    """The provider's own error, and whether it came in the middle of a stream.
+    """The provider's own error, and whether it occurred in the middle of a stream.
 
-    A client's stream wraps it; a router's raises it from the wrapper (1.106 and newer), or raises
-    the wrapper as well.
+    A client's stream raises a wrapper around it; a router's stream raises it from the wrapper
+    (1.106 and newer) or also raises the wrapper.
     """
     wrapper: BaseException | None = error
     if type(error).__name__ != _MID_STREAM:
@@ -213,8 +213,8 @@ def provider_error_of(error: Exception) -> tuple[Exception, bool]:
     return (own if isinstance(own, Exception) else error), begun
 
 
-# By class name, looked up along an error's bases from the most special on: a version of
-# LiteLLM that lacks one of these classes changes nothing for the others.
+# By class name, looked up along an error's bases from the most specific on, so that a version
+# of LiteLLM may lack some of these classes.
 TABLE: Final = MappingProxyType(
     {
         "AuthenticationError": ModelAuthError,
@@ -231,13 +231,13 @@ TABLE: Final = MappingProxyType(
     }
 )
 
-# The OpenAI client refuses by itself when it has no key, and LiteLLM calls that status 500.
+# Messages of the OpenAI client without a key, an error that LiteLLM gives the status 500.
 _NO_KEY: Final = ("Missing credentials", "api_key client option must be set")
-# The router's own words for a group whose deployments it has all set aside.
+# Raised by the router when all deployments of a group are cooling down.
 _NONE_FREE: Final = frozenset({"RouterRateLimitError", "RouterRateLimitErrorBasic"})
-# Its words, in an error of no class of its own, for one whose budgets are used up.
+# In the message of the router's error for a used-up budget, which has no class of its own.
 _BUDGET_SPENT: Final = "crossed budget"
-# How LiteLLM lists the arguments that it did not send: `parameters: ['top_k']`.
+# How LiteLLM lists arguments that a model does not support: `parameters: ['top_k']`.
 _LISTED: Final = re.compile(r"does not support parameters: \[([^\]]*)\]")
 _NAMED: Final = re.compile(r"'([a-z][a-z_0-9]{0,39})'")
 _UNREACHED: Final = frozenset({"ConnectError", "ClientConnectorError", "gaierror"})
@@ -256,7 +256,7 @@ _SENTENCES: Final = MappingProxyType(
 
 
 def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
-    """Our error for one that LiteLLM raised, with the provider's status; our own pass unchanged."""
+    """The package's error for one of LiteLLM's, with the provider's status; else unchanged."""
     if isinstance(error, CRPError):
         return error
     error, begun = provider_error_of(error)
@@ -264,7 +264,7 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
     status = getattr(error, "status_code", None)
     if isinstance(own, ModelError) and isinstance(status, int):
         own.provider_status = status
-        # LiteLLM wraps the provider's own error, which has the message, in further classes.
+        # LiteLLM wraps the provider's error, which has the message, in other exceptions.
         for cause in _causes(error):
             body = getattr(cause, "body", None) or getattr(cause, "message", None)
             headers = getattr(getattr(cause, "response", None), "headers", None) or {}
@@ -274,9 +274,9 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
 
 
 def catchable(own: ModelError, error: Exception, model: str, library: ModuleType) -> ModelError:
-    """Our error as one that is caught as LiteLLM's too, with the fields of LiteLLM's.
+    """The package's error, made an instance of LiteLLM's error class too, with its fields.
 
-    What LiteLLM has no error for, as a stream that breaks off, is its `APIConnectionError`.
+    If LiteLLM has no error for it, as for a stream that breaks off, it is `APIConnectionError`.
     """
     error = provider_error_of(error)[0]
     if not type(error).__module__.startswith("litellm."):
@@ -298,14 +298,14 @@ def _restored(
     own: type[ModelError], theirs: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]
 ) -> ModelError:
     kind: type[ModelError] = _class_of_both(own, theirs)  # type: ignore[arg-type]
-    # LiteLLM's constructors take other arguments in each version.
+    # Without calling a constructor, since LiteLLM's take different arguments in each version.
     made = kind.__new__(kind, *args)
     vars(made).update(fields)
     return made
 
 
 def _reduced(error: ModelError) -> tuple[Any, ...]:
-    # A class that is made here cannot be imported by name.
+    # Pickled by its bases, since a class that is made here cannot be imported by name.
     return _restored, (*type(error).__bases__, error.args, vars(error))
 
 
@@ -348,7 +348,7 @@ def _translated(error: Exception, begun: bool, model: str, library: ModuleType) 
 
 
 def unknown(model: str) -> ModelNotFound:
-    """The error for a name from which no provider follows."""
+    """The error for a model name whose provider is not known."""
     return ModelNotFound(
         f"no provider is known for model {model!r:.120}; name it as PROVIDER/MODEL, such as "
         "openai/gpt-4o-mini, or use extractive"
@@ -363,7 +363,7 @@ def _kind(error: Exception) -> type[ModelError]:
 
 
 def _refused(error: Exception) -> str:
-    """Names of the arguments that LiteLLM knows a model not to take; nothing else of its words."""
+    """Names of the arguments that LiteLLM says a model does not take; empty for other errors."""
     if type(error).__name__ != "UnsupportedParamsError":
         return ""
     listed = _LISTED.search(str(error))

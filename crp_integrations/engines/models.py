@@ -1,8 +1,8 @@
 """Models by name or object: the relay's own, those of the frameworks' chat models, and a judge's.
 
-Objects of LangChain and LlamaIndex are known by what they can do, so neither is imported here. A
-judge's call is made without the callbacks around it: a handler that examines answers must not
-examine its judge's.
+Objects of LangChain and LlamaIndex are recognised by their methods, so neither is imported here. A
+judge is called without the surrounding callbacks: a handler that examines answers must not
+examine those of its judge.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 def named_models(
     *, timeout_s: float, options: Mapping[str, Any] | None = None
 ) -> LiteLLMModel | OpenAIModels:
-    """The client that calls models by name: LiteLLM, where it is installed."""
+    """The client that calls models by name: LiteLLM if it is installed, else OpenAI's format."""
     if find_spec("litellm") is None:
-        # Brings httpx, which takes longer to load than a store to open.
+        # Imported here, since its httpx takes longer to load than a store to open.
         from crp_integrations.engines.openai_server import OpenAIModels
 
         return OpenAIModels(timeout_s=timeout_s, options=options)
@@ -63,7 +63,7 @@ class Models:
         self._named = named_models(timeout_s=timeout_s, options=options)
 
     def known(self, model: str) -> None:
-        """Check a name before anything is read or written."""
+        """Raise `ModelError` if a model's name cannot be called."""
         if not _is_extractive(model):
             self._named.known(model)
 
@@ -80,7 +80,7 @@ class Models:
         return self._engine(call).stream(call)
 
     def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
+        """The asynchronous version of `stream`."""
         return self._engine(call).astream(call)
 
     def _engine(self, call: ModelCall) -> Model:
@@ -91,14 +91,14 @@ def _is_extractive(model: str) -> bool:
     return model.partition("/")[0] == EXTRACTIVE
 
 
-# Of a call, and not of LiteLLM's arguments.
+# Options that are fields of `ModelCall` and not further arguments for LiteLLM.
 _OF_CALL: Final = ("model", "temperature", "max_tokens", "seed", "tools")
 _CHOICES: Final = ("auto", "none")
 _ANY: Final = ("any", "required", True)
 
 
 class SecretText(Protocol):
-    """A value that does not show itself."""
+    """A secret whose text representation hides its value."""
 
     def get_secret_value(self) -> str:
         """The value."""
@@ -106,7 +106,7 @@ class SecretText(Protocol):
 
 
 class ChatFields(Protocol):
-    """The fields of a chat model that are the same in every framework."""
+    """The fields that the chat models of all frameworks have."""
 
     stop: list[str] | None
     timeout: float
@@ -122,7 +122,7 @@ class ChatFields(Protocol):
 
 
 def client_of(fields: ChatFields, further: Mapping[str, Any]) -> LiteLLMModel:
-    """The client that calls with a chat model's fields."""
+    """A client with the settings of a chat model's fields."""
     reached = {
         "api_base": fields.api_base,
         "api_key": fields.api_key.get_secret_value() if fields.api_key else None,
@@ -137,9 +137,9 @@ def client_of(fields: ChatFields, further: Mapping[str, Any]) -> LiteLLMModel:
 
 
 def answerer(client: Model, call: ModelCall) -> Model:
-    """Who answers a call: the extractive model by its name, the client every other one.
+    """The model that answers a call: the extractive model for its name, else the client.
 
-    LiteLLM knows that name only where something has taught it.
+    LiteLLM knows the name `extractive` only after `register_extractive`.
     """
     return ExtractiveModel() if _is_extractive(call.model) else client
 
@@ -151,7 +151,7 @@ def call_of(
     *,
     aside: Sequence[str] = (),
 ) -> tuple[ModelCall, dict[str, Any]]:
-    """A call, and LiteLLM's further arguments for it."""
+    """A call, and further arguments for LiteLLM; options in `aside` are left out."""
     of_call = {
         name: options[name] if options.get(name) is not None else getattr(fields, name, None)
         for name in _OF_CALL
@@ -177,7 +177,7 @@ def call_of(
 
 
 def tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
-    """Which tool must be called, in the provider's form."""
+    """A tool choice in the format of the provider."""
     if choice is None or isinstance(choice, dict) or choice in _CHOICES:
         return choice
     if choice in _ANY:
@@ -185,7 +185,7 @@ def tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
     names = [tool.get("function", {}).get("name") for tool in tools]
     if choice not in names:
         raise RequestError(
-            f"tool_choice {str(choice)!r:.60} is no tool's name; wanted auto, none, any or one of "
+            f"tool_choice {str(choice)!r:.60} is not a tool's name; give auto, none, any or one of "
             f"{', '.join(str(name) for name in names)}"
         )
     return {"type": "function", "function": {"name": choice}}
@@ -196,23 +196,23 @@ _NAMES: Final = ("model_name", "model", "model_id", "deployment_name")
 
 
 def judge_model(source: object, *, timeout_s: float, options: Mapping[str, Any]) -> Model:
-    """The model that a judge asks."""
+    """The model that a judge calls."""
     if isinstance(source, str):
         model = named_models(timeout_s=timeout_s, options=options)
         model.known(source)
         return model
     if options:
         named = ", ".join(sorted(options))
-        raise ConfigError(f"{named} go with a judge's name; set them on the model object itself")
+        raise ConfigError(f"{named} need a model's name; set them on the model object itself")
     return model_object(source, "judge", quiet=True)
 
 
 def model_object(source: object, name: str, *, quiet: bool = False) -> Model:
-    """A model object of this package, LangChain or LlamaIndex, behind the port.
+    """Adapt a model object of this package, LangChain or LlamaIndex to `Model`.
 
     Args:
-        name: of the argument that it came with, for messages.
-        quiet: nobody who listens to models around is told of its calls.
+        name: name of the argument that it was given as, for messages.
+        quiet: call it without the surrounding callbacks.
     """
     made: Any = source
     if _can(made, "call", "acall"):
@@ -242,7 +242,7 @@ def _can(source: object, *verbs: str) -> bool:
 
 
 def model_object_name(source: object) -> str:
-    """The name of a model, or of the one that an object asks."""
+    """The name of the model that an object calls; a name is returned as it is."""
     if isinstance(source, str):
         return source
     inner = getattr(source, "bound", None)
@@ -257,7 +257,7 @@ def model_object_name(source: object) -> str:
 
 
 def model_error(error: Exception, model: str) -> ModelError:
-    """A framework's error as one of this package; its own words may quote the prompt."""
+    """Convert a framework's error; its message is left out, as it may quote the prompt."""
     status = getattr(error, "status_code", None) or getattr(
         getattr(error, "response", None), "status_code", None
     )
@@ -266,7 +266,7 @@ def model_error(error: Exception, model: str) -> ModelError:
         ("Timeout", "TimeoutError")
     ):
         kind = ModelTimeout
-    made = kind(f"the chat model behind {model!r:.80} failed with {type(error).__name__}")
+    made = kind(f"the chat model {model!r:.80} failed with {type(error).__name__}")
     made.provider_status = status if isinstance(status, int) else None
     made.tried = (model,)
     return made
@@ -274,7 +274,7 @@ def model_error(error: Exception, model: str) -> ModelError:
 
 @contextmanager
 def own_errors(model: str) -> Iterator[None]:
-    """Within it, what a framework raises is one of this package's errors."""
+    """Turn errors that a framework raises into this package's errors."""
     try:
         yield
     except CRPError:
@@ -283,12 +283,12 @@ def own_errors(model: str) -> Iterator[None]:
         raise model_error(error, model) from error
 
 
-# A few characters with the rest of the word; writing without spaces is cut too.
+# A few characters with the rest of the word; text without spaces is cut too.
 _PIECE: Final = re.compile(r".{1,12}\S{0,16}\s*", re.DOTALL)
 
 
 def text_pieces(text: str) -> list[str]:
-    """A text that was held back, in pieces of a few words as a stream gives it; joined, the text.
+    """Cut a complete text into pieces of a few words, as a stream would give it.
 
     >>> text_pieces("The reactor at Brenning delivers 412 MW.")
     ['The reactor at ', 'Brenning delivers ', '412 MW.']
@@ -297,9 +297,9 @@ def text_pieces(text: str) -> list[str]:
 
 
 class WholeReplies(ABC):
-    """A model that is called whole, also where a stream is asked for.
+    """A model that is always called for the whole answer, even where a stream is requested.
 
-    So nothing of an answer that is withheld shows in a framework's own streams.
+    So a framework's own streams never show parts of an answer that is withheld later.
     """
 
     @abstractmethod
@@ -308,17 +308,17 @@ class WholeReplies(ABC):
 
     @abstractmethod
     async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
+        """The asynchronous version of `call`."""
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The whole text, then the reply."""
+        """The whole text in one piece, then the reply."""
         reply = self.call(call)
         if reply.text:
             yield reply.text
         yield reply
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
+        """The asynchronous version of `stream`."""
         reply = await self.acall(call)
         if reply.text:
             yield reply.text
@@ -326,33 +326,33 @@ class WholeReplies(ABC):
 
 
 class FrameworkChatModel(WholeReplies):
-    """What the frameworks' chat models have in common as models of a turn.
+    """The common base of adapters for the frameworks' chat models.
 
-    Where an answer may be withheld they are called whole, also where a stream is asked for.
+    Where an answer may be withheld, the whole answer is requested even for a stream.
     """
 
-    # Whether the answer is shown as it comes; nothing may withhold or change it then.
+    # Whether the answer is shown as it arrives; then nothing may withhold or change it.
     shows: Callable[[], bool] = staticmethod(lambda: False)
 
     @abstractmethod
     def reply_to(self, call: ModelCall) -> Reply:
-        """Answer a call, with whatever the framework raises."""
+        """Answer a call; errors are those of the framework."""
 
     @abstractmethod
     async def areply_to(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `reply_to`."""
+        """The asynchronous version of `reply_to`."""
 
     def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
         """Answer a call in the model's own pieces, then the reply."""
         yield from super().stream(call)
 
     async def aparts_of(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `parts_of`."""
+        """The asynchronous version of `parts_of`."""
         async for part in super().astream(call):
             yield part
 
     def shown(self, call: ModelCall) -> bool:
-        """Whether a call's tokens are shown as they come."""
+        """Whether a call's tokens are shown as they arrive."""
         return call.purpose is Purpose.ANSWER and self.shows()
 
     def call(self, call: ModelCall) -> Reply:
@@ -361,7 +361,7 @@ class FrameworkChatModel(WholeReplies):
             return self.reply_to(call)
 
     async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
+        """The asynchronous version of `call`."""
         with own_errors(call.model):
             return await self.areply_to(call)
 
@@ -376,7 +376,7 @@ class FrameworkChatModel(WholeReplies):
         yield reply
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
+        """The asynchronous version of `stream`."""
         with own_errors(call.model):
             if self.shown(call):
                 async for part in self.aparts_of(call):
@@ -389,11 +389,11 @@ class FrameworkChatModel(WholeReplies):
 
 
 class ModelObject(FrameworkChatModel):
-    """Asks a model object of LangChain or LlamaIndex, which answers whole.
+    """Calls a model object of LangChain or LlamaIndex for whole answers.
 
     Args:
-        ask, aask: from a call to the framework's answer.
-        read: from the framework's answer and the call to a reply.
+        ask, aask: functions from a call to the framework's answer.
+        read: function from the framework's answer and the call to a reply.
     """
 
     def __init__(
@@ -407,7 +407,7 @@ class ModelObject(FrameworkChatModel):
         return self._read(self._ask(call), call)
 
     async def areply_to(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `reply_to`."""
+        """The asynchronous version of `reply_to`."""
         return self._read(await self._aask(call), call)
 
 
@@ -421,7 +421,7 @@ def _openai_messages(call: ModelCall) -> list[dict[str, Any]]:
 
 def _text(call: ModelCall) -> str:
     if call.tools:
-        raise ModelError(f"model {call.model!r:.80} is asked by a text, which takes no tools")
+        raise ModelError(f"model {call.model!r:.80} is called with a text, which takes no tools")
     return "\n\n".join(message.content for message in call.messages)
 
 

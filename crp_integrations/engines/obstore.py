@@ -1,4 +1,4 @@
-"""Objects in S3, Google Cloud Storage, Azure and what speaks as they do, through obstore."""
+"""Objects in S3, Google Cloud Storage, Azure and compatible stores, through obstore."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from crp_integrations.errors import ConfigError, MissingExtra, StoreError
 
 
 class CloudObjects:
-    """Objects of a bucket; credentials come from where the cloud's own tools take them.
+    """Objects of a bucket; credentials come from the same places as for the cloud's own tools.
 
-    `create` asks the store to refuse a name that is taken (`If-None-Match: *`), so a signed
-    address is opened once over all processes. A store without that condition fails.
+    `create` makes the store refuse a name that exists (`If-None-Match: *`), so a signed address
+    can be opened only once by any process. With a store that lacks this condition it fails.
     """
 
     def __init__(self, address: str, **options: Any) -> None:
-        """Point at a place; nothing is read or written."""
+        """Set the address; nothing is read or written."""
         try:
             from obstore import store
         except ModuleNotFoundError as error:
@@ -36,7 +36,7 @@ class CloudObjects:
         self.name = _shown(address)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object that is not there yet."""
+        """Write a new object; false if it exists already."""
         from obstore.exceptions import AlreadyExistsError
 
         try:
@@ -48,7 +48,7 @@ class CloudObjects:
         return True
 
     def get(self, key: str) -> bytes | None:
-        """An object's bytes."""
+        """An object's bytes; None if there is no such object."""
         try:
             return bytes(self._store.get(key).bytes())
         except FileNotFoundError:
@@ -66,7 +66,7 @@ class CloudObjects:
             raise self._failed("remove", key, error) from error
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Names that begin with whole parts, read before the first is given."""
+        """Names under a prefix, which matches whole path segments; all are read first."""
         try:
             names = sorted(entry["path"] for page in self._store.list(prefix) for entry in page)
         except self._failures as error:
@@ -74,14 +74,14 @@ class CloudObjects:
         yield from names
 
     def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
-        # The library's own message may hold an address with a signature in it.
+        # The library's own message may contain an address with a signature.
         return StoreError(
             f"cannot {verb} object {key!r:.120} in {self.name}: {type(error).__name__}"
         )
 
 
 def _shown(address: str) -> str:
-    """An address without what may be a credential."""
+    """An address without user info and query, which may contain credentials."""
     parts = urlsplit(address)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"[:120]

@@ -1,8 +1,8 @@
-"""Models of ONNX files: the embedder that ships (all-MiniLM-L6-v2), and cross-encoders of a folder.
+"""Models in ONNX files: the built-in embedder (all-MiniLM-L6-v2), and cross-encoders in a folder.
 
-Each text, and each pair of query and text, is a run of its own: a batch changes the last bits of a
-vector or a score, and saves nothing here. What is longer than a model takes is read in overlapping
-windows: their mean is the vector, the best of them the score.
+Each text, and each pair of query and text, is run alone: a batch would change the last bits of a
+vector or a score and save no time. A text longer than a model takes is read in overlapping
+windows: the vector is the mean of theirs, the score the best of theirs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ WINDOWS: Final = "windows@1"
 
 
 def library() -> ModuleType:
-    """onnxruntime, imported so that it reports nothing.
+    """Import onnxruntime with telemetry disabled.
 
-    From 1.31 on its builds keep a device id in the home folder and send usage to their maker,
-    unless this variable stands before the library is loaded.
+    From 1.31 on its builds store a device id in the home folder and send usage data to Microsoft,
+    unless this variable is set before the library is loaded.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     runtime: ModuleType = importlib.import_module("onnxruntime")
@@ -45,12 +45,12 @@ def library() -> ModuleType:
 
 
 def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
-    """Cut a sequence into the fewest windows, all of about one length.
+    """Cut a sequence into the fewest possible windows of about equal length.
 
     Args:
         count: tokens of the sequence, at least 0.
-        size: the most tokens in a window, above `overlap`.
-        overlap: the fewest tokens that neighbouring windows share.
+        size: maximum tokens in a window, above `overlap`.
+        overlap: minimum tokens that neighbouring windows share.
 
     Returns:
         Start and end of each window, in order; together they cover the sequence.
@@ -72,29 +72,29 @@ def average_windows(
     overlap: int,
     embed: Callable[[Sequence[int]], npt.NDArray[np.floating]],
 ) -> npt.NDArray[np.float64]:
-    """The mean of the vectors of a text's windows, each by its number of tokens.
+    """The mean of the vectors of a text's windows, weighted by their numbers of tokens.
 
     Args:
-        tokens: with the mark in front and the one behind, which every window has.
-        size: the most tokens in a window, marks included.
+        tokens: tokens of the text with the first and last control token, which each window gets.
+        size: maximum tokens in a window, control tokens included.
     """
     first, body, last = tokens[:1], tokens[1:-1], tokens[-1:]
     total: Any = 0.0
     for start, end in windows(len(body), size - 2, overlap):
         window = [*first, *body[start:end], *last]
         total = total + embed(window).astype(np.float64) * len(window)
-    # Scaled back to one token, so that one window gives the model's own values.
+    # Divided by the tokens, so that a single window gives the model's own values.
     return np.asarray(total / max(1, len(tokens)), dtype=np.float64)
 
 
 class OnnxEmbedder:
-    """Turns text into unit vectors with the shipped model or another recipe's output.
+    """Turns text into unit vectors with the built-in model or another folder with a card.
 
-    Safe under threads. The model is read, verified and loaded at the first text.
+    Thread-safe. The model is read, verified and loaded at the first text.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        """Read the card."""
+        """Read and check the model's card."""
         model_weights = (
             weights.describe_directory(directory) if directory else weights.describe("minilm")
         )
@@ -123,7 +123,7 @@ class OnnxEmbedder:
 
     @property
     def identity(self) -> str:
-        """Name, quantisation and a hash over the files' hashes and the window rule."""
+        """Name, version and a hash over the files' hashes and the window settings."""
         return self._identity
 
     @property
@@ -182,15 +182,15 @@ def _mean(session: onnxruntime.InferenceSession, tokens: Sequence[int]) -> npt.N
 def opened(
     model: bytes | str, vocabulary: bytes
 ) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
-    """A model and its tokenizer, of the bytes that were hashed."""
+    """Load a model and its tokenizer; given bytes, those that were hashed."""
     onnxruntime = library()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Idle threads wait instead of spinning; the caller has other work for the processor.
+    # Idle threads sleep instead of spinning, as the caller needs the processor for other work.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Fused operators change with the runtime's version, and save no time on the shipped model.
+    # Fused operators differ between versions of the runtime and save no time on this model.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -200,12 +200,12 @@ def opened(
 
 
 def tokenizer_of(vocabulary: bytes) -> tokenizers.Tokenizer:
-    """A tokenizer of whole texts, in which no text makes a control token."""
+    """A tokenizer without truncation or padding that never makes control tokens from a text."""
     try:
         tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode())
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        # "[SEP]" in a text is text: content must not reach the model's control tokens.
+        # "[SEP]" in a text is plain text, so that content cannot insert control tokens.
         tokenizer.encode_special_tokens = True
     except Exception as error:  # tokenizers has no class of its own
         raise failed("the tokenizer cannot be loaded", tokenizers) from error
@@ -213,13 +213,13 @@ def tokenizer_of(vocabulary: bytes) -> tokenizers.Tokenizer:
 
 
 def failed(what: str, library: ModuleType) -> EngineError:
-    """An error of a library, with its name and version."""
+    """An error for a library's failure, with the library's name and version."""
     name, version = library.__name__, str(getattr(library, "__version__", ""))
     return EngineError(f"{name} {version}: {what}", engine=name, version=version)
 
 
 def find_model_file(folder: Path) -> Path:
-    """The network of a folder as model hubs have them."""
+    """The path of `model.onnx` in a folder laid out as on model hubs."""
     for place in (folder / "model.onnx", folder / "onnx" / "model.onnx"):
         if place.is_file():
             return place
@@ -227,7 +227,7 @@ def find_model_file(folder: Path) -> Path:
 
 
 def file_sha256(place: Path) -> str:
-    """The SHA-256 of a file of a model, which may be larger than the memory."""
+    """The SHA-256 of a model's file, read in blocks as it may be larger than memory."""
     try:
         with place.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -235,13 +235,13 @@ def file_sha256(place: Path) -> str:
         raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error
 
 
-# Names that published models give to the output that means "this text answers the query".
+# Names in published models of the output that means "this text answers the query".
 _FITTING = ("relevant", "entailment", "yes", "true", "positive")
 _GENERIC = "label_"
 
 
 def labels_of(config: Mapping[str, Any], engine: str) -> tuple[str, ...]:
-    """The names of a model's outputs in their order, from `id2label`; empty when it has none."""
+    """The names of a model's outputs in their order, from `id2label`; empty without it."""
     named = config.get("id2label")
     if not isinstance(named, Mapping):
         return ()
@@ -255,7 +255,7 @@ def labels_of(config: Mapping[str, Any], engine: str) -> tuple[str, ...]:
 
 
 def fitting(labels: Sequence[str], label: str | None) -> int:
-    """The place of the output that means that a text fits."""
+    """The index of the output that means that a text fits the query."""
     lowered = [name.casefold() for name in labels]
     if label is not None:
         if label.casefold() in lowered:
@@ -267,7 +267,7 @@ def fitting(labels: Sequence[str], label: str | None) -> int:
     if known:
         return lowered.index(known[0])
     if len(labels) == 2 and all(name.startswith(_GENERIC) for name in lowered):
-        # Unnamed outputs of a yes-or-no model: 1 means yes, wherever it stands.
+        # Unnamed outputs of a yes-or-no model: `label_1` means yes, at either index.
         return lowered.index(max(lowered))
     raise ConfigError(
         f"the model's labels are {list(labels)}; say with label= which one means that a text fits"
@@ -290,22 +290,22 @@ def probability(logits: npt.ArrayLike, place: int) -> float:
     if not np.isfinite(values).all():
         return float("nan")
     if len(values) == 1:
-        # A single output stands against a second one that is always 0.
+        # The logistic of a single output is its softmax with a second output of 0.
         values, place = np.array([values[0], 0.0]), 0
     powers = np.exp(values - values.max())
     return float(powers[place] / powers.sum())
 
 
 ALGORITHM: Final = "cross-encoder@1"
-# Tokens that neighbouring windows of a text share, and the share of a run that a query may take.
+# Tokens shared by neighbouring windows of a text, and maximum share of a query in a run.
 _OVERLAP = 32
 _QUERY_SHARE = 0.5
 _LEAST_TOKENS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A model ready to run, a tokenizer of single texts, and one of pairs in windows."""
+class _LoadedModel:
+    """A loaded model, a tokenizer for single texts, and one for pairs that cuts windows."""
 
     session: onnxruntime.InferenceSession
     single: tokenizers.Tokenizer
@@ -313,14 +313,14 @@ class _Loaded:
 
 
 class OnnxCrossEncoder:
-    """A folder with `model.onnx`, `tokenizer.json` and `config.json`, as model hubs have them.
+    """A model in a folder with `model.onnx`, `tokenizer.json` and `config.json`, as on model hubs.
 
-    Safe under threads. The files are read at the first use.
+    Thread-safe. Model and tokenizer are read at the first use.
 
     Args:
-        directory: the folder; `model.onnx` may also lie in a folder `onnx` in it.
-        label: the output that means that a text fits; None to find it in `id2label`.
-        max_tokens: most tokens of one run, query and frame tokens included.
+        directory: the folder; `model.onnx` may also be in its subfolder `onnx`.
+        label: name of the output that means that a text fits; None to find it in `id2label`.
+        max_tokens: maximum tokens of one run, query and control tokens included.
     """
 
     def __init__(
@@ -331,21 +331,21 @@ class OnnxCrossEncoder:
         folder = Path(directory)
         self._model, self._folder = find_model_file(folder), folder
         config = _config(folder / "config.json")
-        # A model whose config names no outputs has one.
+        # A model whose config does not name outputs is taken to have one.
         self._labels = labels_of(config, "onnx") or ("label_0",)
         self._place = fitting(self._labels, label)
         limit = config.get("max_position_embeddings")
         self._max_tokens = min(max_tokens, limit) if isinstance(limit, int) else max_tokens
         self._lock = threading.Lock()
         self._name: str | None = None
-        self._loaded: _Loaded | None = None
+        self._loaded: _LoadedModel | None = None
 
     @property
     def identity(self) -> str:
-        """The folder's name and a hash over all that decides the scores."""
+        """The folder's name and a hash over everything that determines the scores."""
         with self._lock:
             if self._name is None:
-                # Weights of large models lie in files beside it.
+                # Large models store their weights in files next to `model.onnx`.
                 files = [*self._model.parent.glob("model.onnx*"), self._folder / "tokenizer.json"]
                 decisive = {
                     "files": {place.name: file_sha256(place) for place in sorted(files)},
@@ -367,7 +367,7 @@ class OnnxCrossEncoder:
         question = self._shortened(loaded, query)
         return [self._score(loaded, question, text) for text in texts]
 
-    def _score(self, loaded: _Loaded, query: str, text: str) -> float:
+    def _score(self, loaded: _LoadedModel, query: str, text: str) -> float:
         try:
             first = loaded.pairs.encode(query, text)
         except Exception as error:  # tokenizers has no class of its own
@@ -394,8 +394,8 @@ class OnnxCrossEncoder:
             )
         return probability(logits[0], self._place)
 
-    def _shortened(self, loaded: _Loaded, query: str) -> str:
-        """The query, or its beginning where it would leave too little room for a text."""
+    def _shortened(self, loaded: _LoadedModel, query: str) -> str:
+        """The query, or its beginning if it has too many tokens to leave enough for a text."""
         most = int(self._max_tokens * _QUERY_SHARE)
         try:
             ends = [end for _, end in loaded.single.encode(query, add_special_tokens=False).offsets]
@@ -403,20 +403,20 @@ class OnnxCrossEncoder:
             raise failed("a query cannot be cut into tokens", tokenizers) from error
         return query if len(ends) <= most else query[: ends[most - 1]]
 
-    def _open(self) -> _Loaded:
+    def _open(self) -> _LoadedModel:
         try:
             vocabulary = (self._folder / "tokenizer.json").read_bytes()
         except OSError as error:
             raise failed("the tokenizer cannot be loaded", tokenizers) from error
-        # By its path, since weights of large models lie in files beside it.
+        # By path, since large models store their weights in files next to it.
         session, single = opened(str(self._model), vocabulary)
         pairs = tokenizer_of(vocabulary)
         pairs.enable_truncation(self._max_tokens, stride=_OVERLAP, strategy="only_second")
-        return _Loaded(session, single, pairs)
+        return _LoadedModel(session, single, pairs)
 
 
 def _config(place: Path) -> Mapping[str, Any]:
-    """What config.json holds; nothing for a folder without one."""
+    """The content of config.json; empty for a folder without one."""
     if not place.is_file():
         return {}
     try:

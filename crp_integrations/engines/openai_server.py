@@ -1,9 +1,9 @@
-"""Clients for servers that speak the OpenAI wire format, over HTTP and nothing else.
+"""Clients for servers with the OpenAI HTTP API, without a provider's library.
 
-What goes on the wire is the call and the arguments that an operator's gateway hands on; the only
-headers are the server's key and the content's type. No redirect is followed. A server's own
-message may repeat parts of a prompt, so it is no part of an error's text, but stands in its
-`refusal`, for whoever asked.
+A request contains only the call and the arguments that an operator's gateway passes on; its only
+headers are the server's key and the content type. Redirects are not followed. A server's own
+message may repeat parts of a prompt, so it is not part of an error's text, but only of its
+`refusal`, for the caller.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _LOG: Final = logging.getLogger("crp_integrations.engines")
 OK: Final = 200
 DONE: Final = b"[DONE]"
 SHORTEST_KEY: Final = 8
-# How servers name the tokens that a model takes in, in their list of models.
+# Names of the field for a model's maximum input tokens in servers' lists of models.
 LIMIT_FIELDS: Final = ("context_length", "max_model_len", "context_window")
-# Seconds: that the list is waited for, that it holds, and that a server without one is let alone.
+# Seconds: timeout for the list, how long it stays valid, and the pause after a failed read.
 LIST_TIMEOUT: Final = 5.0
 LIST_HOLDS: Final = 300.0
 LIST_PAUSE: Final = 30.0
 
 
 class OpenAIServer:
-    """Answers calls through `POST {base_url}/chat/completions`. Safe under threads.
+    """Answers calls through `POST {base_url}/chat/completions`. Thread-safe.
 
-    The asynchronous ways belong to the event loop that used them first, until `aclose`.
+    Until `aclose`, the asynchronous methods can only be used in the event loop of their first use.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class OpenAIServer:
         connections: int = 256,
         most_bytes: int = 2_000_000,
     ) -> None:
-        """Point at a server."""
+        """Set the server; nothing is sent yet."""
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"upstream {base_url!r:.80} is not an http or https address")
         sent = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -75,17 +75,17 @@ class OpenAIServer:
         self._listed = _ListedLimits(self._server, base_url.rstrip("/") + "/models", timeout_s)
 
     def context_limit(self, model: str) -> int | None:
-        """Tokens that a model takes in, as the server's list of models says; None where it is mute.
+        """A model's maximum input tokens by the server's list of models; None if it has none.
 
-        The list is read once and holds for some minutes.
+        The list is read once and stays valid for some minutes.
         """
         return self._listed.of(model)
 
     def known(self, model: str) -> None:
-        """Check nothing: the server alone knows its models."""
+        """Accept every name, since only the server knows its models."""
 
     def shaped(self, arguments: Mapping[str, Any]) -> OpenAIServer:
-        """The same server with further fields of the request, such as `top_p`, for one question."""
+        """A copy for one question with further request fields, such as `top_p`."""
         shaped = copy(self)
         shaped._arguments = dict(arguments)
         return shaped
@@ -105,16 +105,16 @@ class OpenAIServer:
             return _whole(b"".join([piece async for piece in pieces]), call.model)
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """Pieces of text as they come, then the whole reply."""
-        events = _Events(call.model)
+        """Pieces of text as they arrive, then the whole reply."""
+        events = _EventStream(call.model)
         with self._server.posted(self._body(call, stream=True), call.model) as pieces:
             for piece in pieces:
                 yield from events.add(piece)
         yield events.reply()
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        events = _Events(call.model)
+        """The asynchronous version of `stream`."""
+        events = _EventStream(call.model)
         async with self._server.aposted(self._body(call, stream=True), call.model) as pieces:
             async for piece in pieces:
                 for text in events.add(piece):
@@ -130,7 +130,7 @@ class OpenAIServer:
         for name in ("temperature", "seed"):
             if getattr(call, name) is not None:
                 body[name] = getattr(call, name)
-        # A caller who limits by the newer name is not given the older one beside it.
+        # Not in addition to the newer field, if the caller has set that one.
         if call.max_tokens is not None and "max_completion_tokens" not in body:
             body["max_tokens"] = call.max_tokens
         if call.tools:
@@ -151,7 +151,7 @@ class OpenAIModels(OpenAIServer):
     """
 
     def __init__(self, *, timeout_s: float, options: Mapping[str, Any] | None = None) -> None:
-        """Choose the server."""
+        """Take server and key from the options or the environment."""
         further = dict(options or {})
         stated = further.pop("api_base", None)
         address = stated or os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS
@@ -162,7 +162,7 @@ class OpenAIModels(OpenAIServer):
         self._without_key = not key and address == OPENAI_ADDRESS
 
     def known(self, model: str) -> None:
-        """Check that a name is one of OpenAI's, or goes to a server that was named."""
+        """Raise unless a name is one of OpenAI's, or `api_base` was given, and a key is set."""
         provider, slash, _ = model.partition("/")
         if slash and provider != OPENAI and not self._any_name:
             raise MissingExtra("litellm", f"the model {model!r:.80}")
@@ -176,7 +176,7 @@ class OpenAIModels(OpenAIServer):
 
 
 class _ListedLimits:
-    """The context limits in a server's list of models, where it says any. Safe under threads."""
+    """The context limits in a server's list of models, if it has any. Thread-safe."""
 
     def __init__(self, server: _Connections, url: str, timeout_s: float) -> None:
         self._server, self._url = server, url
@@ -190,7 +190,7 @@ class _ListedLimits:
         with self._lock:
             if time.monotonic() >= self._until:
                 read = self._read()
-                # A list that cannot be had now leaves what the last one said.
+                # If the list cannot be read now, the previous one stays in use.
                 self._found = self._found if read is None else read
                 self._until = time.monotonic() + (LIST_PAUSE if read is None else LIST_HOLDS)
             return self._found.get(model) or self._found.get(model.rpartition("/")[2])
@@ -200,20 +200,20 @@ class _ListedLimits:
             listed = json.loads(self._server.fetched(self._url, self._timeout))["data"]
             return {str(entry["id"]): limit for entry in listed if (limit := _limit_in(entry))}
         except (ModelError, httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-            # The error's own text may hold an address with a key.
+            # The error's own text may contain an address with a key.
             _LOG.info("the upstream's list of models was not read: %s", type(error).__name__)
             return None
 
 
 def _limit_in(entry: Mapping[str, Any]) -> int | None:
-    """The limit in an entry of a list of models; None where it names none."""
+    """The limit in an entry of a list of models; None if it has none."""
     stated = (entry.get(name) for name in LIMIT_FIELDS)
     plain = (limit for limit in stated if isinstance(limit, int) and not isinstance(limit, bool))
     return next((limit for limit in plain if limit > 0), None)
 
 
 class _Connections:
-    """The connections to a server, which all its shapes share."""
+    """The connections to a server, shared by all copies from `shaped`."""
 
     def __init__(self, url: str, most_bytes: int, options: Mapping[str, Any]) -> None:
         self._url, self._most, self._options = url, most_bytes, options
@@ -221,7 +221,7 @@ class _Connections:
         self._sync: httpx.Client | None = None
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
         if self._async is not None:
             await self._async.aclose()
             self._async = None
@@ -230,16 +230,16 @@ class _Connections:
             self._sync = None
 
     def fetched(self, url: str, timeout_s: float) -> bytes:
-        """The body of another address of the server."""
+        """The body of a GET response from another address of the server."""
         if self._sync is None:
             self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         with self._sync.stream("GET", url, timeout=timeout_s) as response:
             response.raise_for_status()
-            return b"".join(self._some(response))
+            return b"".join(self._limited(response))
 
     @contextmanager
     def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
-        """The bytes of an answer, as they come."""
+        """The bytes of an answer, as they arrive."""
         if self._sync is None:
             self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         with (
@@ -247,41 +247,41 @@ class _Connections:
             self._sync.stream("POST", self._url, json=body) as response,
         ):
             if response.status_code != OK:
-                raise self._refused(response, b"".join(self._some(response)), model)
-            yield self._some(response)
+                raise self._refused(response, b"".join(self._limited(response)), model)
+            yield self._limited(response)
 
     @asynccontextmanager
     async def aposted(
         self, body: Mapping[str, Any], model: str
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The asynchronous twin of `posted`."""
+        """The asynchronous version of `posted`."""
         if self._async is None:
             self._async = httpx.AsyncClient(cookies=_no_cookies(), **self._options)
         with _translated(model):
             async with self._async.stream("POST", self._url, json=body) as response:
                 if response.status_code != OK:
-                    error_body = b"".join([piece async for piece in self._asome(response)])
+                    error_body = b"".join([piece async for piece in self._alimited(response)])
                     raise self._refused(response, error_body, model)
-                yield self._asome(response)
+                yield self._alimited(response)
 
     def _refused(self, response: httpx.Response, body: bytes, model: str) -> ModelError:
         status = response.status_code
         summary = f"the upstream answered the call to model {model!r} with status {status}"
         text = body.decode(errors="replace")
         for sent in self._options["headers"].values():
-            # A key has any form; a shorter value may be an ordinary word of the message.
+            # Keys have no fixed form; a shorter value could be an ordinary word of the message.
             secret = str(sent).removeprefix("Bearer ")
             text = text.replace(secret, "[key]") if len(secret) >= SHORTEST_KEY else text
         return _error(summary, status, text, response.headers.get("Retry-After", ""))
 
-    def _some(self, response: httpx.Response) -> Iterator[bytes]:
+    def _limited(self, response: httpx.Response) -> Iterator[bytes]:
         read = 0
         for piece in response.iter_bytes():
             read += len(piece)
             self._check(read)
             yield piece
 
-    async def _asome(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    async def _alimited(self, response: httpx.Response) -> AsyncIterator[bytes]:
         read = 0
         async for piece in response.aiter_bytes():
             read += len(piece)
@@ -293,8 +293,8 @@ class _Connections:
             raise ModelError(f"the upstream answered with more than {self._most} bytes")
 
 
-class _Events:
-    """Puts the events of a stream together."""
+class _EventStream:
+    """Assembles a reply from the server-sent events of a stream."""
 
     def __init__(self, model: str) -> None:
         self._called = self._model = model
@@ -306,8 +306,8 @@ class _Events:
         self._usage = Usage()
 
     def add(self, piece: bytes) -> Iterator[str]:
-        """Take in what came; the texts of the events that are complete with it."""
-        # By bytes: a text may hold characters that split lines elsewhere.
+        """Add received bytes; yields the texts of events that they complete."""
+        # Split as bytes, since a text may contain characters that `str.splitlines` splits at.
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             name, _, value = line.strip().partition(b":")
@@ -338,7 +338,7 @@ class _Events:
             if event.get("error"):
                 summary = f"the stream of model {self._called!r} ended in an error"
                 code = event["error"].get("code") if isinstance(event["error"], dict) else None
-                # The HTTP status was sent before, so servers write the error's into the event.
+                # The HTTP status was sent earlier, so servers put the error's status in the event.
                 raise _error(summary, code if isinstance(code, int) else None, json.dumps(event))
             if event.get("usage"):
                 self._usage = _usage(event)
@@ -362,18 +362,18 @@ class _Events:
         """The tool call that a piece belongs to."""
         place = self._places.get(index, index)
         if id_ and self._tools.get(place, {}).get("id") not in (None, "", id_):
-            # Servers that number nothing send all parallel calls under 0, each with its id.
+            # Some servers send all parallel calls with index 0, each with its own id.
             place = self._places[index] = max(self._tools) + 1
         return self._tools.setdefault(place, {"id": "", "name": "", "arguments": ""})
 
 
 def _no_cookies() -> CookieJar:
-    """Keeps none: what a server sets in one caller's answer must not go along with another's."""
+    """A jar that keeps no cookies, as one caller's must not be sent with another's request."""
     return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
 
 def _whole(data: bytes, model: str) -> Reply:
-    """A completion as a reply."""
+    """Convert a completion to a reply."""
     completion = _json(data, model)
     try:
         if not completion["choices"]:
@@ -415,7 +415,7 @@ def _json(data: bytes, model: str) -> Any:
 
 
 def _no_answer(model: str) -> ModelError:
-    return ModelError(f"what the upstream sent for model {model!r} is no OpenAI answer")
+    return ModelError(f"the upstream's answer for model {model!r} is not in the OpenAI format")
 
 
 def _error(summary: str, status: int | None, body: str, retry_after: str = "") -> ModelError:
@@ -427,7 +427,7 @@ def _error(summary: str, status: int | None, body: str, retry_after: str = "") -
 
 @contextmanager
 def _translated(model: str) -> Iterator[None]:
-    """Httpx's errors as ours."""
+    """Turn errors of httpx into the package's."""
     try:
         yield
     except httpx.TimeoutException as error:

@@ -1,8 +1,8 @@
-"""Recognisers of Microsoft Presidio beside the package's own, behind the extra `presidio`.
+"""Microsoft Presidio's recognisers, in addition to the package's own; needs extra `presidio`.
 
-Without a spaCy pipeline of the caller's a blank one is used: then Presidio finds what has a
-pattern, and neither names nor places. Nothing is fetched: Presidio's check of domains reads the
-list of public suffixes that comes with its library, and its own download is switched off.
+Without a spaCy pipeline from the caller a blank one is used: Presidio then finds only kinds that
+have a pattern, not names or places. Nothing is downloaded: Presidio's check of domains uses the
+list of public suffixes that comes with its library, and the library's download is disabled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crp_integrations.seals import sha256_hex
 from crp_integrations.vocabulary import PersonalCategory
 
 EXTRA: Final = "presidio"
-# Presidio's names for what the package has a kind for.
+# Presidio's entity names, and the package's kind for each.
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "PERSON": "person",
@@ -47,8 +47,8 @@ _KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "NRP": "ethnicity",
     }
 )
-# Found by a model of names only, so a blank pipeline has none of them.
-_OF_MODELS: Final = frozenset({"PERSON", "NRP"})
+# Only a model can find these, so a blank pipeline finds none of them.
+_MODEL_ONLY: Final = frozenset({"PERSON", "NRP"})
 
 
 class PresidioRecogniser:
@@ -57,7 +57,7 @@ class PresidioRecogniser:
     Args:
         pipeline: a loaded spaCy pipeline, None for a blank one.
         pin: SHA-256 that the pipeline's bytes must have; needed with a pipeline (decision D19).
-        language: of the texts, two letters.
+        language: language code of the texts, two letters.
     """
 
     def __init__(self, pipeline: Any = None, *, pin: str = "", language: str = "en") -> None:
@@ -77,7 +77,7 @@ class PresidioRecogniser:
             model = sha256_hex(pipeline.to_bytes())
             if model != pin:
                 raise _failed(f"the spaCy pipeline has SHA-256 {model}, wanted {pin}", "spacy")
-        # Presidio's e-mail recogniser asks this library, which would fetch a list at first use.
+        # Presidio's e-mail recogniser uses this library, which would download a list at first use.
         offline = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
         try:
             self._engine = _analyzer(
@@ -94,15 +94,15 @@ class PresidioRecogniser:
 
     @property
     def kinds(self) -> Mapping[str, PersonalCategory]:
-        """What the loaded recognisers look for."""
+        """The kinds that the loaded recognisers look for."""
         names = set(self._engine.get_supported_entities(self._language))
         if not self._models:
-            names -= _OF_MODELS
+            names -= _MODEL_ONLY
         kinds = sorted({_KINDS[name] for name in names if name in _KINDS})
         return {kind: KINDS[kind] for kind in kinds}
 
     def find(self, text: str) -> Sequence[PersonalSpan]:
-        """Presidio's findings of the kinds that this package knows."""
+        """Presidio's findings of kinds that this package has."""
         if not text.strip():
             return ()
         with self._lock:
@@ -110,7 +110,7 @@ class PresidioRecogniser:
                 results = self._engine.analyze(text=text, language=self._language)
             except Exception as error:
                 raise _failed(
-                    f"Presidio ended with {type(error).__name__}", "presidio-analyzer"
+                    f"Presidio failed with {type(error).__name__}", "presidio-analyzer"
                 ) from error
         return [
             PersonalSpan(
@@ -127,11 +127,11 @@ class PresidioRecogniser:
 
 
 def _analyzer(presidio: Any, pipeline: Any, language: str, offline: Any) -> Any:
-    """An analyzer over a loaded pipeline, with domains checked from the shipped list."""
+    """An analyzer with a loaded pipeline, which checks domains with the shipped list."""
     from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
     from presidio_analyzer.predefined_recognizers import EmailRecognizer
 
-    # Presidio loads models by name and would fetch what is missing; with one in place it does not.
+    # Presidio would download a model that is missing; a pipeline set here prevents that.
     engine: Any = SpacyNlpEngine(
         models=[{"lang_code": language, "model_name": "given"}],
         ner_model_configuration=NerModelConfiguration(),

@@ -1,11 +1,11 @@
-"""Rego by regopy in this process, or by an OPA server over HTTP.
+"""Rego, evaluated by regopy in this process or by an OPA server over HTTP.
 
-regopy is loaded at the first decision. A bundle is built once and its decisions are remembered; an
-interpreter holds its input, so one thread uses it at a time. A policy that regopy 1.5.2 evaluates
-to something else than it says is refused.
+regopy is loaded at the first decision. A bundle is built once and its decisions are cached; an
+interpreter keeps its input, so only one thread uses it at a time. A policy that regopy 1.5.2 would
+evaluate wrongly is refused.
 
-A server may be given another policy at any time, so nothing of it is remembered. One that cannot be
-reached, or answers something else than a decision, is an engine that failed.
+A server's policy may change at any time, so its decisions are not cached. A server that cannot be
+reached, or whose answer is not a decision, raises `EngineError`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     import httpx
 
 LIBRARY: Final = "regopy"
-# How the interpreter writes an error: file and place, and its complaint.
+# The parts of the interpreter's error text: file and offset, and the message.
 _PLACE: Final = re.compile(r"\(error \d+:([^|()]*)\|(\d+)\|")
 _COMPLAINT: Final = re.compile(r"\(errormsg \d+:([^()]*)\)")
-# Decisions that are kept: they depend on a few registered words, so few differ.
+# Maximum number of cached decisions; inputs are a few registered words, so few differ.
 MOST_KEPT: Final = 1_024
 
 
@@ -39,7 +39,7 @@ class RegoEngine:
     """Evaluates Rego v1 bundles with regopy.
 
     Args:
-        most_kept: decisions that are kept; 0 for a caller that remembers them itself.
+        most_kept: maximum number of cached decisions; 0 for a caller that caches them itself.
     """
 
     def __init__(self, *, most_kept: int = MOST_KEPT) -> None:
@@ -60,7 +60,7 @@ class RegoEngine:
         with _translated(bundle):
             asked = json.dumps(question, sort_keys=True, ensure_ascii=False, allow_nan=False)
             with self._lock:
-                # Parsed anew, so that no caller can change what the next one gets.
+                # Parsed again for each caller, so that none can change the cached value.
                 values = json.loads(self._answer(bundle.digest, asked))
         if len(values) != 1 or not isinstance(values[0], dict):
             raise _failed(f"the policy {bundle.name} gave {len(values)} values, wanted one object")
@@ -68,7 +68,7 @@ class RegoEngine:
         return value
 
     def prepare(self, bundle: Bundle) -> None:
-        """Build a bundle, so that an error in it is reported before anybody asks."""
+        """Build a bundle, so that an error in it is reported before the first decision."""
         with self._lock:
             if bundle.digest not in self._built:
                 with _translated(bundle):
@@ -76,12 +76,12 @@ class RegoEngine:
 
 
 class _BuiltBundle:
-    """A bundle in an interpreter of its own; for one thread at a time."""
+    """A bundle in its own interpreter; for one thread at a time."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._regopy = load_regopy()
         self._interpreter = new_interpreter()
-        # Letters are written as they are; one that is escaped would equal none of the input's.
+        # Not escaped to ASCII, since an escaped letter would not equal the same one in an input.
         self._interpreter.add_data_json(json.dumps(dict(bundle.data), ensure_ascii=False))
         for module, source in bundle.sources.items():
             if wrong := misread(source):
@@ -89,7 +89,7 @@ class _BuiltBundle:
             self._interpreter.add_module(module, source)
         self._plans = self._interpreter.build(None, [bundle.entrypoint])
         if not self._plans.ok():
-            # A query of such a bundle would end the process.
+            # A query of such a bundle would crash the process.
             raise RuntimeError("it uses what this interpreter does not know")
         self._entrypoint = bundle.entrypoint
 
@@ -98,17 +98,17 @@ class _BuiltBundle:
         self._interpreter.set_input(self._regopy.Input(_escaped(question)))
         output = self._interpreter.query_bundle_entrypoint(self._plans, self._entrypoint)
         if not output.ok():
-            raise RuntimeError("a built-in function was given what it cannot take")
+            raise RuntimeError("a built-in function was given an argument that it cannot take")
         return json.dumps([value for result in output.results for value in result.expressions])
 
 
 def _escaped(value: Any) -> Any:
-    """A JSON value with its texts as JSON writes them, which is how the interpreter holds texts.
+    """A JSON value with its texts escaped as in JSON, which is how the interpreter stores texts.
 
-    Unescaped, a quotation mark would end a text in the answer, and a zero character ends it in C.
+    Unescaped, a quotation mark would end a text in the answer, and a zero byte would end it in C.
     """
     if isinstance(value, str):
-        # Checked here, since the library would lose an input that fails half-way.
+        # Encoding is tried here, since the library mishandles an input that fails half-way.
         value.encode()
         return encode_basestring(value)[1:-1]
     if isinstance(value, dict):
@@ -122,7 +122,7 @@ def _escaped(value: Any) -> Any:
 
 @contextmanager
 def _translated(bundle: Bundle) -> Iterator[None]:
-    """Raise what the interpreter or an unusable input raises as an `EngineError`."""
+    """Turn errors of the interpreter or of an unusable input into `EngineError`."""
     regopy = load_regopy()
     try:
         yield
@@ -137,7 +137,7 @@ def _failed(what: str) -> EngineError:
 
 
 def _why(error: Exception, sources: Mapping[str, str]) -> str:
-    """The interpreter's complaint with the place in the file, without values of an input."""
+    """The interpreter's error message with file and line, without values of an input."""
     message = str(error)
     place, complaint = _PLACE.search(message), _COMPLAINT.search(message)
     if complaint is None:
@@ -149,18 +149,18 @@ def _why(error: Exception, sources: Mapping[str, str]) -> str:
 
 
 def new_interpreter() -> Any:
-    """An interpreter that does not write its complaints on standard output."""
+    """An interpreter that does not print its errors on standard output."""
     regopy = load_regopy()
     interpreter = regopy.Interpreter()
     interpreter.log_level = regopy.LogLevel.NONE
-    # A built-in that fails would count as undefined, so `not to_number(input.age) > 17` would hold
-    # for an age that is no number.
+    # Otherwise a failed built-in counts as undefined, and `not to_number(input.age) > 17` is true
+    # for an age that is not a number.
     interpreter.strict_built_in_errors = True
     return interpreter
 
 
 def load_regopy() -> Any:
-    """regopy, loaded at the first decision."""
+    """Import regopy, or raise an error that says why it cannot be loaded."""
     try:
         import regopy
     except ModuleNotFoundError as error:
@@ -172,41 +172,41 @@ def load_regopy() -> Any:
 
 @cache
 def _identity() -> str:
-    # Looking a version up takes a millisecond, and every report names it.
+    # Cached, since looking up a version takes a millisecond and every report contains it.
     try:
         return f"{LIBRARY} {version(LIBRARY)}"
     except PackageNotFoundError:
         return f"{LIBRARY} absent"
 
 
-# What a source says in neither code nor names: texts, also over lines, and comments, whichever
-# begins first. A sign of one kind within another stands for nothing.
-_ASIDE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`|#[^\n]*')
-# Functions whose answer to equal arguments is another one each time, or comes from outside.
-_CHANGING: Final = re.compile(
+# Strings, also over several lines, and comments, which the checks below ignore. One pattern finds
+# them in order, so that a `#` in a string or a quotation mark in a comment has no effect.
+_STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`|#[^\n]*')
+# Functions whose result differs for equal arguments, or comes from outside.
+_NOT_PURE: Final = re.compile(
     r"(?<![\w.])(time\s*\.\s*now_ns|rand\s*\.\s*intn|uuid\s*\.\s*rfc4122|opa\s*\.\s*runtime"
     r"|http\s*\.\s*send|net\s*\.\s*lookup_ip_addr)\b"
 )
 _EVERY: Final = re.compile(r"\bevery\b")
 _IN: Final = re.compile(r"\bin\b")
 _NOT: Final = re.compile(r"\bnot\b")
-# A unification, and what may stand on a side of one without harm.
+# A unification, and the literals that are harmless on either side of one.
 _UNIFIES: Final = re.compile(r"(?<![:=!<>])=(?!=)")
 _LITERAL: Final = re.compile(r'(?:true|false|null|""|-?\d[\w.+-]*)')
-# A body of a rule, which is no collection whatever stands in it.
+# Precedes the body of a rule, which is not a collection.
 _OPENS_BODY: Final = re.compile(r"\b(?:if|else)\s*$")
-# A variable: no name of a field, of a function, and no key before a colon of an object's.
+# A variable: not the name of a field or of a called function.
 _VARIABLE: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\w*\()")
 _BOUND: Final = r"\bsome\b[^\n;]*\b{0}\b|\b{0}\s*:="
-# Names that have a value wherever they are read: of rules and of what is imported.
+# Names of rules and imports, which have a value everywhere.
 _RULE: Final = re.compile(r"^(?:default[ \t]+)?([A-Za-z_]\w*)", re.MULTILINE)
 _IMPORT: Final = re.compile(
     r"^import[ \t]+[\w.]*?(\w+)(?:[ \t]+as[ \t]+(\w+))?[ \t]*$", re.MULTILINE
 )
 _KNOWN: Final = frozenset({"input", "data", "true", "false", "null", "some", "in", "not"})
 _CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
-# One side of a comparison: a number, a text that was put aside, or a path or call without brackets
-# in brackets; and sums of such.
+# One side of a comparison: a number, a removed string, a path or call with at most one more level
+# of brackets inside; or arithmetic of these.
 _TERM: Final = r'(?:-?\d[\w.]*|""|[A-Za-z_][\w.]*(?:\[[^\[\]]*\]|\((?:[^()]|\([^()]*\))*\)|\.\w+)*)'
 _SIDE: Final = rf"{_TERM}(?:[ \t]*[-+*/%][ \t]*{_TERM})*"
 _ORDER: Final = re.compile(r"[<>]=?")
@@ -219,7 +219,7 @@ _NUMERIC: Final = re.compile(
 
 
 class _Comprehension(NamedTuple):
-    """Where it opens and ends, what it gives, and its body."""
+    """Start and end offset of a comprehension, its head (the value it gives), and its body."""
 
     start: int
     end: int
@@ -228,60 +228,60 @@ class _Comprehension(NamedTuple):
 
 
 def misread(source: str) -> str:
-    """Why a source would be misread; empty where nothing is known against it.
+    """Why regopy would evaluate a source wrongly; empty if no known problem is found.
 
-    Six things are known. Two types are compared in another order than OPA's. A `not` within an
-    `every` counts as true. A comprehension within an `every` is evaluated before the `every`'s
-    variable has a value. So is one that gives a variable from around it without naming it in its
-    body. The answer of a function that asks for the time, a random number or the outside world
-    would be kept as if the policy alone had decided. And a variable that gets its value by `=`
-    within an `every`, from one outside, ends the process.
+    Six problems are known. Values of two types are ordered differently than by OPA. A `not` within
+    an `every` counts as true. A comprehension within an `every` is evaluated before the `every`'s
+    variable has a value, and so is one whose head has an outer variable that its body does not
+    name. The result of a function that reads the time, a random number or the outside world would
+    be cached. And a variable that gets its value by `=` within an `every`, from one outside,
+    crashes the process.
 
     >>> misread("x := [label | some role in roles; granted[role]] if some label in labels")[:37]
     'a comprehension that gives `label` an'
     >>> misread("x := [role | some role in roles]")
     ''
     """
-    plain = _ASIDE.sub(_put_aside, source)
-    changing = _CHANGING.search(plain)
+    plain = _STRING_OR_COMMENT.sub(_without_content, source)
+    changing = _NOT_PURE.search(plain)
     if changing:
         return (
-            f"`{''.join(changing[1].split())}`, whose answer changes while decisions are kept; ask "
-            "a server for what changes, or let a governed exception expire"
+            f"`{''.join(changing[1].split())}`, whose result changes while decisions are cached; "
+            "use an OPA server for such rules, or let a governed exception expire"
         )
     comprehensions = list(_comprehensions(plain))
     for start, end in _bodies(plain):
         if _NOT.search(plain, start, end):
             return (
-                "a `not` in an `every`, which this interpreter takes for true whatever follows; "
-                "count what does not hold instead"
+                "a `not` in an `every`, which this interpreter always takes for true; "
+                "count the items that fail instead"
             )
         if any(start <= comprehension.start < end for comprehension in comprehensions):
             return (
                 "a comprehension in an `every`, which this interpreter evaluates before the "
-                "`every` has a value; put it into a function that is called there"
+                "`every` has a value; move it into a function that is called there"
             )
         if _unifies(plain[start + 1 : end]):
             return (
-                "a `=` between what are no values in an `every`, at which this interpreter may end "
-                "the process; say `:=` for a new name and `==` for a comparison"
+                "a `=` without a literal in an `every`, at which this interpreter may end "
+                "the process; write `:=` for a new name and `==` for a comparison"
             )
     for sides in _untyped(plain):
         return (
-            f"a comparison of `{sides[0]:.60}` with `{sides[1]:.60}`, whose types nothing says, "
-            "and this interpreter orders two types otherwise than OPA; say `is_number(…)` or "
-            "`is_string(…)` of each side in the same body"
+            f"a comparison of `{sides[0]:.60}` with `{sides[1]:.60}`, whose types are not known, "
+            "and this interpreter orders two types differently than OPA; add `is_number(…)` or "
+            "`is_string(…)` for each side in the same body"
         )
     for name in _unnamed(plain, comprehensions):
         return (
             f"a comprehension that gives `{name:.60}` and does not name it in its body, which this "
-            f"interpreter evaluates too early; say `given := {name:.60}` there and give that"
+            f"interpreter evaluates too early; write `given := {name:.60}` there and give `given`"
         )
     return ""
 
 
 def _untyped(plain: str) -> Iterator[tuple[str, str]]:
-    r"""Both sides of each comparison by order that are not known to be of one type.
+    r"""Both sides of each `<`, `<=`, `>` or `>=` that are not known to be of one type.
 
     >>> list(_untyped("allow if input.age < 3"))
     [('input.age', '3')]
@@ -310,9 +310,9 @@ def _untyped(plain: str) -> Iterator[tuple[str, str]]:
 
 
 def _comparison_at(plain: str, place: int) -> re.Match[str] | None:
-    """The comparison whose sign stands at a place; None where a side is too long to follow."""
+    """The comparison whose operator is at a place; None if a side is too complex to find."""
     start = place
-    # A side such as `count([a | some a in b; c])` has signs in it that end a statement elsewhere.
+    # A side such as `count([a | some a in b; c])` contains characters that usually end a statement.
     for _ in range(_MOST_BREAKS):
         start = max(plain.rfind(sign, 0, start) for sign in ";\n{|")
         for match in _COMPARISON.finditer(plain, start + 1):
@@ -328,7 +328,7 @@ def _comparison_at(plain: str, place: int) -> re.Match[str] | None:
 
 
 def _is_known(side: str, type_name: str, plain: str, around: str) -> bool:
-    """Whether a side is of a type by itself, by what gives it a value, or by a check beside it."""
+    """Whether a side has a type by its form, by its assignments, or by a check in the body."""
     if type_name == "string" and side == '""':
         return True
     if type_name == "number" and _NUMERIC.fullmatch(side):
@@ -343,7 +343,7 @@ def _is_known(side: str, type_name: str, plain: str, around: str) -> bool:
             for value in values
         )
     terms = re.split(r"[ \t]*[-+*/%][ \t]*", side)
-    # A sum fails, and a failed built-in is an error, unless each of its terms is a number.
+    # One numeric term suffices: arithmetic with anything else fails, which is an error.
     return (
         len(terms) > 1
         and type_name == "number"
@@ -352,7 +352,7 @@ def _is_known(side: str, type_name: str, plain: str, around: str) -> bool:
 
 
 def _statements_around(plain: str, place: int) -> str:
-    """The statements of the bodies that a place stands in, without bodies beside it."""
+    """The statements of the bodies around a place, without those of bodies nested in them."""
     statements, start, depth = [], place, 0
     while start > 0:
         start -= 1
@@ -369,7 +369,7 @@ def _statements_around(plain: str, place: int) -> str:
 
 
 def _unifies(body: str) -> bool:
-    """Whether a statement of a body unifies two things of which neither is a plain value.
+    """Whether a statement of a body unifies two sides of which neither is a literal.
 
     >>> _unifies("given := table[label]; given == true; table[label] = true")
     False
@@ -383,12 +383,12 @@ def _unifies(body: str) -> bool:
     return False
 
 
-def _put_aside(match: re.Match[str]) -> str:
+def _without_content(match: re.Match[str]) -> str:
     return "" if match[0].startswith("#") else '""'
 
 
 def _bodies(plain: str) -> Iterator[tuple[int, int]]:
-    """Where the body of each `every` begins and ends."""
+    """Start and end offset of the body of each `every`."""
     for every in _EVERY.finditer(plain):
         inside = _IN.search(plain, every.end())
         if inside is None:
@@ -396,7 +396,7 @@ def _bodies(plain: str) -> Iterator[tuple[int, int]]:
         place = inside.end()
         while place < len(plain) and plain[place].isspace():
             place += 1
-        # The collection may be written out, in brackets of its own; the next ones are the body.
+        # The collection may be a literal in brackets; the brackets after it are the body.
         if plain[place : place + 1] in _CLOSES:
             place = _closing(plain, place) + 1
         while place < len(plain) and plain[place] != "{":
@@ -406,9 +406,9 @@ def _bodies(plain: str) -> Iterator[tuple[int, int]]:
 
 
 def _comprehensions(plain: str) -> Iterator[_Comprehension]:
-    """Brackets with a bar of their own, but for bodies of rules and of `every`."""
+    """Brackets that directly contain a `|`, except bodies of rules and of `every`."""
     bodies = {start for start, _ in _bodies(plain)}
-    # Open brackets: the position of each, and that of its first bar.
+    # Open brackets: the offset of each, and that of its first `|`.
     waiting: list[list[int]] = []
     for place, sign in enumerate(plain):
         if sign in _CLOSES:
@@ -424,10 +424,10 @@ def _comprehensions(plain: str) -> Iterator[_Comprehension]:
 
 
 def _unnamed(plain: str, comprehensions: list[_Comprehension]) -> Iterator[str]:
-    """Variables that a comprehension gives, have a value around it and are not named in its body.
+    """Variables in a comprehension's head that have a value outside and are not in its body.
 
-    A variable may get its value in many ways, as an argument and in brackets too; the name of a
-    rule has one wherever it is read, unless a variable of that name hides it.
+    A variable may get its value in many ways, also as an argument or in brackets; the name of a
+    rule has a value everywhere, unless a variable of that name hides it.
     """
     known = _KNOWN | {match[1] for match in _RULE.finditer(plain)}
     known |= {match[2] or match[1] for match in _IMPORT.finditer(plain)}
@@ -444,12 +444,12 @@ def _unnamed(plain: str, comprehensions: list[_Comprehension]) -> Iterator[str]:
 
 
 def _inner(source: str) -> str:
-    """A source without the names of its rules, which have a value wherever they are read."""
+    """A source without the names of its rules, which are not assignments of variables."""
     return re.sub(r"(?m)^(?:default\s+)?[A-Za-z_]\w*\s*:?=", "", source)
 
 
 def _closing(plain: str, start: int) -> int:
-    """Where the bracket closes that opens there; the end of the text where none does."""
+    """Offset of the bracket that closes the one at `start`; the end of the text if none does."""
     waiting: list[str] = []
     for place in range(start, len(plain)):
         sign = plain[place]
@@ -463,30 +463,30 @@ def _closing(plain: str, start: int) -> int:
 
 
 OPA: Final = "opa"
-# Bytes: what a decision takes is some hundred.
+# Maximum bytes of an answer; a decision takes a few hundred.
 LONGEST_ANSWER: Final = 1_000_000
 
 
 class OpaEngine:
-    """Asks an OPA server; safe between threads.
+    """Asks an OPA server; thread-safe.
 
     Args:
-        url: address of the server, without a path; what stands before an `@` is sent as name and
-            password and told nowhere.
-        timeout_s: seconds that it may take to begin an answer, and to end it; then it has failed.
-        transport: carries the requests; None for the network.
+        url: address of the server, without a path; text before an `@` is sent as name and
+            password and never shown.
+        timeout_s: maximum seconds until an answer begins, and from there until it ends.
+        transport: httpx transport for the requests; None for the network.
     """
 
     def __init__(
         self, url: str, *, timeout_s: float = 2.0, transport: httpx.BaseTransport | None = None
     ) -> None:
-        # It takes longer to load than a store to open.
+        # Imported here, since loading it takes longer than opening a store.
         import httpx
 
         self._url = url.rstrip("/")
         self._shown = _hide_password(self._url)
         self._timeout_s = timeout_s
-        # No proxy of the environment sees who asks for what.
+        # No proxy from the environment may see requests for access.
         self._client = httpx.Client(timeout=timeout_s, transport=transport, trust_env=False)
 
     @property
@@ -509,7 +509,7 @@ class OpaEngine:
         except httpx.HTTPError as error:
             raise self._failed(f"cannot be reached ({type(error).__name__})") from error
         except (ValueError, RecursionError) as error:
-            raise self._failed("answered with something else than JSON") from error
+            raise self._failed("did not answer with JSON") from error
         result = answer.get("result") if isinstance(answer, dict) else None
         if not isinstance(result, dict):
             raise self._failed(f"has no object at {bundle.entrypoint}; is the policy loaded?")
@@ -517,7 +517,7 @@ class OpaEngine:
         return {**result, "decision_id": number} if isinstance(number, str) else result
 
     def _answer(self, place: str, asked: Mapping[str, Any]) -> bytes:
-        """The body of an answer; httpx waits so long for each piece, this one for the whole."""
+        """The body of an answer; httpx applies the timeout to each piece, this to the whole."""
         with self._client.stream("POST", place, json=asked) as answer:
             answer.raise_for_status()
             ends = time.monotonic() + self._timeout_s
@@ -539,7 +539,7 @@ class OpaEngine:
 
 
 def _hide_password(url: str) -> str:
-    """The address as errors and reports name it."""
+    """The address without name and password, for errors and reports."""
     import httpx
 
     try:
@@ -547,8 +547,8 @@ def _hide_password(url: str) -> str:
     except httpx.InvalidURL:
         parsed = httpx.URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        # It is not repeated: what is wrong in it may be the password.
+        # The address is not quoted, since the wrong part of it may be the password.
         raise ConfigError(
-            "guard.opa_url is no address of a server, wanted one such as http://127.0.0.1:8181"
+            "guard.opa_url is not the address of a server, such as http://127.0.0.1:8181"
         )
     return str(parsed.copy_with(userinfo=b"")).rstrip("/")

@@ -1,6 +1,6 @@
-"""Rerankers of other libraries behind the port `Reranker`, and the one that an argument names.
+"""Adapters of other libraries' rerankers to `Reranker`, and the reranker that an argument names.
 
-An object of LangChain or LlamaIndex is taken by what it can do, without importing its library;
+An object of LangChain or LlamaIndex is recognised by its methods, without importing its library;
 LiteLLM is imported at the first question.
 """
 
@@ -31,22 +31,22 @@ from crp_integrations.vectors import cosine
 
 SENTENCES: Final = "sentence-transformers"
 Scale = Literal["given", "logistic", "rank"]
-# What the object kept, in its order: the place of the text, and its score where there is one.
+# The texts that the object kept, in its order: position of the text, and its score if there is one.
 Kept = Sequence[tuple[int, float | None]]
 
 
 class WrappedReranker:
-    """The port `Reranker` around a function that keeps and scores texts.
+    """A `Reranker` that calls a function which keeps and scores texts.
 
-    Objects of the frameworks promise nothing about threads, so they are called one at a time.
+    Objects of the frameworks may not be thread-safe, so they are called one at a time.
 
     Args:
-        library: whose object it is, for messages.
-        identity: a name for what decides the scores; it stands in every envelope.
-        keep: given the query and the texts, what the object kept of them.
+        library: the object's library, for messages.
+        identity: a name for everything that determines the scores; every envelope records it.
+        keep: a function from the query and the texts to the texts that the object keeps.
         scale: how its scores are read. `given`: as numbers from 0 to `best`. `logistic`: as raw
-            outputs of a model, any number. `rank`: not at all, the order alone counts. An object
-            that gives no scores is read by rank.
+            outputs of a model, any number. `rank`: ignored, only the order counts; this also
+            holds for an object without scores.
         best: the score that means 1, for `given`.
     """
 
@@ -65,7 +65,7 @@ class WrappedReranker:
         if not (number and best > 0.0 and math.isfinite(best)):
             raise ConfigError(f"best is {best!r:.40}, wanted the score that means 1, above 0")
         if not identity:
-            raise ConfigError("a reranker's identity is empty, wanted a name for what decides")
+            raise ConfigError("a reranker's identity is empty, wanted a name for its model")
         self._library = library
         self._identity = identity
         self._keep = keep
@@ -75,11 +75,11 @@ class WrappedReranker:
 
     @property
     def identity(self) -> str:
-        """The name given by the caller; change it when what decides the scores changes."""
+        """The name given by the caller; change it when the model or its scores change."""
         return self._identity
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text fits the query, in [0, 1]; 0 for what the object dropped."""
+        """How well each text fits the query, in [0, 1]; 0 for texts that the object dropped."""
         if not texts:
             return []
         try:
@@ -92,16 +92,16 @@ class WrappedReranker:
         return self._spread(ranking, len(texts))
 
     def _spread(self, ranking: Kept, count: int) -> list[float]:
-        """Scores by place; of a text that came back in pieces the best one counts."""
+        """Scores by position; a text that came back in pieces gets the best of their scores."""
         unscored = sum(score is None for _, score in ranking)
         if 0 < unscored < len(ranking):
-            raise self._error("gave a score to some texts only")
+            raise self._error("gave scores to only some of the texts")
         by_rank = self._scale == "rank" or unscored > 0
         ranks = max(count, len(ranking))
         spread = [0.0] * count
         for rank, (place, score) in enumerate(ranking):
             if not 0 <= place < count:
-                raise self._error("gave back a text that it was not given")
+                raise self._error("returned a text that it was not given")
             value = 1.0 - rank / ranks if by_rank or score is None else self._scaled(float(score))
             spread[place] = max(spread[place], value)
         return spread
@@ -110,7 +110,7 @@ class WrappedReranker:
         if not math.isfinite(score):
             raise self._error(f"gave the score {score}, wanted a finite number")
         if self._scale == "logistic":
-            # Written so that no power overflows.
+            # The exponent is never positive, so the power cannot overflow.
             power = math.exp(-abs(score))
             return 1.0 / (1.0 + power) if score >= 0.0 else power / (1.0 + power)
         if not 0.0 <= score <= self._best:
@@ -125,7 +125,7 @@ class WrappedReranker:
 
 
 class LiteLLMReranker(WrappedReranker):
-    """A model that LiteLLM's `rerank` reaches.
+    """A model called through LiteLLM's `rerank`.
 
     Args:
         model: LiteLLM's name of it, `provider/model`.
@@ -152,7 +152,7 @@ class LiteLLMReranker(WrappedReranker):
         ]
 
 
-# The base class of such objects, and the class of what they are handed.
+# The base class of a framework's rerankers, and the class of the documents passed to them.
 _COMPRESSOR: Final = (
     ("langchain_core.documents", "BaseDocumentCompressor"),
     ("langchain_core.documents", "Document"),
@@ -164,31 +164,31 @@ _POSTPROCESSOR: Final = (
 
 
 def _class_of(name: str, source: object, kind: tuple[tuple[str, str], tuple[str, str]]) -> Any:
-    """The class of what a framework's object is handed, of the modules that it brought."""
+    """The class of the documents that an object takes, from modules that it has imported."""
     base, handed = (getattr(sys.modules.get(module), word, None) for module, word in kind)
     if base is None or not isinstance(source, base):
         raise ConfigError(f"{name} is {seen(source, hidden=False)}; give an object, a {kind[0][1]}")
     return handed
 
 
-# A number without meaning to anybody else; compressors copy a document's metadata.
+# Metadata key of a document's position; compressors copy a document's metadata.
 _PLACE = "place"
-# Where compressors of the LangChain packages note what they computed.
+# Metadata keys in which compressors of the LangChain packages store scores.
 _COSINE = "query_similarity_score"
 _SCORES = ("relevance_score", _COSINE, "score")
 
 
 class LangChainReranker(WrappedReranker):
-    """Any `BaseDocumentCompressor`: what it drops scores 0, what it keeps has its score.
+    """Any `BaseDocumentCompressor`: texts it drops score 0, texts it keeps have its score.
 
-    The score is read from the metadata of the documents it gives back, else from their `state`
-    (as of an `EmbeddingsFilter`), else from their order.
+    The score is read from the metadata of the documents it returns, else from their `state`
+    (as with an `EmbeddingsFilter`), else from their order.
 
     Args:
         compressor: the object.
-        identity: a name for what decides the scores, such as model and version.
+        identity: a name for everything that determines the scores, such as model and version.
         scale, best: as in `WrappedReranker`.
-        score_key: name of the score; None for the usual ones.
+        score_key: metadata key of the score; None for the usual ones.
     """
 
     def __init__(
@@ -226,20 +226,20 @@ class LangChainReranker(WrappedReranker):
             for key in self._keys:
                 if fields.get(key) is not None:
                     score = float(fields[key])
-                    # A cosine below 0 counts as 0, as everywhere; rounding can bring it above 1.
+                    # A cosine below 0 counts as 0, as everywhere; rounding can make it exceed 1.
                     return min(1.0, max(0.0, score)) if key == _COSINE else score
         return None
 
 
 class LlamaIndexReranker(WrappedReranker):
-    """Any `BaseNodePostprocessor`: what it drops scores 0, what it keeps has its score.
+    """Any `BaseNodePostprocessor`: texts it drops score 0, texts it keeps have its score.
 
     Args:
         postprocessor: the object.
-        identity: a name for what decides the scores, such as model and version.
-        scale, best: as in `WrappedReranker`; the best of an `LLMRerank` is 10.
-        embedder: gives the nodes their cosine before, for an object that looks at scores, such as
-            a `SimilarityPostprocessor`; None gives them no score.
+        identity: a name for everything that determines the scores, such as model and version.
+        scale, best: as in `WrappedReranker`; the best score of an `LLMRerank` is 10.
+        embedder: gives nodes their cosine as score beforehand, for an object that reads scores,
+            such as a `SimilarityPostprocessor`; None gives them no score.
     """
 
     def __init__(
@@ -293,10 +293,10 @@ class PairReranker(WrappedReranker):
 
 
 class SentenceTransformersReranker(WrappedReranker):
-    """A `CrossEncoder` of sentence-transformers; a text that is too long is cut at its limit.
+    """A `CrossEncoder` of sentence-transformers; the library cuts a text that is too long.
 
-    The library's own last step differs from model to model, so raw outputs are asked for, of one
-    pair a run: a batch changes the last bits of a score.
+    The library's last step differs between models, so raw outputs are requested; pairs are run one
+    at a time, since a batch changes the last bits of a score.
 
     Args:
         model: the object.
@@ -308,7 +308,7 @@ class SentenceTransformersReranker(WrappedReranker):
             getattr(model, "model", None), "config", None
         )
         labels = labels_of({"id2label": getattr(inner, "id2label", None)}, SENTENCES)
-        # A language model that scores has one output, whatever its config names.
+        # A language model used for scoring has one output, whatever labels its config names.
         self._outputs = getattr(model, "num_labels", None) or len(labels) or 1
         if len(labels) != self._outputs:
             labels = tuple(f"label_{place}" for place in range(self._outputs))
@@ -327,12 +327,12 @@ class SentenceTransformersReranker(WrappedReranker):
 
 
 def _place(node_id: str) -> int:
-    """The place of a node of ours; no place for another's."""
+    """The position of a node created here; -1 for another node."""
     return int(node_id) if node_id.isdecimal() else -1
 
 
 def reranker_of(source: object) -> Reranker:
-    """The reranker that an argument stands for.
+    """Make the reranker that an argument specifies.
 
     Args:
         source: an object with the port's members; `litellm:PROVIDER/MODEL`; `onnx:FOLDER`, or the

@@ -1,4 +1,4 @@
-"""The system's clock and randomness, and clocks that stand still."""
+"""The system's clock and random ids, and a clock with a fixed time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from crp_integrations.ports import Clock
 
 ALPHABET = string.ascii_lowercase + string.digits
-# 25 characters of 36 carry 129 bits, above the 128 that ids of sessions must have.
+# 25 characters out of 36 give 129 random bits; ids of sessions must have at least 128.
 ID_LENGTH = 25
-# Seven bytes stand for each of the 36 letters and digits; the four that are over for none.
+# Seven byte values map to each of the 36 characters; the remaining four are discarded.
 _SYMBOLS = bytes(ord(ALPHABET[byte % len(ALPHABET)]) for byte in range(256))
 _UNEVEN = bytes(range(256 - 256 % len(ALPHABET), 256))
 
@@ -24,20 +24,20 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-class StandingClock:
-    """A clock that always tells the same moment, for runs that must be reproducible."""
+class FixedClock:
+    """A clock that always gives the same time, for runs that must be reproducible."""
 
     def __init__(self, moment: datetime) -> None:
         self._moment = moment.astimezone(UTC)
 
     def now(self) -> datetime:
-        """The moment it was made with."""
+        """The fixed time."""
         return self._moment
 
 
 def clock_of(moment: datetime | None) -> Clock:
-    """A standing clock for a moment, the system's for None."""
-    return SystemClock() if moment is None else StandingClock(moment)
+    """A clock fixed at a moment; the system's clock for None."""
+    return SystemClock() if moment is None else FixedClock(moment)
 
 
 class RandomIds:

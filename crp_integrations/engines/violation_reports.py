@@ -1,10 +1,10 @@
-"""Posts violation reports with httpx, in a thread of its own that no answer waits for.
+"""Posts violation reports with httpx, in a separate thread for which no answer waits.
 
-A report is tried again while its receiver is busy, broken or silent, and given up after a few
-attempts. One attempt has one deadline from its first byte to its last, so a receiver that answers
-by drips holds nothing up. A policy's addresses come from callers: those that are not listed by the
-operator must be public ones, the connection goes to exactly the address that was looked at, and
-redirects are not followed. Logs name the window and what went wrong, never an address or a report.
+A report is retried if its receiver is busy, fails or does not answer, and dropped after a few
+attempts. An attempt has one deadline for the whole exchange, so a receiver that answers slowly
+blocks nothing. A policy's addresses come from callers: a host that the operator has not listed
+must be public, the connection goes to exactly the IP address that was checked, and redirects
+are not followed. Logs name the window and the error, never an address or a report.
 
 Spec: related facts §6
 """
@@ -26,23 +26,23 @@ from crp_integrations.policy.settings import ReportSettings
 if TYPE_CHECKING:
     import httpx
 
-# Posts on their way at once.
+# Maximum number of simultaneous posts.
 AT_ONCE: Final = 8
-# What a receiver may answer differently when it is asked again (RFC 9110, RFC 6585).
+# Statuses below 500 for which a retry may succeed (RFC 9110, RFC 6585).
 BUSY: Final = frozenset({408, 425, 429})
 HEADERS: Final = MappingProxyType({"Content-Type": "application/json"})
 
 _LOG = logging.getLogger("crp_integrations.engines")
 
 
-class _Refused(Exception):
-    """An address that is never posted to; the message says why and names nothing."""
+class _RefusedAddress(Exception):
+    """The address may not be posted to; the message says why, without the address."""
 
 
 class HttpReports:
-    """Delivers violation reports over HTTP. Safe under threads; nothing runs before the first.
+    """Delivers violation reports over HTTP. Thread-safe; the thread starts with the first report.
 
-    Counts are of deliveries, one for each address of a report.
+    `sent` and `dropped` count deliveries, one for each address of a report.
     """
 
     def __init__(self, settings: ReportSettings | None = None) -> None:
@@ -62,16 +62,16 @@ class HttpReports:
 
     @property
     def sent(self) -> int:
-        """Deliveries that a receiver accepted."""
+        """Number of deliveries that a receiver accepted."""
         return self._sent
 
     @property
     def dropped(self) -> int:
-        """Deliveries that were given up, refused, or had no room."""
+        """Number of deliveries that failed, were refused, or exceeded the capacity."""
         return self._dropped
 
     def take(self, report: ViolationReport, policy: Policy) -> None:
-        """Take a report for the addresses of a policy; never waits for one and never raises."""
+        """Queue a report for the addresses of a policy; never waits and never raises."""
         uris = list(policy.report_uri)
         for name in policy.report_to:
             if name in self._settings.receivers:
@@ -84,12 +84,12 @@ class HttpReports:
                 self._begin(uri, body, report.window_id)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until nothing is under way; False when the time ran out before."""
+        """Wait until no delivery is under way; False if the time runs out first."""
         with self._changed:
             return self._changed.wait_for(lambda: self._pending == 0, timeout_s)
 
     def close(self, timeout_s: float) -> None:
-        """Flush, then end the thread; what is still under way then is dropped."""
+        """Flush, then end the thread; deliveries still under way are dropped."""
         until = time.monotonic() + timeout_s
         with self._changed:
             self._closed = True
@@ -104,7 +104,7 @@ class HttpReports:
             reason = self._hindrance()
             if not reason:
                 self._pending += 1
-                # Within the lock: once `close` has it, no further delivery reaches the loop.
+                # With the lock, so that no delivery reaches the loop after `close` has begun.
                 self._running().call_soon_threadsafe(self._start, uri, body, window_id)
         if reason:
             self._drop(window_id, reason)
@@ -122,7 +122,7 @@ class HttpReports:
         return ""
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        """The loop of the thread, which is begun with the first delivery."""
+        """The thread's event loop; the thread is started with the first delivery."""
         if self._loop is None:
             loop = asyncio.new_event_loop()
             self._slots = asyncio.Semaphore(AT_ONCE)
@@ -150,7 +150,7 @@ class HttpReports:
             self._changed.notify_all()
 
     async def _end(self) -> None:
-        """Cancel the posts under way, and stop once they have been reported."""
+        """Cancel the posts under way, and stop the loop after they have ended."""
         under_way = tuple(self._tasks)
         for task in under_way:
             task.cancel()
@@ -160,16 +160,16 @@ class HttpReports:
         asyncio.get_running_loop().stop()
 
     async def _deliver(self, uri: str, body: bytes) -> str:
-        """Why a delivery was given up, empty when it was accepted."""
+        """Why a delivery failed, empty when it was accepted."""
         try:
             return await self._tried(uri, body)
-        except _Refused as refusal:
+        except _RefusedAddress as refusal:
             return str(refusal)
-        except Exception as error:  # noqa: BLE001 - whatever it is, no answer hears of it
+        except Exception as error:  # noqa: BLE001 - no error may reach an answer
             return type(error).__name__
 
     async def _tried(self, uri: str, body: bytes) -> str:
-        # Imported with the first delivery, which many processes never see.
+        # Imported with the first delivery, since many processes never deliver a report.
         import httpx
 
         reason = ""
@@ -198,7 +198,7 @@ class HttpReports:
         headers = dict(HEADERS)
         host = url.raw_host.decode("ascii").lower()
         if host not in self._listed:
-            # Connected to by its number, so that a name cannot point elsewhere meanwhile.
+            # Connect to the checked IP address, as the name could resolve to another one later.
             address = await _public(host, url.port or (443 if url.scheme == "https" else 80))
             headers["Host"] = url.netloc.decode("ascii")
             extensions["sni_hostname"] = host
@@ -209,7 +209,7 @@ class HttpReports:
             return response.status_code
 
     def _opened(self) -> httpx.AsyncClient:
-        """The client, made with the first post, since it reads the certificates."""
+        """The client, created with the first post, since it loads certificates."""
         import httpx
 
         if self._client is None:
@@ -217,7 +217,7 @@ class HttpReports:
                 timeout=self._settings.timeout_seconds,
                 # No proxy and no stored credentials of this process.
                 trust_env=False,
-                # Two names may share an address, and a kept connection was opened for one.
+                # Two names may share an address, but a kept connection was opened for one of them.
                 limits=httpx.Limits(max_keepalive_connections=0),
             )
         return self._client
@@ -234,16 +234,16 @@ def _host_of(uri: str) -> str:
 
 
 async def _public(host: str, port: int) -> str:
-    """The first address of a host, all of whose addresses are public."""
+    """The first address of a host; `_RefusedAddress` unless all its addresses are public."""
     resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]) for entry in resolved]
     if not addresses or not all(is_public(address) for address in addresses):
-        raise _Refused("the receiver's host is private and not listed")
+        raise _RefusedAddress("the receiver's host is private and not listed")
     return addresses[0]
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet.
+    """Whether an IP address belongs to the public internet.
 
     >>> is_public("8.8.8.8"), is_public("::ffff:127.0.0.1"), is_public("169.254.169.254")
     (True, False, False)
@@ -257,7 +257,7 @@ def is_public(address: str) -> bool:
 
 
 def _translated(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The address behind NAT64 (RFC 6052)."""
+    """The IPv4 address in a NAT64 address (RFC 6052); None for other addresses."""
     network = ipaddress.IPv6Network("64:ff9b::/96")
     return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in network else None
 

@@ -1,7 +1,7 @@
 """From candidates to an envelope: Rank, Pack, order, render, recount, tier.
 
-Select has happened before, in `retrieval` or `caller_candidates`. Everything here is integer
-arithmetic in a total order, so an envelope can be rebuilt from its candidates byte for byte.
+Select runs before this, in `retrieval` or `caller_candidates`. This module uses only integer
+arithmetic and a total order, so an envelope can be rebuilt from its candidates byte for byte.
 """
 
 from __future__ import annotations
@@ -71,30 +71,30 @@ def build_drop_report(
     packing: PackResult,
     refused: Sequence[Candidate] = (),
 ) -> tuple[Drop, ...]:
-    """Name everything that was left out, in the order of the ranking, then what was refused.
+    """List everything left out: first in the order of the ranking, then what was refused.
 
-    Included and dropped facts together are the candidates, each once.
+    Each candidate is either included or dropped, exactly once.
 
     Spec: CRP-SPEC-003 §6.6, §7.3 (decisions E2, E5)
     """
     packed = {ranked.candidate.fact_id for ranked in packing.packed}
     over_k = {ranked.candidate.fact_id for ranked in packing.over_k}
-    stand_ins = {ranked.candidate.fact_id: instead for ranked, instead in packing.duplicates}
+    kept_ids = {ranked.candidate.fact_id: kept_id for ranked, kept_id in packing.duplicates}
     drops: list[Drop] = []
     for fact in (candidates.facts[at] for at in ranking.picks):
         id_ = fact.fact_id
-        if id_ in stand_ins:
+        if id_ in kept_ids:
             reason = DropReason.DUPLICATE
         elif id_ in packed:
             continue
         else:
             reason = DropReason.K if id_ in over_k else DropReason.BUDGET
-        drops.append(Drop(fact_id=id_, reason=reason, tokens=fact.tokens, kept=stand_ins.get(id_)))
+        drops.append(Drop(fact_id=id_, reason=reason, tokens=fact.tokens, kept=kept_ids.get(id_)))
     return (*drops, *refused_drops(refused))
 
 
 class FittedText(NamedTuple):
-    """A text that fits its budget, and what it was made of."""
+    """A text that fits its budget, with the packing and ordering it was made from."""
 
     packing: PackResult
     ordering: Ordering
@@ -104,12 +104,12 @@ class FittedText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Assembly:
-    """What packing and fitting share while one envelope is made.
+    """The inputs that packing and fitting share while one envelope is made.
 
     Attributes:
-        cut: passages of the caller's texts, and how they belong together.
-        opening: ids that the text begins with; `first` are the passages of these.
-        k: cap on the number of facts, None for no cap.
+        cut: passages of the caller's texts, and the texts they belong to.
+        opening: ids of the facts that the text begins with; `first` has their passages' ids too.
+        k: maximum number of facts, None for no maximum.
     """
 
     ranking: Ranking
@@ -121,12 +121,12 @@ class _Assembly:
     settings: EnvelopeSettings
 
     def fill(self, budget_tokens: int) -> tuple[FittedText, bool]:
-        """Whole facts, then parts of those that did not fit; whether parts were looked for."""
+        """Fit whole facts, then parts of the others; also returns whether parts were tried."""
         hybrid = self.settings.hybrid
         packing = self._packed(budget_tokens)
-        # Under a cap on the number of facts none is shown in part, unless passages of texts are.
+        # A cap on the number of facts counts whole facts, so it excludes parts, but not passages.
         whole = whole_budget(budget_tokens, hybrid, None if self.cut.owners else self.k)
-        # Some of a fact that did not fit can be shown without the rest.
+        # Parts only help if a fact that did not fit has more than one stretch.
         divisible = any(len(fact.candidate.stretches) > 1 for fact in packing.over_budget)
         if whole >= budget_tokens or not divisible:
             return self._fit(packing, budget_tokens), False
@@ -134,9 +134,9 @@ class _Assembly:
         fitted = self._with_excerpts(fitted, budget_tokens)
         idle = budget_tokens - fitted.token_count
         if 2 * idle > budget_tokens - whole:
-            # Parts are too few or too long for their share, so whole facts have the rest of it.
+            # Parts left over half of their share unused, so whole facts get the unused tokens.
             room = min(budget_tokens, whole + idle)
-            # Without anything that could be shown in part, facts far down are better than nothing.
+            # With no parts at all, lower-ranked facts are better than an unused budget.
             passed_over = hybrid.passed_over if room < budget_tokens else None
             fitted = self._fit(self._packed(room, passed_over), budget_tokens)
             fitted = self._with_excerpts(fitted, budget_tokens)
@@ -160,7 +160,7 @@ class _Assembly:
     def _fit(self, packing: PackResult, budget_tokens: int) -> FittedText:
         """Order, render and count as a whole; drop the lowest-ranked facts until it fits (E17).
 
-        Counts of parts need not add up to the count of the whole, under any tokenizer.
+        With any tokenizer, the counts of parts may not add up to the count of the whole.
         """
         while True:
             fitted = self._rendered(packing)
@@ -169,7 +169,7 @@ class _Assembly:
             packing = packing.lightened(fitted.token_count - budget_tokens)
 
     def _with_excerpts(self, fitted: FittedText, budget_tokens: int) -> FittedText:
-        """What was fitted with parts of the facts that were left out, within the budget."""
+        """Add parts of the facts that were left out, within the budget."""
         packing = fitted.packing
         room = budget_tokens - fitted.token_count
         filling = choose_parts(packing.over_budget, room, self.settings.hybrid, self.counter)
@@ -217,17 +217,17 @@ def assemble(
     Spec: CRP-SPEC-003 §4, §6, §7, §8
 
     Args:
-        candidates: what was selected; counted again when another counter is given.
-        budget_tokens: tokens that the rendered text may have; below 0 counts as 0.
-        automatic: take what the question needs, and `budget_tokens` at most.
+        candidates: the selected candidates; counted again if another counter counted them.
+        budget_tokens: maximum tokens of the rendered text; below 0 counts as 0.
+        automatic: use as many tokens as the question needs, at most `budget_tokens`.
         counter: the target model's token counter.
-        now: the current time, aware; it enters the freshness and `created_at` alone.
-        k: cap on the number of facts, None for no cap.
+        now: the current time, aware; only freshness, age limits and `created_at` depend on it.
+        k: maximum number of facts, None for no maximum.
         max_age_seconds: age above which a fact counts as stale, None for no such age.
         tiers_before: quality tiers of the session's earlier windows, oldest first.
-        salt: secret of the session that salts the ETag, empty for the plain one.
-        pinned: ids that a cache-stable envelope begins with, as far as they are candidates.
-        previous: the session's previous envelope, for what of its text can be used again.
+        salt: secret of the session that salts the ETag, empty for an unsalted one.
+        pinned: ids of candidates that a cache-stable envelope begins with.
+        previous: the session's previous envelope, whose beginning is reused if possible.
     """
     if now.tzinfo is None:
         raise RequestError(f"the time {now.isoformat()} has no time zone, wanted an aware one")
@@ -265,7 +265,7 @@ def assemble(
     conflicts = cut.conflicts(packing.packed)
     parts = any(ranked.candidate.spans for ranked in packing.packed)
     if automatic and packing.packed and not (packing.over_budget or parts):
-        # Nothing more was there, so this is what was needed.
+        # Every candidate is included whole, so the question needs no more than this.
         budget_tokens = token_count
     need = NeedShown.of(ranking, packing, token_count, settings)
     if cut.owners:
@@ -288,7 +288,7 @@ def assemble(
     )
     left = packing.over_budget
     if automatic:
-        # What the question does not need waits for no further window.
+        # Facts that the question does not need are not deferred to another window.
         places = needed_places((*packing.packed, *left), settings)
         left = tuple(left[at - len(packing.packed)] for at in places if at >= len(packing.packed))
     pressed = assess_pressure(
@@ -358,7 +358,7 @@ def assemble(
 
 
 def preview(envelope: Envelope) -> EnvelopePreview:
-    """What an envelope will be, without its facts.
+    """Size and quality of an envelope, without its facts.
 
     Spec: CRP-SPEC-003 §12.2
     """
@@ -378,9 +378,9 @@ def preview(envelope: Envelope) -> EnvelopePreview:
 
 
 def _whole_number(name: str, value: object) -> int:
-    """An integer of any library, and nothing that only passes for one."""
+    """Return an integer of any type, such as NumPy's; raise for a bool or anything else."""
     try:
-        # True counts as 1 everywhere in Python, and never means it here.
+        # Python accepts True as 1, but a caller of these arguments never means that.
         return index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]
     except TypeError:
         raise RequestError(f"{name} is {value!r:.40}, wanted a whole number") from None

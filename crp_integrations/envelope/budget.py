@@ -1,4 +1,4 @@
-"""How many tokens an envelope may have, and what it was made of, so that it can be made again."""
+"""How many tokens an envelope may have, and the inputs from which it can be made again."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from crp_integrations.vocabulary import Exactness, GroundingMode, QualityTier, S
 def reserves(
     context_limit: int, response_tokens: int | None, settings: EnvelopeSettings
 ) -> tuple[int, int]:
-    """Tokens kept free for the answer, and the least that is kept free for wrong counts.
+    """Tokens kept free for the answer, and the minimum kept free for counting errors.
 
-    In a small window both settings shrink in proportion, to a share of the window together.
+    In a small context window both shrink in proportion, so that their sum is `reserve_share`.
 
     Spec: CRP-SPEC-003 §7.2 (decision E20)
 
@@ -42,7 +42,7 @@ def reserves(
 def safety_margin(
     tokens: int, exactness: Exactness, settings: EnvelopeSettings, least: int | None = None
 ) -> int:
-    """Tokens kept free because counts may be wrong; at least the setting, or `least`.
+    """Tokens kept free for counting errors; at least `safety_margin_tokens`, or `least` if given.
 
     Spec: CRP-SPEC-003 §7.2 (decision E19)
     """
@@ -66,19 +66,19 @@ def budget(
     asked: int | None = None,
     automatic: bool = False,
 ) -> int:
-    """The token budget of an envelope, or the most of one that is what its question needs.
+    """The token budget of an envelope; its maximum if the budget is automatic.
 
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
 
     Args:
-        context_limit: tokens that the model takes in all; for a limit of the input alone
+        context_limit: maximum tokens of input and output; for a limit of the input alone
             `response_tokens` is 0.
-        system_tokens: the system message as measured, with its grounding instruction.
-        query_tokens: the question.
-        response_tokens: the call's `max_tokens`; None takes the reserve of the settings.
+        system_tokens: measured tokens of the system message with its grounding instruction.
+        query_tokens: tokens of the question.
+        response_tokens: the call's `max_tokens`; None uses the reserve of the settings.
         exactness: how far the counter can be trusted.
-        asked: the caller's own cap, None for none.
-        automatic: the envelope takes what its question needs, up to the settings' bound.
+        asked: maximum that the caller requested, None for none.
+        automatic: the envelope uses what its question needs, up to the settings' maximum.
 
     >>> budget(16_384, 100, 20, None, Exactness.EXACT, EnvelopeSettings())
     13704
@@ -92,20 +92,20 @@ def budget(
 
 @dataclass(frozen=True, slots=True)
 class BudgetRoom:
-    """How the tokens for an envelope were reckoned.
+    """How the token budget of an envelope was computed.
 
     Spec: CRP-SPEC-003 §7.2
 
     Attributes:
         limit: the model's context limit, or its deployment's limit of the input.
-        around: tokens of everything in the request but the question, and of replies that are
-            sent along again.
+        around: tokens of everything in the request except the question, and of replies that are
+            sent again.
         question: tokens of the question.
-        answer: tokens kept free for the answer, 0 under a limit of the input; None took the
-            reserve of the settings.
-        asked: the request's own cap; None for none.
-        automatic: the envelope takes what its question needs, and `tokens` at most.
-        tokens: the outcome.
+        answer: tokens kept free for the answer, 0 under a limit of the input; None if the
+            reserve of the settings was used.
+        asked: maximum that the request asked for; None for none.
+        automatic: the envelope uses what its question needs, at most `tokens`.
+        tokens: the computed budget.
     """
 
     limit: int
@@ -121,10 +121,10 @@ NEED = "need@1"
 
 
 def needed_places(ranked: Sequence[RankedFact], settings: EnvelopeSettings) -> list[int]:
-    """Places of the facts that matter for a question, in rank order.
+    """Places of the facts that a question needs, in rank order.
 
-    Those matter whose score is at least a share of the best one's: behind them relevance has
-    fallen off. A fact without any score does not matter.
+    A fact is needed if its score is at least `needed_share` of the best one's; after that point
+    relevance has fallen off. A fact with score 0 is not needed.
     """
     least = to_fixed(settings.budget.needed_share)
     best = max((fact.candidate.merit for fact in ranked), default=0)
@@ -140,14 +140,14 @@ def needed_tokens(
 ) -> int:
     """Tokens that a question needs, within the settings' bounds.
 
-    Each fact counts by its score over the best one's, to a power, so that facts behind the point
-    where relevance falls off add little; a question of several needs takes more. Pinned facts
-    come on top.
+    Each fact counts by its score relative to the best one's, raised to a power, so that facts
+    after the point where relevance falls off add little; each further need of a question adds a
+    share. Tokens of pinned facts are added.
     """
     ranked, walk, bounds = ranking.every, ranking.walk, settings.budget
     places = needed_places(ranked, settings)
     walk.fetch(places)
-    alike = {at for at in places if walk.stands_for(at) is not None}
+    alike = {at for at in places if walk.kept_instead_of(at) is not None}
     best = max((fact.candidate.merit for fact in ranked), default=0)
     facts: int = sum(
         (fact.candidate.merit * SCALE // best) ** bounds.score_power
@@ -162,15 +162,15 @@ def needed_tokens(
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeInputs:
-    """What `assemble` was given besides the settings, and the counts that it asked for.
+    """The inputs of `assemble` besides the settings, and the token counts it requested.
 
     Attributes:
-        candidates: the seam, as it was ranked.
-        room: how the budget was reckoned; None for one that a caller gave.
-        budget_tokens: tokens that the text may have.
-        tokenizer, exactness, source: of the counter.
-        counts: what was counted on the way, in order.
-        salted: the ETag has a secret of the session in it.
+        candidates: the candidates that were ranked.
+        room: how the budget was computed; None if the caller gave it.
+        budget_tokens: maximum tokens of the text.
+        tokenizer, exactness, source: properties of the token counter.
+        counts: results of all token counts, in order.
+        salted: whether the ETag is salted with a secret of the session.
         previous: ids of the previous envelope's facts, in their order.
     """
 
@@ -195,10 +195,10 @@ class EnvelopeInputs:
 
 
 class LazyCounter:
-    """Counts as the counter that it makes at first use; loading takes a fifth of a second.
+    """Creates a counter at first use and counts with it; loading one takes a fifth of a second.
 
     Args:
-        make: is called at most once for each thread that comes first.
+        make: creates the counter; threads that use it first at the same time may each call it.
     """
 
     def __init__(self, make: Callable[[], TokenCounter]) -> None:
@@ -215,12 +215,12 @@ class LazyCounter:
 
     @property
     def exactness(self) -> Exactness:
-        """How far to trust it."""
+        """How far its counts can be trusted."""
         return self._counter.exactness
 
     @property
     def source(self) -> str:
-        """Where the vocabulary is from."""
+        """Origin of the vocabulary."""
         return self._counter.source
 
     def count(self, text: str) -> int:
@@ -232,7 +232,7 @@ class LazyCounter:
         return self._counter.count_many(texts)
 
     def count_messages(self, messages: Sequence[Message]) -> int:
-        """Tokens of a conversation with the family's overhead."""
+        """Tokens of a conversation with the model family's overhead."""
         return self._counter.count_messages(messages)
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
@@ -241,14 +241,14 @@ class LazyCounter:
 
 
 class RecordingCounter(LazyCounter):
-    """A counter that remembers what it has counted; no envelope asks for more than texts.
+    """A counter that records its counts of texts, the only counts that an envelope needs.
 
     Attributes:
         asked: every count of a text, in order.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
-        """Count as another counter does."""
+        """Wrap another counter."""
         super().__init__(lambda: counter)
         self.asked: list[int] = []
 
@@ -266,16 +266,16 @@ class RecordingCounter(LazyCounter):
 
 
 class RecordedCounter:
-    """A counter that gives remembered counts, in their order.
+    """A counter that returns recorded counts, in their order.
 
     Attributes:
-        left: how many were not asked for.
+        left: number of counts that were not requested yet.
     """
 
     def __init__(
         self, counts: Sequence[int], *, identity: str, exactness: Exactness, source: str
     ) -> None:
-        """Take the counts and what the counter was."""
+        """Take the recorded counts and the properties of the counter that made them."""
         self.identity = identity
         self.exactness = exactness
         self.source = source
@@ -284,14 +284,14 @@ class RecordedCounter:
 
     @property
     def left(self) -> int:
-        """How many counts were not asked for."""
+        """Number of counts that were not requested yet."""
         return len(self._counts) - self._next
 
     def count(self, text: str) -> int:
         """The next count."""
         if self._next >= len(self._counts):
             raise EngineError(
-                f"count {self._next + 1} is asked for, and {len(self._counts)} were remembered",
+                f"count {self._next + 1} is requested, but only {len(self._counts)} were recorded",
                 engine=self.identity,
             )
         self._next += 1
@@ -302,9 +302,9 @@ class RecordedCounter:
         return [self.count(text) for text in texts]
 
     def count_messages(self, messages: Sequence[Message]) -> int:
-        """No envelope asks for it."""
-        raise EngineError("counts of conversations were not remembered", engine=self.identity)
+        """Not recorded, since no envelope needs it; raises `EngineError`."""
+        raise EngineError("counts of conversations were not recorded", engine=self.identity)
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """No envelope asks for it."""
-        raise EngineError("counts of tools were not remembered", engine=self.identity)
+        """Not recorded, since no envelope needs it; raises `EngineError`."""
+        raise EngineError("counts of tools were not recorded", engine=self.identity)

@@ -1,7 +1,7 @@
-"""Select for a caller who brings the texts: `pack()` and wrapped retrievers enter here.
+"""Select for texts that a caller passes in, as `pack()` and wrapped retrievers do.
 
-The texts have the fabric's path but its index: passages, scores mixed from vectors, words,
-neighbours and a second hop, and stretches that are shown where the whole does not fit.
+Texts take the same path as stored facts, except that no index is used: passages, scores mixed
+from vectors, words, neighbours and a second hop, and stretches for texts that do not fit whole.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from crp_integrations.scores import to_fixed
 from crp_integrations.vectors import FloatRows, cosine
 from crp_integrations.vocabulary import RETRIEVABLE
 
-# Facts that are already at hand need no retrieval: tier 0 of the memory cascade.
+# Facts that the caller passes in need no retrieval: tier 0 of the memory cascade.
 ACTIVE_TIER = 0
-# A text that is cut has the cosine of its best passage.
+# A placeholder, since `fold_passages` gives each text the cosine of its best passage.
 _NO_COSINE: FloatRows = np.zeros(1, dtype=np.float32)
 
 
 class _CutText(NamedTuple):
-    """A text that is cut, counted and embedded; tokens with marker and separator."""
+    """A cut text: tokens of the whole and of each passage, with marker and separator; vectors."""
 
     spans: tuple[Span, ...]
     tokens: int
@@ -58,7 +58,7 @@ class _CutText(NamedTuple):
 
 
 class CallerTexts:
-    """Candidates from a caller's texts, each of which is cut, counted and embedded once."""
+    """Makes candidates of a caller's texts; each text is cut, counted and embedded only once."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class CallerTexts:
         settings: EnvelopeSettings,
         chunking: ChunkingSettings,
     ) -> None:
-        """Take what reads the texts."""
+        """Take the engines and settings with which texts are cut, counted and embedded."""
         self._embedder = embedder
         self._counter = counter
         self._settings = settings
@@ -85,7 +85,7 @@ class CallerTexts:
     ) -> Candidates:
         """The candidates of a question, unique by id.
 
-        Facts that are DELETED or QUARANTINED are no candidates, as in a fabric.
+        Facts that are DELETED or QUARANTINED are left out, as in a fabric.
 
         Spec: CRP-SPEC-003 §5.2, §6.3
         """
@@ -125,10 +125,10 @@ class CallerTexts:
     def further_questions(
         self, query: str, facts: Sequence[Fact | str], most: int
     ) -> tuple[str, ...]:
-        """What a retriever may be asked next, by what the best passages bring up.
+        """Follow-up queries for a retriever, built from the best passages.
 
-        First all names together that the question does not have, then the question with each of
-        the best passages, then the names one by one.
+        First all names in them that the question does not contain, in one query, then the question
+        with each of the best passages, then the names one by one.
         """
         hybrid = self._settings.hybrid
         unique = _unique(_read(facts))
@@ -150,7 +150,7 @@ class CallerTexts:
         rows: FloatRows,
         cut: Sequence[_CutText],
     ) -> tuple[Candidate, ...]:
-        """Each passage with its scores."""
+        """A candidate with scores for each passage."""
         if not briefs:
             return ()
         hybrid = self._settings.hybrid
@@ -165,7 +165,7 @@ class CallerTexts:
         )
 
     def _cut(self, contents: Sequence[str]) -> list[_CutText]:
-        """Each text cut, counted and embedded, those that are new all at once."""
+        """Cut, count and embed texts; new ones are processed together, others are cached."""
         known, counter = self._known, self._counter
         new = [text for text in dict.fromkeys(contents) if text not in known]
         if not new:
@@ -207,7 +207,7 @@ class CallerTexts:
 
 
 def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:
-    """What scoring reads of each passage; those of one text are neighbours."""
+    """A `FactBrief` of each passage for scoring; passages of one text are neighbours."""
     briefs: list[FactBrief] = []
     for fact, pieces in zip(facts, cut, strict=True):
         brief = FactBrief.of(fact)
@@ -219,7 +219,7 @@ def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:
                 brief,
                 fact_id=passage_id(fact.fact_id, number),
                 content=fact.content[start:end],
-                # Two texts of one source may have equal offsets.
+                # With the text's id, as passages of two texts of one source are not neighbours.
                 source_id=f"{fact.source_id} {fact.fact_id}",
                 source_location=f"{start}-{end}",
             )
@@ -229,13 +229,13 @@ def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:
 
 
 def relevant_floor(embedder: Embedder) -> int | None:
-    """The relevance from which this embedder's card calls a fact relevant, in fixed point."""
+    """Minimum relevance at which the embedder's card calls a fact relevant, in fixed point."""
     floor = embedder.thresholds.get("relevance_floor")
     return None if floor is None else to_fixed(floor)
 
 
 def recount_tokens(candidates: Candidates, counter: TokenCounter) -> Candidates:
-    """The same candidates with tokens as another counter counts them."""
+    """The candidates with their tokens counted by another counter."""
     texts = [
         marker_text(text)
         for fact in candidates.facts
@@ -259,7 +259,7 @@ def recount_tokens(candidates: Candidates, counter: TokenCounter) -> Candidates:
 
 
 def _read(facts: Sequence[Fact | str]) -> list[Fact]:
-    """What a caller gives as facts."""
+    """Turn a caller's texts and facts into facts."""
     if not isinstance(facts, Iterable):
         raise RequestError(f"facts is {type(facts).__name__}, wanted a list of texts or facts")
     return [_fact(number, fact) for number, fact in enumerate(facts, start=1)]
@@ -280,14 +280,14 @@ def _fact(number: int, fact: Fact | str) -> Fact:
 
 
 def _unique(facts: Sequence[Fact]) -> list[Fact]:
-    """The facts that may be shown, by id; of copies the best, whatever their order."""
+    """The facts that may be shown, by id; of copies the most important, whatever their order."""
     best: dict[str, Fact] = {}
     for fact in facts:
         held = best.setdefault(fact.fact_id, fact)
         if held is fact:
             continue
         if held.content_hash != fact.content_hash:
-            raise RequestError(f"fact id {fact.fact_id} stands for two texts, wanted one each")
+            raise RequestError(f"fact id {fact.fact_id} is used for two texts, wanted one each")
         best[fact.fact_id] = max(
             (held, fact), key=lambda copy: (copy.importance_weight, copy.model_dump_json())
         )

@@ -1,7 +1,7 @@
 """Candidates of a question: what Select hands to Rank, with scores in fixed point.
 
-`Candidates` is the seam: from there on only integers are computed with, so an envelope can be
-rebuilt byte for byte from its candidates anywhere.
+Every step after `Candidates` computes with integers only, so an envelope can be rebuilt byte for
+byte from its candidates on any machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from crp_integrations.envelope.near_duplicates import as_pairs
 from crp_integrations.vocabulary import DropReason
 
-# Candidates that memory tiers 0, 1, 2 and 3 gave; each counts in the first that has it.
+# Number of candidates from memory tiers 0, 1, 2 and 3, each counted in the first that has it.
 TierHits = tuple[int, int, int, int]
 
 
@@ -24,7 +24,7 @@ class ScoredSpan(NamedTuple):
 
     Attributes:
         start, end: character offsets in the candidate's content.
-        score: fixed point in [0, SCALE].
+        score: score in fixed point, [0, SCALE].
     """
 
     start: int
@@ -33,12 +33,12 @@ class ScoredSpan(NamedTuple):
 
 
 class ScoredPassage(NamedTuple):
-    """A passage of a text that is too long to be read at once, with scores of its own.
+    """A passage of a text that is too long to be embedded at once, with its own scores.
 
     Attributes:
         start, end: character offsets in the candidate's content, without white space at the ends.
-        relevance, score, lexical, hop: as a candidate's, fixed point.
-        tokens: with a rendered marker and separator.
+        relevance, score, lexical, hop: scores as in `Candidate`, fixed point.
+        tokens: tokens of the passage with a rendered marker and separator.
     """
 
     start: int
@@ -56,23 +56,23 @@ class Candidate:
 
     Attributes:
         relevance: cosine to the best sub-query, fixed point in [0, SCALE].
-        score: what it is ranked by in place of the cosine, fixed point; None for the cosine.
-        lexical: its words' part of the score, fixed point.
-        hop: the second hop's part of the score, fixed point.
-        stretches: what of it can be shown alone, in order; none for whole or nothing.
-        spans: what of a longer fact this content is, in the fact's characters; none for all.
+        score: score it is ranked by, fixed point; None if it is ranked by the relevance.
+        lexical: part of the score that comes from its words, fixed point.
+        hop: part of the score that comes from the second hop, fixed point.
+        stretches: parts that can be shown alone, in order; empty if it is only shown whole.
+        spans: character offsets of this content in a longer fact; empty for the whole fact.
         importance: intrinsic weight, fixed point in [0, SCALE].
-        ingested_at: None for a fact that was never stored; it counts as new.
-        content_hash: of the whole fact where the content is a part of it, else empty.
-        stale: STALE by status or older than `max-age`; its freshness is 0.
+        ingested_at: time of storing; None for a fact that was never stored, which counts as new.
+        content_hash: hash of the whole fact if the content is a part of it, else empty.
+        stale: whether its status is STALE or it is older than `max-age`; its freshness is then 0.
         tokens: tokens of the fact with its rendered marker and separator.
-        decay: the decay function in the place of freshness, such as `half-life@1:P30D`; None for
+        decay: decay function used instead of freshness, such as `half-life@1:P30D`; None for
             freshness.
-        decision: id of the guard's decision that let it be read; empty where the guard numbers
-            none.
-        refused: why it may not be shown at all; None for a candidate like any other.
-        passages: what a long text is cut into, in order, each packed by its own score; none for a
-            text that is one passage. The candidate's scores are those of its best.
+        decision: id of the guard's decision that allowed reading it; empty if the guard gives no
+            ids.
+        refused: why it may not be shown; None if it may be.
+        passages: passages of a long text, in order, each packed by its own score; empty for a text
+            of one passage. The candidate's scores are those of its best passage.
     """
 
     fact_id: str
@@ -99,28 +99,28 @@ class Candidate:
 
     @property
     def merit(self) -> int:
-        """What it is ranked by, fixed point."""
+        """The score it is ranked by, fixed point."""
         return self.relevance if self.score is None else self.score
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Everything that ranking, packing and rendering depend on. Order of facts is by id.
+    """Everything that ranking, packing and rendering depend on.
 
     Attributes:
-        sub_queries: what it was decomposed into; the question itself when it is one need.
-        facts: unique by id and sorted by it.
-        duplicates: pairs of positions (i < j) with cosine above .95 that say the same, listed
-            or as a relation that is worked out when it is asked (`near_duplicates.PairRelation`).
-            A text that is cut has a position for each passage.
+        sub_queries: the question's information needs; the question itself if it is one need.
+        facts: candidates, unique and sorted by id.
+        duplicates: pairs of positions (i < j) with cosine above .95 that say the same, either
+            listed or computed on demand (`near_duplicates.PairRelation`). A text that is cut has
+            a position for each passage.
         conflicts: pairs above .95 whose numbers, dates or negation differ; both are kept.
-        state_hash: the fabric's state that was read, empty without a fabric.
-        tokenizer: identity of the counter behind `Candidate.tokens`.
+        state_hash: hash of the fabric's state that was read, empty without a fabric.
+        tokenizer: identity of the counter that gave `Candidate.tokens`.
         memory_tier_hit: highest memory tier read, 0–3.
-        tier_hits: candidates by the memory tier that gave them.
-        algorithms: `name@n` of what decided the candidates and their scores.
-        relevant_floor: relevance from which the embedder's card calls a fact relevant, fixed
-            point; None leaves it to the settings (decision E2).
+        tier_hits: number of candidates from each memory tier.
+        algorithms: `name@n` of each algorithm that determined the candidates and their scores.
+        relevant_floor: minimum relevance at which the embedder's card calls a fact relevant,
+            fixed point; None uses the settings' floor (decision E2).
     """
 
     query: str
@@ -164,7 +164,7 @@ def split_refused(candidates: Candidates) -> tuple[Candidates, tuple[Candidate, 
 
 
 def pair_places(facts: Sequence[Candidate]) -> list[range]:
-    """The positions in pairs that each candidate has: one, or one for each of its passages."""
+    """The positions of each candidate in pairs: one, or one for each of its passages."""
     ends = list(accumulate(max(1, len(fact.passages)) for fact in facts))
     return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -184,7 +184,7 @@ def keep_candidates(candidates: Candidates, chosen: Sequence[int]) -> Candidates
 def refuse_candidates(
     candidates: Candidates, reasons: Mapping[str, DropReason], algorithms: Collection[str] = ()
 ) -> Candidates:
-    """The same candidates, those of these ids refused; an earlier refusal stays."""
+    """Mark the candidates with these ids as refused; an earlier refusal stays."""
     return replace(
         candidates,
         facts=tuple(

@@ -1,6 +1,6 @@
 """From one window to the next: what a window's saturation suggests, and what the next one shows.
 
-Saturations are compared exactly, as fractions, like everything behind `Candidates`.
+Saturations are compared exactly, as fractions, like everything after `Candidates`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from crp_integrations.vocabulary import AdviceWord, GroundingMode, QualityTier
 
 
 def relevance_floor(candidates: Candidates, settings: EnvelopeSettings) -> int:
-    """The relevance from which a fact is relevant, in fixed point.
+    """Minimum relevance at which a fact is relevant, in fixed point.
 
     Spec: CRP-SPEC-009 §7.1 (decisions E2, E23)
     """
     floor = candidates.relevant_floor
-    # The letter counts every candidate and knows one floor for all embedders (decision E2).
+    # Literally, the specification has one floor for all embedders (decision E2).
     if floor is None or settings.coverage_of == "all":
         return to_fixed(settings.relevant_floor)
     return floor
@@ -40,7 +40,7 @@ def relevance_floor(candidates: Candidates, settings: EnvelopeSettings) -> int:
 def has_relevant(
     candidates: Candidates, settings: EnvelopeSettings, aside: Collection[str] = ()
 ) -> bool:
-    """Whether any candidate is relevant."""
+    """Whether any candidate that is not refused or in `aside` is relevant."""
     least = relevance_floor(candidates, settings)
     return any(
         fact.relevance >= least and fact.refused is None and fact.fact_id not in aside
@@ -53,7 +53,7 @@ class Pressure:
     """What a window suggests.
 
     Attributes:
-        advice: in the order of `AdviceWord`.
+        advice: suggestions in the order of `AdviceWord`.
         deferred: ids of relevant facts that did not fit, in rank order; empty unless a
             continuation window is suggested.
     """
@@ -71,7 +71,7 @@ def assess_pressure(
     settings: EnvelopeSettings,
     tiers: Sequence[QualityTier] = (),
 ) -> Pressure:
-    """Say what a window suggests.
+    """Compute what a window suggests.
 
     Spec: CRP-SPEC-003 §9.3, §10.3, §14.1, §14.3 (decisions E15, E23)
     """
@@ -106,7 +106,7 @@ def assess_pressure(
 
 
 def degradation_advice(tiers: Sequence[QualityTier], settings: EnvelopeSettings) -> Advice | None:
-    """The advice to aggregate instead, when the last windows got worse one by one.
+    """The advice `hierarchical`, when each of the last windows had a worse tier; else None.
 
     Spec: CRP-SPEC-003 §14.3
 
@@ -125,22 +125,22 @@ def degradation_advice(tiers: Sequence[QualityTier], settings: EnvelopeSettings)
     return Advice(word=AdviceWord.HIERARCHICAL, reason=reason)
 
 
-# No document's source id begins like this: those are UUIDs, or names that a caller gave.
+# Begins a summary's source id; ids of documents are UUIDs or names given by a caller.
 SUMMARY_SOURCE = "crp:summary:"
 
-# Before what a model said earlier, so that the next one takes it for no source.
+# Precedes a model's earlier answer, so that the next model does not take it for a source.
 EARLIER = "Earlier answer in this conversation, which is no source: "
 
 EVOLUTION = "evolution@1"
 
 
 def is_summary(source_id: str) -> bool:
-    """Whether a candidate of this source is what a model said earlier, or a summary of it."""
+    """Whether a candidate of this source is an earlier answer of a model, or its summary."""
     return source_id.startswith(SUMMARY_SOURCE)
 
 
 def seen_hashes(prior: Sequence[EarlierWindow]) -> dict[str, str]:
-    """The set of facts that a session was shown: the hash last shown, by id.
+    """The facts that a session was shown: the content hash last shown, by id.
 
     Spec: CRP-SPEC-003 §14.2
     """
@@ -152,7 +152,7 @@ def seen_hashes(prior: Sequence[EarlierWindow]) -> dict[str, str]:
 
 
 def deferred_ids(prior: Sequence[EarlierWindow]) -> tuple[str, ...]:
-    """Ids that earlier windows left for later ones and no window has shown since.
+    """Ids of facts that earlier windows deferred and no window has shown since.
 
     Spec: CRP-SPEC-003 §14.1
     """
@@ -177,9 +177,9 @@ def evolve(
 ) -> Candidates:
     """The candidates of the next window.
 
-    Facts that were shown are left out unless their text has changed, and so are the near-duplicates
-    of those that are left out. Summaries of earlier answers come in as facts of their own. Deferred
-    facts are among the candidates when the caller had them read.
+    Facts that were shown are left out unless their text has changed, and so are near-duplicates
+    of those that are left out. Summaries of earlier answers are added as facts. Deferred facts are
+    among the candidates only if the caller had them read.
 
     Spec: CRP-SPEC-003 §14.1, §14.2 (decision E18)
     """
@@ -198,12 +198,12 @@ def evolve(
         other
         for place in gone
         for other in alike.of(place)
-        # A fact that was changed since says something new, even where it is near to another.
+        # A fact that was changed since says something new, even if it is similar to another.
         if facts[other].fact_id not in shown
     }
     remaining = [place for place in range(len(facts)) if place not in gone and place not in repeats]
     held = {facts[place].fact_id for place in remaining}
-    # Windows of one fan-out may say the same of the same envelope.
+    # Windows of one fan-out may have equal summaries of the same envelope.
     summaries = {
         summary.fact_id: summary
         for summary in _summaries(prior, counter, settings)
@@ -224,7 +224,7 @@ def evolve(
 
 
 def _in_window_order(prior: Sequence[EarlierWindow]) -> list[EarlierWindow]:
-    """Windows by number, those of one fan-out, which share it, by id."""
+    """Windows by number; windows of one fan-out share a number and are sorted by id."""
     keys = [(window.window_number, window.window_id) for window in prior]
     if len(set(keys)) < len(keys):
         numbers = [number for number, _ in keys]

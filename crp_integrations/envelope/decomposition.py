@@ -1,8 +1,8 @@
 """Phase 1, step 1.1: the information needs of a question (`decompose@1`).
 
-Every content word of a question stands in at least one of its sub-queries, apart from words that
-only say what to do with what is found (compare, list, approach). A question with one need stays
-exactly as it was asked.
+Every content word of a question occurs in at least one of its sub-queries, apart from words that
+only say what to do with the result (compare, list, approach). A question with one need is
+returned unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from crp_integrations.language.words import content_stems, stem
 
 DECOMPOSE = "decompose@1"
 
-# Stems of words that ask, compare or name a view, and are not what is looked for.
+# Stems of words that ask, compare or name a view; they are not searched for.
 FRAME: frozenset[str] = frozenset(
     stem(word)
     for word in TELLING
@@ -57,7 +57,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
-    """The sub-queries of a question, in the order in which it asks for them; of one need, itself.
+    """The sub-queries of a question, in its order; the question itself if it has one need.
 
     Spec: CRP-SPEC-003 §5.2, CRP-SPEC-005 §10.2
 
@@ -73,7 +73,7 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
     items: tuple[str, ...] = ()
     for part in parts:
         each = _for_each(part, items)
-        # Tasks that cannot be understood apart are one need, and no two things compared.
+        # Tasks that cannot be understood separately stay one need and are not compared items.
         apart = not each and not has_several_tasks(part)
         many = _compared(part, alone=len(parts) == 1) if apart else None
         if many is not None:
@@ -87,7 +87,7 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
 def complete_needs(
     query: str, needs: Sequence[str], settings: DecomposeSettings
 ) -> tuple[str, ...]:
-    """Needs without repeats and within the limit, so that no content word of a question is lost."""
+    """Remove repeats and apply the limit; add the question if a content word would be lost."""
     unique: dict[tuple[str, ...], str] = {}
     for need in needs:
         key = tuple(word.casefold() for word in _WORD.findall(need))
@@ -102,7 +102,7 @@ def complete_needs(
 
 
 def lost_words(query: str, needs: Sequence[str]) -> frozenset[str]:
-    """Content stems of a question that no need has, without words that only frame a question."""
+    """Content stems of a question that no need contains, except words that only frame it."""
     covered = {word for need in needs for word in content_stems(need)}
     return frozenset(content_stems(query)) - covered - FRAME
 
@@ -117,7 +117,7 @@ def _compared(part: MaskedQuestion, *, alone: bool) -> QuestionComparison | None
 
 
 def _needs(part: MaskedQuestion, settings: DecomposeSettings, *, whole: str) -> list[str]:
-    """The needs of a task that compares nothing: what it lists, or what it rests on and itself."""
+    """The needs of a task without comparison: its listed items, or its bridge needs and itself."""
     if has_several_tasks(part):
         return [whole]
     listed = listed_properties(part) or listed_conditions(part)
@@ -127,7 +127,7 @@ def _needs(part: MaskedQuestion, settings: DecomposeSettings, *, whole: str) -> 
 
 
 def _for_each(part: MaskedQuestion, items: Sequence[str]) -> list[str]:
-    """A task about each of the things that were compared before, once for each of them."""
+    """A task about "each" of the items compared before, as one need for each item."""
     match = _EACH.search(part.mask) if items else None
     if match is None:
         return []

@@ -13,10 +13,10 @@ from crp_integrations.vocabulary import DropReason, QualityTier
 if TYPE_CHECKING:
     from crp_integrations.envelope.records import Drop, Envelope, EnvelopePreview, PackedFact
 
-# Rows of a table that are shown at once, and characters of a fact.
-SHOWN, EXCERPT = 20, 120
-# More parts than these of a bar are drawn as one.
-MOST_PARTS = 60
+# Table rows and characters of a fact that are visible without unfolding.
+VISIBLE_ROWS, EXCERPT_CHARS = 20, 120
+# A bar with more parts is drawn as one part, since they would be too thin to see.
+MAX_BAR_PARTS = 60
 COLOURS = {
     QualityTier.S: "crp-ok",
     QualityTier.A: "crp-ok",
@@ -37,7 +37,7 @@ REASONS = {
 
 
 def envelope_html(envelope: Envelope, texts: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The envelope as HTML without its style; what was left out has its id in place of its text."""
+    """The envelope as HTML without its style; a dropped fact missing in `texts` shows its id."""
     facts, dropped = envelope.facts, envelope.dropped
     places = {fact.fact_id: fact.position for fact in facts}
     parts = [
@@ -75,9 +75,9 @@ def _head(of: Envelope | EnvelopePreview, tokens: int, facts: int, candidates: i
 
 
 def _bar(tokens: int, budget: int, parts: Sequence[int]) -> str:
-    """A bar of the budget with a part for each fact; tokens of no fact are shared among them."""
+    """A bar of the budget with a part for each fact; tokens between facts are spread over all."""
     free = max(0, budget - tokens)
-    parts = parts if len(parts) <= MOST_PARTS else [tokens]
+    parts = parts if len(parts) <= MAX_BAR_PARTS else [tokens]
     whole, shared = max(1, tokens + free), tokens / max(1, sum(parts))
     widths = "".join(f'<i style="width:{100 * n * shared / whole:.2f}%"></i>' for n in parts)
     caption = f"{counted(tokens, 'token')} of facts, {free} free"
@@ -88,25 +88,25 @@ def _bar(tokens: int, budget: int, parts: Sequence[int]) -> str:
 
 
 def _table(numbers: str, last: str, rows: Sequence[tuple[Sequence[str], str]]) -> str:
-    """A table of columns of numbers and one of HTML; what is beyond the first rows is folded."""
+    """A table with columns of numbers and one of HTML; rows after the first ones are folded."""
     names = "".join(f'<th class="crp-n">{name}</th>' for name in numbers.split())
     head = f"<table><thead><tr>{names}<th>{last}</th></tr></thead><tbody>"
     lines = []
     for cells, text in rows:
         line = "".join(f'<td class="crp-n">{cell}</td>' for cell in cells)
         lines.append(f"<tr>{line}<td>{text}</td></tr>")
-    first, more = "".join(lines[:SHOWN]), "".join(lines[SHOWN:])
+    first, more = "".join(lines[:VISIBLE_ROWS]), "".join(lines[VISIBLE_ROWS:])
     shown = f"{head}{first}</tbody></table>" if first else ""
     if more:
-        shown += folded(f"{len(lines) - SHOWN} more", f"{head}{more}</tbody></table>")
+        shown += folded(f"{len(lines) - VISIBLE_ROWS} more", f"{head}{more}</tbody></table>")
     return shown
 
 
 def _excerpt(text: str) -> str:
-    """The first words of a text, with all of it below them where there is more."""
+    """The beginning of a text; a longer text unfolds below it."""
     line = " ".join(text.split())
-    shown = f'<span class="crp-text" dir="auto">{escaped(line[:EXCERPT])}</span>'
-    if len(line) <= EXCERPT:
+    shown = f'<span class="crp-text" dir="auto">{escaped(line[:EXCERPT_CHARS])}</span>'
+    if len(line) <= EXCERPT_CHARS:
         return shown
     return folded(f"{shown}…", f'<p class="crp-text" dir="auto">{escaped(line)}</p>')
 

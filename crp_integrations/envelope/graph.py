@@ -1,12 +1,12 @@
-"""Facts that hang together with the best ones: k hops over relations, names and communities.
+"""Facts connected with the best ones: k hops over relations, names and communities.
 
-The graph is read around the best facts of a question, a hop at a time, and holds
+The graph is read around the best facts of a question, a hop at a time. Its kinds of links are
 
     relation   a stored edge between two facts, such as those of memory items
-    entity     a name that two facts have and the question has not; rare names link more
+    entity     a name that two facts contain but the question does not; rare names link more
     community  two facts of one community, for the first hop alone
 
-What a label filter shuts out is no part of it: it is neither shown nor walked past.
+Facts that a label filter excludes are not part of the graph: no path leads to or through them.
 
 Spec: Summit §Context Assembly Pipeline
 """
@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from crp_integrations.envelope.candidates import Candidates
-from crp_integrations.envelope.ports import Link, Reached, Walker
+from crp_integrations.envelope.ports import Link, ReachedNode, Walker
 from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.fabric.records import Edge, Where
 from crp_integrations.guard.decisions import LabelFilter
@@ -35,7 +35,7 @@ GRAPH: Final = "graph@1"
 ENTITY: Final = "entity"
 COMMUNITY: Final = "community"
 
-# A name by its stems; two spellings of it are one.
+# The stems of a name, so that spellings with equal stems are one name.
 Name = tuple[str, ...]
 
 
@@ -47,8 +47,8 @@ def reach_facts(
     settings: GraphExpansionSettings,
     labels: LabelFilter,
     walker: Walker,
-) -> dict[str, Reached]:
-    """The facts within reach of the best ones."""
+) -> dict[str, ReachedNode]:
+    """The facts reached from the best ones, `seeds`, by id, with their decayed strengths."""
     known = frozenset(question_stems(query))
     read = _GraphReader(settings)
     read.take(view.briefs(sorted(seeds)), labels)
@@ -71,10 +71,10 @@ def reach_facts(
         briefs = view.briefs(sorted(wanted - read.briefs.keys())[:room])
         read.take(briefs, labels)
         if hop + 1 < settings.hops:
-            # Only what hangs on the graph so far leads on.
+            # The next hop continues only from facts that are linked to the graph read so far.
             linked = {end for link in read.links() for end in (link.left, link.right)}
-            open_ = {brief.fact_id for brief in briefs} & linked - read.barred
-            frontier = sorted(open_)[: settings.frontier]
+            new = {brief.fact_id for brief in briefs} & linked - read.barred
+            frontier = sorted(new)[: settings.frontier]
     ways = walker.reach(read.links(), seeds, settings.hops, read.barred)
     decay = to_fixed(settings.decay)
     return {
@@ -85,12 +85,12 @@ def reach_facts(
 
 
 def blend_reached(
-    candidates: Candidates, reached: Mapping[str, Reached], settings: GraphExpansionSettings
+    candidates: Candidates, reached: Mapping[str, ReachedNode], settings: GraphExpansionSettings
 ) -> Candidates:
-    """The same candidates, ranked also by what the graph says for each.
+    """Add the graph's strengths to the scores of the candidates.
 
-    The score stays what the other retrievers gave, plus a share of what the strength says beyond
-    the second hop of their mix, over the best.
+    Each score grows by a share of the strength that exceeds the second hop of the mix. If the
+    best is then above 1, all scores are divided by it.
     """
     share = to_fixed(settings.weight)
     facts = candidates.facts
@@ -106,7 +106,7 @@ def blend_reached(
     return replace(
         candidates,
         facts=tuple(
-            # Most are as they were: the graph says nothing of them, and no score is above 1.
+            # Most facts stay unchanged: the graph does not reach them, and no score is above 1.
             fact
             if way is None and fact.score == total * SCALE // top
             else replace(
@@ -125,9 +125,9 @@ class _GraphReader:
     """The part of the graph that was read so far.
 
     Attributes:
-        briefs: its facts by id; `barred` those that the label filter shuts out.
-        edges: by source, kind and target.
-        names: that were looked up.
+        briefs: facts by id; `barred` has the ids of those that the label filter excludes.
+        edges: stored edges by source, kind and target.
+        names: names that were looked up.
     """
 
     def __init__(self, settings: GraphExpansionSettings) -> None:
@@ -139,7 +139,7 @@ class _GraphReader:
         self.names: dict[Name, None] = {}
 
     def take(self, facts: Sequence[FactBrief], labels: LabelFilter) -> None:
-        """Take facts that were read."""
+        """Add facts that were read."""
         for brief, profile in zip(facts, profiles([brief.content for brief in facts]), strict=True):
             self.briefs[brief.fact_id] = brief
             if not labels.passes(brief.labels):
@@ -148,15 +148,15 @@ class _GraphReader:
                 self._holding.setdefault(stem, set()).add(brief.fact_id)
 
     def links(self) -> list[Link]:
-        """The relations among the facts that were read."""
+        """The links among the facts that were read."""
         links = [
             Link(edge.source_fact, edge.target_fact, edge.kind, to_fixed(edge.weight), 2)
             for edge in self.edges.values()
             if edge.source_fact in self.briefs and edge.target_fact in self.briefs
         ]
-        nobody: set[str] = set()
+        no_ids: set[str] = set()
         for stems in self.names:
-            holders = set.intersection(*(self._holding.get(stem, nobody) for stem in stems))
+            holders = set.intersection(*(self._holding.get(stem, no_ids) for stem in stems))
             if 2 <= len(holders) <= self._settings.most_named:
                 weight = math.isqrt(_rarity(len(holders), len(self.briefs)) * SCALE)
                 node = f"{ENTITY}\u241f{' '.join(stems)}"
@@ -180,7 +180,7 @@ class _GraphReader:
 def _names(
     texts: Iterable[str], known: frozenset[str], seen: Mapping[Name, None], most: int
 ) -> dict[Name, str]:
-    """Names in texts that hold a word which the question does not have, as they are written."""
+    """Spelling by stems of new names in texts with a word that the question does not contain."""
     names: dict[Name, str] = {}
     for text in texts:
         for written, stems in named_stems(text):
@@ -203,6 +203,6 @@ def _neighbours(
 
 
 def _rarity(holding: int, among: int) -> int:
-    """How much a name says that so many of the facts hold, fixed point."""
+    """Rarity of a name that `holding` of `among` facts contain, fixed point."""
     rare = math.log(1.0 + (among - holding + 0.5) / (holding + 0.5)) / math.log(2.0 + among)
     return to_fixed(min(1.0, rare))

@@ -1,18 +1,18 @@
 """Relevance from vectors, words, neighbours and a second hop (`hybrid@1`).
 
-The cosine alone misses exact words, words alone miss paraphrase, and both miss a passage that
-the question does not speak of although the answer lies in it: the one about the person that the
-first passage names. So a fact's score is
+The cosine alone misses exact words, words alone miss paraphrases, and both miss a passage that
+contains the answer but none of the question's words, such as the one about a person whom the
+first passage names. So a fact's score is the sum of
 
-    mix        (1 - lexical_share) * cosine + lexical_share * BM25, each over its best and raised
-               to a power, so that the best stand out
-    stretch    a share of it from its best stretch of about a sentence, raised likewise
-    neighbour  plus a share of the better neighbour's in the same document
-    hop        plus what the names in the best facts say for it; a single fact that this lifts
-               above the best one changes places with it
+    mix        (1 - lexical_share) * cosine + lexical_share * BM25, each divided by its best value
+               and raised to a power, so that the best candidates stand out
+    stretch    in a share of the mix, the score of its best stretch of about a sentence instead
+    neighbour  a share of the better neighbour's score in the same document
+    hop        the score of the names it shares with the best facts; if this lifts a single fact
+               above the best one, the two exchange scores
 
-Words are weighed by how rare they are among the candidates. No number of the store enters, so
-the same candidates have the same scores whatever engine found them.
+Words are weighted by their rarity among the candidates. Statistics of the store are not used, so
+the same candidates have the same scores whichever engine found them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 HYBRID = "hybrid@1"
 
 Floats = npt.NDArray[np.float64]
-_K1, _B = 1.2, 0.75
-_NOWHERE: Mapping[int, float] = {}
+_K1, _B = 1.2, 0.75  # the usual BM25 parameters
+_NO_PLACES: Mapping[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class CandidatePool:
         query: the question as asked.
         contents: texts of the facts.
         dense: cosine of each fact to the question.
-        beside: positions of each fact's neighbours in its document, -1 for none, shape (n, 2).
+        neighbours: positions of each fact's neighbours in its document, -1 for none, shape (n, 2).
     """
 
     query: str
     contents: Sequence[str]
     dense: Floats
-    beside: npt.NDArray[np.intp]
+    neighbours: npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class HybridScores:
     """Scores of a pool, all in [0, 1].
 
     Attributes:
-        total: what facts are ranked by, shape (n,).
-        lexical: BM25 over the best, shape (n,).
-        hop: what a second hop says for a fact, shape (n,).
-        parts: scores of the stretches of all facts, one fact behind the other, shape (m,).
-        begins: where in `parts` the stretches of each fact begin, and the end of the last, n + 1.
+        total: score that facts are ranked by, shape (n,).
+        lexical: BM25 divided by the best, shape (n,).
+        hop: score from the second hop, shape (n,).
+        parts: scores of the stretches of all facts, one fact after the other, shape (m,).
+        begins: index in `parts` of each fact's first stretch, and the end of the last; n + 1.
     """
 
     total: Floats
@@ -90,16 +90,16 @@ class HybridScores:
 
 @dataclass(frozen=True, slots=True)
 class WeighedPool:
-    """A pool whose texts are read and whose words are weighed.
+    """A pool with the word scores of its texts.
 
     Attributes:
-        profiles: of the contents, in their order.
-        terms: stems that the question asks for.
-        whole: of each text, shape (n,).
+        profiles: word profiles of the contents, in their order.
+        terms: stems of the question's words.
+        whole: BM25 of each text, shape (n,).
         mean: mean length of the texts in words.
-        mix: powers of cosine and words, each over its best, shape (n,).
-        best: positions of the facts, best of the mix first.
-        held: for each term that any text holds, the positions of these texts and where they do.
+        mix: mixed score of cosine and words, shape (n,).
+        best: positions of the best facts by the mix, best first.
+        term_hits: for each term that occurs, the positions of its texts and its hits in each.
     """
 
     pool: CandidatePool
@@ -109,18 +109,18 @@ class WeighedPool:
     mean: float
     mix: Floats
     best: Sequence[int]
-    held: Sequence[Sequence[tuple[int, StemHits]]]
+    term_hits: Sequence[Sequence[tuple[int, StemHits]]]
 
 
 def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
-    """Read the texts of a pool and weigh their words.
+    """Read the texts of a pool and score their words.
 
     Spec: CRP-SPEC-003 §6.3
     """
     terms, read = question_stems(pool.query), profiles(pool.contents)
     norm, mean = _lengths([text.words for text in read])
     every: dict[str, list[tuple[int, StemHits]]] = {term: [] for term in terms}
-    # Most texts hold few of the terms, so each is asked once for those that it has.
+    # Most texts contain few of the terms, so the loop is over texts instead of terms.
     for at, text in enumerate(read):
         for term in text.stems.keys() & every.keys():
             every[term].append((at, text.stems[term]))
@@ -137,7 +137,7 @@ def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
 
 
 def new_names(weighed: WeighedPool) -> list[str]:
-    """Names in the best facts that hold a word which the question does not have, each once."""
+    """Names in the best facts with a word that the question does not contain, each once."""
     known = set(weighed.terms)
     names = {
         written: None
@@ -179,19 +179,19 @@ def score_pool(weighed: WeighedPool, settings: HybridSettings) -> HybridScores:
 
 
 def _parts(weighed: WeighedPool, begins: Sequence[int]) -> Floats:
-    """BM25 of the stretches of all texts among one another, over the best."""
+    """BM25 of all stretches, with each stretch as a document, divided by the best."""
     norm, _ = _lengths(list(chain.from_iterable(text.lengths for text in weighed.profiles)))
     places: list[int] = []
     often: list[int] = []
     holding: list[int] = []
-    for held in weighed.held:
-        # Few texts hold a term, and only their stretches can.
+    for held in weighed.term_hits:
+        # Only stretches of texts that contain the term can contain it.
         before = len(places)
         for at, where in held:
             start = begins[at]
             places += [start + number for number in where.parts]
             often += where.counts
-        # A word may be too long for any stretch.
+        # The term may be in no stretch, as a word can be too long for one.
         if len(places) > before:
             holding.append(len(places) - before)
     return _over_best(_bm25(places, often, holding, norm))
@@ -200,7 +200,7 @@ def _parts(weighed: WeighedPool, begins: Sequence[int]) -> Floats:
 def _bm25(
     places: Sequence[int], often: Sequence[int], holding: Sequence[int], norm: Floats
 ) -> Floats:
-    """The sum of what each term gives to the text at a place, in the order of the terms."""
+    """BM25 of each text; terms are summed in a fixed order, so rounding never differs."""
     if not places:
         return np.zeros(len(norm))
     rarity = np.repeat([_rarity(number, len(norm)) for number in holding], holding)
@@ -214,7 +214,7 @@ def _bm25(
 
 
 def _lengths(words: Sequence[int]) -> tuple[Floats, float]:
-    """What BM25 adds to a count for each text's length, and the mean length."""
+    """BM25's length term, which is added to each count of a text, and the mean length."""
     lengths = np.array(words, dtype=np.float64)
     mean = max(1.0, float(lengths.mean())) if len(lengths) else 1.0
     return _K1 * (1.0 - _B + _B * lengths / mean), mean
@@ -239,7 +239,7 @@ def _mix(pool: CandidatePool, words: Floats, settings: HybridSettings) -> Floats
 
 
 def _sharpened(values: Floats, power: float) -> Floats:
-    """A power, a multiple of one half, by products and roots, which every machine rounds alike."""
+    """Raise to a multiple of 0.5 with products and roots, which every machine rounds equally."""
     whole, half = divmod(round(2.0 * power), 2)
     made = np.sqrt(values) if half else np.ones(len(values))
     for _ in range(whole):
@@ -255,18 +255,18 @@ def _in_document(
     begins: Sequence[int],
     settings: HybridSettings,
 ) -> Floats:
-    """The mix with what a fact's best stretch and its neighbours say; may be above 1."""
+    """The mix with the scores of a fact's best stretch and neighbours; may be above 1."""
     if len(parts) and min(map(sub, begins[1:], begins)):
         best = np.maximum.reduceat(parts, begins[:-1])
     else:
-        # Some text has no stretch, as one of white space alone.
+        # A text without stretches, such as white space, would make `reduceat` give wrong values.
         best = np.zeros(len(mix))
         np.maximum.at(best, owner, parts)
     best = _sharpened(best, settings.stretch_power)
     mix = (1.0 - settings.stretch_share) * mix + settings.stretch_share * best
-    # Position -1 is the last one, which stands for no neighbour.
+    # Position -1, for no neighbour, reads the appended 0.
     padded = np.append(mix, 0.0)
-    return np.asarray(mix + settings.neighbour_share * padded[pool.beside].max(axis=1))
+    return np.asarray(mix + settings.neighbour_share * padded[pool.neighbours].max(axis=1))
 
 
 def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:
@@ -282,7 +282,7 @@ def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:
 
 
 def _hop(weighed: WeighedPool, base: Floats, settings: HybridSettings) -> Floats:
-    """For each fact the strongest link: a name in a good fact, rare, and frequent here."""
+    """The strongest link of each fact: rare names of a good fact that are frequent in this one."""
     contents, count, known = weighed.pool.contents, len(base), set(weighed.terms)
     links = np.zeros(count)
     named_in = [
@@ -299,7 +299,7 @@ def _hop(weighed: WeighedPool, base: Floats, settings: HybridSettings) -> Floats
     for position, names in named_in:
         weight = float(max(base[position], 0.0) / top) ** settings.hop_decay
         for stems in names:
-            each = [often.get(stem, _NOWHERE) for stem in stems]
+            each = [often.get(stem, _NO_PLACES) for stem in stems]
             holding = set(each[0]).intersection(*each[1:]) - {position}
             if not holding:
                 continue
@@ -312,9 +312,9 @@ def _hop(weighed: WeighedPool, base: Floats, settings: HybridSettings) -> Floats
 
 
 def _with_best_ahead(total: Floats, base: Floats) -> Floats:
-    """The scores, where a single fact above the one that is best without a hop is put behind it.
+    """If the hop lifts a single fact above the fact that is best without it, exchange scores.
 
-    A budget that holds one fact then shows the one that the question itself speaks of.
+    A budget for one fact then shows the fact that matches the question itself.
     """
     best = int(base.argmax())
     above = np.flatnonzero(total > total[best])
@@ -324,7 +324,7 @@ def _with_best_ahead(total: Floats, base: Floats) -> Floats:
 
 
 def _often(stems: set[str], weighed: WeighedPool) -> dict[str, dict[int, float]]:
-    """How much each text that holds a stem is about it, in [0, 1), by stem and position."""
+    """By stem and position, the length-adjusted frequency of the stem in a text, in [0, 1)."""
     often: dict[str, dict[int, float]] = {}
     for at, text in enumerate(weighed.profiles):
         for stem in text.stems.keys() & stems:
@@ -335,7 +335,7 @@ def _often(stems: set[str], weighed: WeighedPool) -> dict[str, dict[int, float]]
 
 
 Cosines = npt.NDArray[np.float32]
-# Character offsets as chunking writes them at the end of a location.
+# Character offsets, which chunking writes at the end of a location.
 _OFFSETS = re.compile(r"(\d{1,15})-(\d{1,15})\Z")
 
 
@@ -355,7 +355,7 @@ def build_pool(
 def cosine_candidates(
     facts: Sequence[FactBrief], relevance: Cosines, tokens: Sequence[int]
 ) -> tuple[Candidate, ...]:
-    """Candidates that are ranked by their cosine."""
+    """Make candidates that are ranked by their cosine."""
     rows = zip(facts, _clamped(relevance), _importance(facts), tokens, strict=True)
     return tuple([_build_candidate(*row) for row in rows])
 
@@ -368,7 +368,7 @@ def hybrid_candidates(
     profiles: Sequence[LexicalProfile],
     settings: HybridSettings,
 ) -> tuple[Candidate, ...]:
-    """Candidates with mixed scores and, where they can be shown in part, stretches."""
+    """Make candidates with mixed scores and, unless only whole facts are shown, stretches."""
     pieces: list[tuple[ScoredSpan, ...]] = [()] * len(facts)
     if settings.whole_share < 1.0:
         parts, begins = _fixed_list(scores.parts), scores.begins
@@ -426,7 +426,7 @@ def _importance(facts: Sequence[FactBrief]) -> list[int]:
 
 def _clamped(values: npt.NDArray[np.floating]) -> list[int]:
     """`to_fixed` of each value."""
-    # Of a NaN and 0, the 0.
+    # `fmax` turns NaN into 0.
     return _fixed_list(np.minimum(np.fmax(values.astype(np.float64), 0.0), 1.0))
 
 
@@ -442,12 +442,12 @@ def _offsets(location: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-# Headings in a location are words of a document.
+# A location contains headings of a document, so this cache is cleared when texts are erased.
 forgotten_with(_offsets.cache_clear)
 
 
 def _document_neighbours(facts: Sequence[FactBrief], gap: int) -> npt.NDArray[np.intp]:
-    """Positions of the facts before and behind each in its document, -1 for none."""
+    """Positions of the facts before and after each in its document, -1 for none."""
     neighbours = np.full((len(facts), 2), -1, dtype=np.intp)
     placed = [
         (fact.source_id, *offsets, position)

@@ -1,10 +1,10 @@
-"""Where each packed fact stands: by a named order, by layout, and in which section.
+"""Where each packed fact is placed: by a named order, by layout, and in which section.
 
-A model attends best to the beginning and the end of its context, so critical facts stand there.
-"Critical" here is a composite score; a fact whose importance makes its absence matter to the tier
-is called vital (decision E5). The layout `position` is the order of §7.4 over all facts;
-`cache-stable` begins with what stood in the session's previous envelope, as it stood there, and
-with pinned facts by id, so that a provider's prompt cache meets the same bytes again.
+A model attends best to the beginning and the end of its context, so critical facts are put there.
+A fact is critical by its composite score; one whose importance makes its absence cap the tier
+is called vital (decision E5). The layout `position` applies the order of §7.4 to all facts;
+`cache-stable` begins with the facts of the session's previous envelope, in their order there, and
+with pinned facts by id, so that a provider's prompt cache finds the same bytes again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Ordering:
     """Packed facts in the order they are shown.
 
     Attributes:
-        facts: a permutation of what was packed.
+        facts: the packed facts in their new order.
         promoted: ids put first and last although no fact is critical (decision E7).
-        algorithms: `name@n` of each rule.
+        algorithms: `name@n` of each ordering algorithm.
     """
 
     facts: tuple[RankedFact, ...]
@@ -38,7 +38,7 @@ class Ordering:
 
 
 def order_facts(packed: Sequence[RankedFact], settings: EnvelopeSettings) -> Ordering:
-    """Put packed facts into the order of the settings' rule.
+    """Put packed facts into the order that `settings.ordering` names.
 
     Spec: CRP-SPEC-003 §7.4 (decisions E6, E7)
     """
@@ -71,11 +71,11 @@ CACHE_STABLE = "cache-stable"
 
 @dataclass(frozen=True, slots=True)
 class PreviousEnvelope:
-    """What a session's previous envelope showed.
+    """Facts and text of a session's previous envelope.
 
     Attributes:
-        ids: of its facts, in their order.
-        text: as it was rendered.
+        ids: ids of its facts, in their order.
+        text: its rendered text.
     """
 
     ids: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class PreviousEnvelope:
 
     @classmethod
     def of(cls, envelope: Envelope | PreviousEnvelope | None) -> PreviousEnvelope:
-        """What an envelope showed; nothing for none."""
+        """Ids and text of an envelope; both are empty for None."""
         if isinstance(envelope, PreviousEnvelope):
             return envelope
         if envelope is None:
@@ -94,10 +94,10 @@ class PreviousEnvelope:
 def opening_ids(
     pinned: Collection[str], before: Sequence[str], settings: EnvelopeSettings
 ) -> tuple[str, ...]:
-    """Ids that open a cache-stable envelope, in their order; none in another layout.
+    """Ids of the first facts of a cache-stable envelope, in order; empty in another layout.
 
-    Facts of the previous envelope keep the order that they have there: any other would change
-    the bytes that a cache holds. Pinned facts that are new come behind them, by id.
+    Facts of the previous envelope keep their order, since another order would change the bytes
+    that a prompt cache contains. New pinned facts follow, by id.
     """
     if settings.layout != CACHE_STABLE:
         return ()
@@ -125,7 +125,7 @@ def arrange_facts(
 
 
 def reusable_prefix(contents: Sequence[str], previous: str) -> str:
-    r"""The rendered facts at the beginning that the previous text begins with as well.
+    r"""The rendered facts with which both the new text and the previous text begin.
 
     >>> reusable_prefix(["A.", "B.", "C."], "[1] A.\n\n[2] B.\n\n[3] D.")
     '[1] A.\n\n[2] B.'
@@ -144,7 +144,7 @@ SECTIONS = "sections@1"
 
 
 def knowledge_section(facts: int, *, token_budget: int, token_count: int) -> tuple[Section, ...]:
-    """The one section that holds every fact."""
+    """The one section that contains every fact."""
     return (
         Section(
             name=KNOWLEDGE, first=1, last=facts, token_budget=token_budget, token_count=token_count
@@ -157,7 +157,7 @@ class SectionRun:
     """The facts of one section, in their order.
 
     Attributes:
-        token_budget: what the section may have.
+        token_budget: maximum tokens of the section.
     """
 
     name: str
@@ -168,7 +168,7 @@ class SectionRun:
 def caller_fact(
     id_: str, content: str, source_id: str, tokens: int, score: float = 1.0
 ) -> PackedFact:
-    """What a caller gives to be shown, such as a message, as a fact of an envelope."""
+    """Make a fact of an envelope from a text of the caller's, such as a message."""
     return PackedFact(
         fact_id=id_,
         content=content,
@@ -193,7 +193,7 @@ def build_sections(
     counter: TokenCounter,
     settings: EnvelopeSettings,
 ) -> Envelope:
-    """An envelope whose facts stand in several sections, numbered through and counted as a whole.
+    """An envelope with several sections, its facts numbered across them and counted as a whole.
 
     Spec: Summit §Context Assembly Pipeline
     """

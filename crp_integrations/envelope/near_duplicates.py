@@ -1,8 +1,8 @@
-"""Near-identical candidates: pairs of positions, and which fact stands for its duplicates.
+"""Near-identical candidates: pairs of positions, and which fact is kept instead of duplicates.
 
-`Candidates` holds two relations, duplicates and conflicts. They are worked out from vectors when
-they are asked for, since most pairs never matter: a fact that does not fit is left out whatever it
-resembles. Listed pairs answer alike, so an envelope can be replayed without vectors.
+`Candidates` has two relations, duplicates and conflicts. They are computed from vectors on
+demand, since most pairs never matter: a fact that does not fit is left out in any case. Listed
+pairs give the same answers, so an envelope can be replayed without vectors.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Places = npt.NDArray[np.intp]
 
 _BLOCK = 512
 _ROWS = 128
-# A product of whole blocks may round differently from a product of two rows.
+# A product of blocks may round differently from one of two rows; closer pairs are recomputed.
 _SLACK = 1e-4
-_SLACK_A_DIMENSION = 1.2e-7
+_SLACK_PER_DIMENSION = 1.2e-7
 
 
 class PairRelation(Sequence[tuple[int, int]]):
@@ -44,10 +44,10 @@ class PairRelation(Sequence[tuple[int, int]]):
     def __iter__(self) -> Iterator[tuple[int, int]]: ...
 
     def fetch(self, positions: Sequence[int]) -> None:
-        """Get ready to answer for many positions at once; no answer changes."""
+        """Compute many positions at once for later calls; results do not change."""
 
     def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
-        """The pairs of which both are among these positions, sorted; nothing else is compared."""
+        """The pairs among these positions, sorted; no other positions are compared."""
         inside = set(positions)
         return [
             (left, right)
@@ -57,15 +57,15 @@ class PairRelation(Sequence[tuple[int, int]]):
         ]
 
     def among(self, moved: Mapping[int, int]) -> PairRelation:
-        """The pairs between the positions that stay, from old to new positions."""
+        """The pairs among the old positions in `moved`, with their new positions."""
         return _MovedPairs(self, moved)
 
     def asked(self) -> list[tuple[int, int]]:
-        """The pairs that were worked out so far, sorted; of listed pairs, all."""
+        """The pairs that were computed so far, sorted; all pairs if they are listed."""
         return list(self)
 
     def listed(self) -> ListedPairs:
-        """The same relation without what it was worked out from."""
+        """The relation as listed pairs, without the texts and vectors it is computed from."""
         return ListedPairs(self)
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class PairRelation(Sequence[tuple[int, int]]):
 
 
 class ListedPairs(PairRelation):
-    """Pairs that are written down.
+    """Pairs that are given as a list.
 
     >>> pairs = ListedPairs([(3, 1), (0, 1)])
     >>> pairs.of(1), list(pairs)
@@ -119,7 +119,7 @@ class ListedPairs(PairRelation):
 
 
 class _MovedPairs(PairRelation):
-    """A part of another relation, at other positions."""
+    """A part of another relation with other positions."""
 
     def __init__(self, base: PairRelation, moved: Mapping[int, int]) -> None:
         self._base = base
@@ -134,15 +134,15 @@ class _MovedPairs(PairRelation):
         return tuple(sorted(self._moved[other] for other in partners if other in self._moved))
 
     def fetch(self, positions: Sequence[int]) -> None:
-        """Make the relation below ready."""
+        """Compute these positions in the base relation."""
         self._base.fetch([self._was[at] for at in positions if at in self._was])
 
     def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
-        """The pairs of which both are among these positions, sorted."""
+        """The pairs among these positions, sorted."""
         return self._move(self._base.within([self._was[at] for at in positions if at in self._was]))
 
     def asked(self) -> list[tuple[int, int]]:
-        """The pairs that the relation below has worked out so far, sorted."""
+        """The pairs that the base relation has computed so far, sorted."""
         return self._move(self._base.asked())
 
     def _move(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -157,7 +157,7 @@ class _MovedPairs(PairRelation):
 
 
 def as_pairs(pairs: Sequence[tuple[int, int]]) -> PairRelation:
-    """The relation for a plain sequence of pairs; a relation stays as it is."""
+    """Make a relation of a plain sequence of pairs; a relation is returned unchanged."""
     return pairs if isinstance(pairs, PairRelation) else ListedPairs(pairs)
 
 
@@ -172,27 +172,27 @@ def split_near_duplicates(
     Spec: CRP-SPEC-003 §6.6 (decision E11)
 
     Args:
-        owners: the text that each candidate is a passage of, by position: what one text repeats
-            is no pair. None for candidates that are texts of their own.
+        owners: by position, the text that each candidate is a passage of; passages of one text
+            are never paired. None for candidates that are texts of their own.
     """
     near_duplicates = NearDuplicates(contents, vectors, threshold)
     return _SimilarPairs(near_duplicates, 0, owners), _SimilarPairs(near_duplicates, 1, owners)
 
 
 class NearDuplicates:
-    """What is near-identical to each candidate, compared when it is first asked for."""
+    """The near-identical candidates of each candidate, compared on demand."""
 
     def __init__(self, contents: Sequence[str], vectors: FloatRows, threshold: float) -> None:
         self._contents = contents
         self._vectors = vectors
         self._threshold = threshold
         self._near: dict[int, tuple[int, ...]] = {}
-        # A copy has its original's row; the original is whichever was met first.
+        # A copy uses its original's row; the original is the one that was compared first.
         self._original: dict[int, int] = {}
         self._split: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._statements: dict[str, ComparedStatement] = {}
         self._whole = False
-        # Known candidates are handed to several turns at once.
+        # Kept candidates may be used by several threads at once.
         self._lock = threading.RLock()
 
     def fetch(self, positions: Sequence[int]) -> None:
@@ -210,7 +210,7 @@ class NearDuplicates:
                     self._share(at)
 
     def fetch_all(self) -> None:
-        """Compare every candidate with every other, each pair once and copies not at all."""
+        """Compare every candidate with every other, each pair once, without copies."""
         with self._lock:
             if self._whole or len(self._near) + len(self._original) >= len(self._contents):
                 self._whole = True
@@ -223,7 +223,7 @@ class NearDuplicates:
                 partners[i].append(j)
                 partners[j].append(i)
             for number, (original, *copies) in enumerate(groups):
-                # One of its copies may have been met first.
+                # One of its copies may have been compared first.
                 self._original.pop(original, None)
                 self._original.update(dict.fromkeys(copies, original))
                 alike = [at for other in partners[number] for at in groups[other]]
@@ -231,13 +231,13 @@ class NearDuplicates:
             self._whole = True
 
     def compared(self) -> list[int]:
-        """Positions that were compared with all so far and resemble any."""
+        """Positions that were compared with all others so far and resemble any of them."""
         with self._lock:
             near = [at for at, partners in self._near.items() if partners]
             return sorted({*near, *self._original})
 
     def split(self, position: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Near-identical positions that say the same, and those that do not; both ascending."""
+        """Near-identical positions that say the same, and those that differ; both ascending."""
         with self._lock:
             known = self._split.get(position)
             if known is None:
@@ -252,7 +252,7 @@ class NearDuplicates:
             return known
 
     def within(self, positions: Iterable[int]) -> list[tuple[int, int, bool]]:
-        """Near-identical pairs among a few candidates alone, and whether the two differ."""
+        """Near-identical pairs among these positions alone, and whether the two differ."""
         places = sorted(set(positions))
         left, right = _all_pairs(self._vectors[places], self._threshold)
         pairs = [(places[i], places[j]) for i, j in zip(left.tolist(), right.tolist(), strict=True)]
@@ -267,17 +267,17 @@ class NearDuplicates:
         return text != other and self._statement(text).differs(self._statement(other))
 
     def _statement(self, text: str) -> ComparedStatement:
-        # Kept here because `read_statement` remembers few: thousands of texts push one another out.
+        # Cached here because the cache of `read_statement` is too small for thousands of texts.
         statement = self._statements.get(text)
         if statement is None:
-            # Most envelopes have no near-duplicates, and listed pairs need no language.
+            # Imported late: most envelopes have no near-duplicates, and listed pairs need none.
             from crp_integrations.language.negation import read_statement
 
             statement = self._statements[text] = read_statement(text)
         return statement
 
     def _above(self, block: Sequence[int]) -> dict[int, tuple[int, ...]]:
-        """The positions that are above the threshold, without itself, for each of the block."""
+        """For each position of the block, the other positions above the threshold."""
         vectors, own = self._vectors, np.array(block, dtype=np.intp)
         product = vectors[own] @ vectors.T
         rows, columns = np.nonzero(product > self._threshold - _slack(vectors))
@@ -290,7 +290,7 @@ class NearDuplicates:
         return {at: tuple(partners) for at, partners in near.items()}
 
     def _share(self, original: int) -> None:
-        """Give the original's row to its copies, so that a thousand copies cost one row."""
+        """Mark copies of the original, so that a thousand copies are compared only once."""
         for at in self._near[original]:
             if at not in self._near and at not in self._original and self._copy(original, at):
                 self._original[at] = original
@@ -300,20 +300,20 @@ class NearDuplicates:
         return same and np.array_equal(self._vectors[place], self._vectors[other])
 
     def _copies(self) -> list[list[int]]:
-        """All positions in groups of the same text and vector, by their first."""
+        """All positions, grouped by equal text and vector, in order of the first in each."""
         threshold = to_fixed(self._threshold)
         groups: dict[tuple[str, bytes], list[int]] = {}
         for at, text in enumerate(self._contents):
             row = self._vectors[at]
             own = np.einsum("i,i->", row, row, dtype=np.float64)
-            # A row that is not near to itself, as a row of zeros, makes no group.
+            # A row that is not near to itself, such as a row of zeros, is never grouped.
             near = np.rint(own * SCALE) > threshold
             groups.setdefault((text, row.tobytes() if near else at.to_bytes(8)), []).append(at)
         return list(groups.values())
 
 
 class _SimilarPairs(PairRelation):
-    """Duplicates or conflicts: one of the two halves of what is near-identical."""
+    """Either the duplicates (`which` 0) or the conflicts (1) among near-identical pairs."""
 
     def __init__(
         self, near: NearDuplicates, which: int, owners: Sequence[int] | None = None
@@ -333,7 +333,7 @@ class _SimilarPairs(PairRelation):
         self._near.fetch(positions)
 
     def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
-        """The pairs of which both are among these positions, sorted; nothing else is compared."""
+        """The pairs among these positions, sorted; no other positions are compared."""
         pairs = self._near.within(positions)
         own = self._owners
         return [
@@ -343,7 +343,7 @@ class _SimilarPairs(PairRelation):
         ]
 
     def asked(self) -> list[tuple[int, int]]:
-        """The pairs of which at least one was compared with all others so far, sorted."""
+        """The pairs with at least one position that was compared with all others, sorted."""
         pairs = (
             (min(place, other), max(place, other))
             for place in self._near.compared()
@@ -358,37 +358,37 @@ class _SimilarPairs(PairRelation):
 
 
 class Deduplication:
-    """Which ranked facts have a near-duplicate above them that stands for them (`walk@1`).
+    """Which ranked facts have a near-duplicate above them that is kept instead (`walk@1`).
 
     In the order of the picks, a fact is dropped when it is nearly equal to one already kept
-    (decision E11). Whether one is kept depends on those above it that resemble it and on nothing
-    else, so the question can be answered for one fact alone. Facts are named by their places in
-    the ranking.
+    (decision E11). Whether a fact is kept depends only on the facts above it that resemble it, so
+    a single fact can be decided without the others. Facts are identified by their places in the
+    ranking.
 
     Spec: CRP-SPEC-003 §6.6
     """
 
     def __init__(self, order: Sequence[int], picks: Sequence[int], pairs: PairRelation) -> None:
-        """Take positions by rank, positions in the order of their picks, and what is alike."""
+        """Take positions by rank, positions in the order of the picks, and duplicate pairs."""
         self._positions = list(order)
         self._pairs = pairs
         self._place = {position: place for place, position in enumerate(self._positions)}
         self._picks = [self._place[position] for position in picks]
         self._pick = {place: number for number, place in enumerate(self._picks)}
-        # The place that stands for another; None for one that is kept.
+        # By place, the place that is kept instead; None for a fact that is kept.
         self._known: dict[int, int | None] = {}
 
     @classmethod
     def without_duplicates(cls, facts: int) -> Deduplication:
-        """A ranking of so many facts of which no two are alike."""
+        """A ranking of this many facts without near-duplicates."""
         return cls(range(facts), range(facts), ListedPairs())
 
     def fetch(self, places: Sequence[int]) -> None:
-        """Get ready for questions about these places."""
+        """Compute these places at once for later calls."""
         self._pairs.fetch([self._positions[place] for place in places])
 
-    def stands_for(self, place: int) -> int | None:
-        """The place of the fact that stands for this one; None when it is kept."""
+    def kept_instead_of(self, place: int) -> int | None:
+        """The place of the fact that is kept instead of this one; None when this one is kept."""
         waiting = [place]
         while waiting:
             first = self._unsettled(waiting[-1])
@@ -399,7 +399,7 @@ class Deduplication:
         return self._known[place]
 
     def duplicates(self) -> dict[int, int]:
-        """The near-duplicates that are known by now, each with the place that stands for it."""
+        """The near-duplicates found so far, each with the place that is kept instead."""
         return {place: stand_in for place, stand_in in self._known.items() if stand_in is not None}
 
     def below(self, place: int) -> list[int]:
@@ -408,16 +408,16 @@ class Deduplication:
         return [other for other in self._partners(place) if pick[other] > pick[place]]
 
     def all(self) -> dict[int, int]:
-        """Every near-duplicate and the place that stands for it, in the order of the picks."""
+        """Every near-duplicate and the place kept instead of it, in the order of the picks."""
         self._pairs.fetch(range(len(self._positions)))
-        pairs = ((place, self.stands_for(place)) for place in self._picks)
+        pairs = ((place, self.kept_instead_of(place)) for place in self._picks)
         return {place: stand_in for place, stand_in in pairs if stand_in is not None}
 
     def _partners(self, place: int) -> list[int]:
         return [self._place[position] for position in self._pairs.of(self._positions[place])]
 
     def _unsettled(self, place: int) -> int | None:
-        """A fact above that has to be settled first; None when this one is settled."""
+        """A fact above that has to be decided first; None when this one is decided."""
         if place in self._known:
             return None
         pick = self._pick
@@ -442,7 +442,7 @@ def _all_pairs(vectors: FloatRows, threshold: float) -> tuple[Places, Places]:
         rows, columns = np.divmod(flat, len(after))
         upper = columns > rows
         if not upper.any():
-            # Mostly none resembles any but itself.
+            # Usually each row resembles only itself.
             continue
         rows, columns, flat = rows[upper] + start, columns[upper] + start, flat[upper]
         sure = _confirm_pairs(vectors, threshold, product.ravel()[flat], rows, columns)
@@ -454,7 +454,7 @@ def _all_pairs(vectors: FloatRows, threshold: float) -> tuple[Places, Places]:
 def _confirm_pairs(
     vectors: FloatRows, threshold: float, cosines: FloatRows, left: Places, right: Places
 ) -> Places:
-    """Places of the pairs that are above the threshold, exact where rounding could decide."""
+    """Indices of the pairs above the threshold, computed exactly where rounding could decide."""
     least = to_fixed(threshold)
     above = np.ones(len(cosines), dtype=bool)
     close = np.flatnonzero(cosines < threshold + _slack(vectors))
@@ -466,4 +466,4 @@ def _confirm_pairs(
 
 
 def _slack(vectors: FloatRows) -> float:
-    return float(_SLACK + _SLACK_A_DIMENSION * vectors.shape[1])
+    return float(_SLACK + _SLACK_PER_DIMENSION * vectors.shape[1])

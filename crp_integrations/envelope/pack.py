@@ -1,8 +1,8 @@
 """Phase 3, first half: which ranked facts go in, by a named algorithm, and why others do not.
 
-`greedy` is the specification's loop, and `patient` the same with an end, for a share of a budget
-whose rest is filled with parts of facts. `in_order` is an option that never goes past a fact that
-does not fit. All are deterministic, and all leave out a near-duplicate of a fact above it.
+`greedy` is the specification's loop. `patient` is the same loop, but stops after skipping too many
+facts; it fills a share of a budget whose rest takes parts of facts. `in_order` stops at the first
+fact that does not fit. All are deterministic and leave out near-duplicates of higher facts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from crp_integrations.envelope.near_duplicates import Deduplication
 
 @dataclass(frozen=True, slots=True)
 class PackItems:
-    """What there is to pack, in rank order.
+    """The facts to pack, in rank order.
 
     Attributes:
-        tokens: of each fact, at least 0.
-        is_original: whether the fact at a place is no near-duplicate of a higher one.
-        fetch: told which places will be asked about.
+        tokens: tokens of each fact, at least 0.
+        is_original: whether the fact at a place is not a near-duplicate of a higher one.
+        fetch: prepares answers of `is_original` for many places at once.
     """
 
     tokens: Sequence[int]
@@ -38,18 +38,18 @@ def greedy(offer: PackItems, room: int, most: int) -> list[int]:
 
     Spec: CRP-SPEC-003 §7.3
     """
-    # Somewhat more, since near-duplicates leave room.
+    # An eighth more, since near-duplicates are left out and make room for others.
     offer.fetch(_take_fitting(offer, room + room // 8, most))
     return _take_fitting(offer, room, most, offer.is_original)
 
 
 def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list[int]:
-    """Take facts in rank order and skip those that do not fit, but only so many of them.
+    """Take facts in rank order and skip at most `passed_over` that do not fit per fact taken.
 
-    A short fact far down is worth less than the best sentences of the long ones that were skipped
-    for it. A near-duplicate of a higher fact is not counted as skipped.
+    A short fact far down is worth less than the best sentences of the long facts skipped above
+    it. A near-duplicate of a higher fact is not counted as skipped.
     """
-    # What `greedy` would ask about; this looks no further.
+    # The same places as in `greedy`, since this function never looks at more.
     offer.fetch(_take_fitting(offer, room + room // 8, most))
     least = min(offer.tokens, default=0)
     taken: list[int] = []
@@ -76,7 +76,7 @@ def _take_fitting(
     most: int,
     is_original: Callable[[int], bool] | None = None,
 ) -> list[int]:
-    """Places that fit, one after the other; without `is_original`, nearly all looked at later."""
+    """Places of facts that fit, in order; without `is_original`, a guess at them for `fetch`."""
     taken: list[int] = []
     for place, tokens in enumerate(offer.tokens):
         if len(taken) == most:
@@ -92,11 +92,11 @@ class PackResult:
     """Ranked facts sorted into those that go in and those that do not, each in rank order.
 
     Attributes:
-        packed: what goes into the envelope, pinned facts before all others.
-        over_budget: what did not fit.
-        over_k: what was left out because the cap on the number of facts was reached.
-        duplicates: near-duplicates, each with the id of the fact that stands for it.
-        algorithm: `name@n` of the rule.
+        packed: facts that go into the envelope, pinned facts before all others.
+        over_budget: facts that did not fit.
+        over_k: facts left out because the maximum number of facts was reached.
+        duplicates: near-duplicates, each with the id of the fact kept instead.
+        algorithm: `name@n` of the packing algorithm.
     """
 
     packed: tuple[RankedFact, ...]
@@ -106,10 +106,10 @@ class PackResult:
     algorithm: str = "greedy@1"
 
     def lightened(self, excess: int) -> PackResult:
-        """The same packing with its lowest-ranked facts moved over the budget, at least one.
+        """The packing with its lowest-ranked facts, at least one, moved to `over_budget`.
 
-        Facts are moved until they come to half of the excess. A fact takes at most twice the tokens
-        it was counted as, so no fact is moved that moving one at a time would have kept.
+        Facts are moved until their counts reach half of the excess. In the text a fact takes at
+        most twice its count, so this moves no fact that moving one at a time would have kept.
         """
         count, freed = len(self.packed), 0
         while count and (2 * freed < excess):
@@ -135,32 +135,32 @@ def pack(
 ) -> PackResult:
     """Choose the facts that go in.
 
-    A near-duplicate of a kept fact above it never goes in. Of the facts that do not fit, those
-    are called duplicates that resemble one that is packed; with `every_duplicate` all are
-    looked at, as the specification is printed. What goes in is the same.
+    A near-duplicate of a kept fact above it never goes in. Of the facts that do not fit, only
+    those that resemble a packed fact are reported as duplicates; `every_duplicate` checks all, as
+    the specification is written. The chosen facts are the same either way.
 
     Spec: CRP-SPEC-003 §7.3 (decisions E2, E5, E11, E17)
     """
-    pins = by = PACKERS[packing]
+    pin_packer = packer = PACKERS[packing]
     if packing == "greedy" and passed_over is not None:
-        packing, by = "patient", partial(patient, passed_over=passed_over)
+        packing, packer = "patient", partial(patient, passed_over=passed_over)
     walk = walk or Deduplication.without_duplicates(len(ranked))
     if every_duplicate:
         walk.all()
     first = _places(ranked, pinned) if pinned else []
     most = len(ranked) if k is None else k
-    chosen = _choose(ranked, first, budget_tokens, most, pins, walk) if first else []
+    chosen = _choose(ranked, first, budget_tokens, most, pin_packer, walk) if first else []
     front = len(chosen)
     room = budget_tokens - sum(ranked[at].candidate.tokens for at in chosen)
     rest: Sequence[int] = range(len(ranked))
     if first:
         apart = set(first)
         rest = [at for at in rest if at not in apart]
-    chosen += _choose(ranked, rest, room, most - front, by, walk)
+    chosen += _choose(ranked, rest, room, most - front, packer, walk)
 
     alike = _known_duplicates(chosen, walk)
     taken = {*chosen, *alike}
-    # Where the cap is reached, no fact behind the last one was looked at (decision E2).
+    # If the cap was reached, no fact after the last chosen one was considered (decision E2).
     end = len(ranked)
     if k is not None and len(chosen) >= k:
         end = max(chosen[front:], default=-1) + 1
@@ -190,19 +190,19 @@ def _choose(
     by: Packer,
     walk: Deduplication,
 ) -> list[int]:
-    """Places that the algorithm takes out of these, in rank order."""
+    """Which of these places the packer takes, in rank order."""
     if room <= 0 or most <= 0:
         return []
     offer = PackItems(
         tokens=[ranked[place].candidate.tokens for place in places],
-        is_original=lambda number: walk.stands_for(places[number]) is None,
+        is_original=lambda number: walk.kept_instead_of(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )
     return [places[number] for number in by(offer, room, most)]
 
 
 def _known_duplicates(chosen: Sequence[int], walk: Deduplication) -> dict[int, int]:
-    """Near-duplicates that are known by now, each with the place that stands for it."""
+    """Near-duplicates found so far, each with the place of the fact kept instead."""
     stand_ins: dict[int, int] = {}
     for place in chosen:
         for lower in walk.below(place):

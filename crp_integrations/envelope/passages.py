@@ -1,14 +1,14 @@
-"""Parts of facts: passages of a caller's long texts, and sentences of what does not fit whole.
+"""Parts of facts: passages of a caller's long texts, and sentences of facts that do not fit whole.
 
 A text of more tokens than an embedder reads at once is cut as the fabric cuts documents, into
-passages that are ranked and packed (`passages@1`). What is packed of it stands in the envelope
-under its own id, in the order of the text, with the characters that are shown.
+passages that are ranked and packed (`passages@1`). The packed passages appear in the envelope
+as one fact with the text's id, in the order of the text, with the offsets shown.
 
-A budget ends in the middle of a fact, and the next fact is often long for the one sentence that
-matters in it. So whole facts fill a share of the budget, and the best stretches of the others the
-rest (`excerpt@1`). What is shown is the fact's own text, never altered; an ellipsis stands between
-parts that do not adjoin. Nothing but offsets decides what adjoins, so a receipt that leaves a text
-out replays all the same.
+Whole facts rarely fill a budget exactly, and a long fact often has just one sentence that
+matters. So whole facts fill a share of the budget, and the best stretches of the others the
+rest (`excerpt@1`). The fact's text is never altered; an ellipsis separates parts that do not
+adjoin. Adjacency depends on offsets alone, so a receipt that omits a text can still be
+replayed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256
 
 PASSAGES = "passages@1"
-# Between the id of a text and the number of a passage; both stay inside.
-_NUMBER = "\x1f"
+# Separates the text's id and the number in a passage's id, which is never shown outside.
+_ID_SEPARATOR = "\x1f"
 
 Span = tuple[int, int]
 
@@ -47,7 +47,7 @@ Span = tuple[int, int]
 def cut_text(
     text: str, tokens: int, counter: TokenCounter, settings: ChunkingSettings
 ) -> tuple[Span, ...]:
-    """Where the passages of a text stand, in order and without overlap; one for a short text.
+    """Offsets of the passages of a text, in order and without overlap; one for a short text.
 
     Spec: CRP-SPEC-009 §4.2
     """
@@ -63,7 +63,7 @@ def cut_text(
 
 
 def _paragraphs(text: str) -> list[Block]:
-    """The paragraphs of a text; blocks without an empty line between them are one."""
+    """The paragraphs of a text; blocks without an empty line between them form one."""
     spans: list[Span] = []
     for block in blocks(text):
         if spans and text.count("\n", spans[-1][1], block.start) < 2:
@@ -74,8 +74,8 @@ def _paragraphs(text: str) -> list[Block]:
 
 
 def passage_id(fact_id: str, number: int) -> str:
-    """The id of a passage among candidates; ids of passages sort as they stand in the text."""
-    return f"{fact_id}{_NUMBER}{number:06d}"
+    """The id of a passage as a candidate; passages of a text sort by id in text order."""
+    return f"{fact_id}{_ID_SEPARATOR}{number:06d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class CutTexts:
     """Candidates with each passage of a cut text as a candidate of its own.
 
     Attributes:
-        texts: as they were selected.
-        passages: the same, a passage in the place of a text that is cut.
-        owners: position of its text and number in it, by the id of a passage.
+        texts: the candidates as they were selected.
+        passages: the candidates with the passages of each cut text instead of the text.
+        owners: by the id of a passage, the position of its text and its number in the text.
     """
 
     texts: Candidates
@@ -94,7 +94,7 @@ class CutTexts:
 
     @classmethod
     def of(cls, texts: Candidates) -> CutTexts:
-        """The passages of candidates."""
+        """Split candidates into their passages."""
         if not any(fact.passages for fact in texts.facts):
             return cls(texts, texts, {})
         owners: dict[str, tuple[int, int]] = {}
@@ -109,7 +109,7 @@ class CutTexts:
         return cls(texts, replace(texts, facts=tuple(apart)), owners)
 
     def pinned(self, ids: Collection[str]) -> Collection[str]:
-        """These ids, and those of the passages of texts that have them."""
+        """These ids of texts, and the ids of their passages."""
         if not self.owners or not ids:
             return ids
         facts = self.texts.facts
@@ -117,16 +117,16 @@ class CutTexts:
         return (*ids, *own)
 
     def text_id(self, id_: str) -> str:
-        """The id of the text of a passage; of any other candidate its own."""
+        """The id of a passage's text; the same id for any other candidate."""
         owner = self.owners.get(id_)
         return id_ if owner is None else self.texts.facts[owner[0]].fact_id
 
     def packed(self, pack: Callable[[int | None], PackResult], k: int | None) -> PackResult:
-        """What `pack` takes under a cap on the number of texts."""
+        """Pack with `k` as the maximum number of texts instead of passages."""
         if not self.owners or k is None:
             return pack(k)
         every = pack(None)
-        # Parts may be shown of texts of which no passage fits.
+        # Texts of which no whole passage fits count too, since parts of them may be shown.
         ranked = sorted(every.over_budget, key=_by_rank)
         chosen = set(list(dict.fromkeys(self._texts((*every.packed, *ranked))))[:k])
         beyond = [fact for fact in (*every.packed, *ranked) if not self._in(chosen, fact)]
@@ -138,7 +138,7 @@ class CutTexts:
         )
 
     def joined(self, packed: Sequence[RankedFact]) -> tuple[RankedFact, ...]:
-        """The passages of each text as one fact, where the first of them stands."""
+        """The passages of each text as one fact, at the place of the first of them."""
         if not self.owners:
             return tuple(packed)
         shown: dict[str, list[RankedFact]] = {}
@@ -147,19 +147,19 @@ class CutTexts:
         return tuple(self._join(facts) for facts in shown.values())
 
     def packing(self, packing: PackResult, k: int | None) -> PackResult:
-        """A packing of passages as one of texts: a text is packed when a part of it is shown."""
+        """Turn a packing of passages into one of texts; a text with a shown part is packed."""
         if not self.owners:
             return packing
         settled = set(self._texts(packing.packed))
         if k is not None and len(settled) < k:
-            # The cap was not reached after all.
+            # Fewer texts than the cap fit, so the budget and not the cap excluded the others.
             over = sorted((*packing.over_budget, *packing.over_k), key=_by_rank)
             packing = replace(packing, over_budget=tuple(over), over_k=())
         duplicates: list[tuple[RankedFact, str]] = []
         left, over_k = (set(self._texts(facts)) for facts in (packing.over_budget, packing.over_k))
         for fact, stand_in in packing.duplicates:
             id_ = self.text_id(fact.candidate.fact_id)
-            # A text is a duplicate when nothing else of it was a candidate.
+            # A text is a duplicate only if all of its passages are.
             if id_ not in settled and id_ not in left and id_ not in over_k:
                 settled.add(id_)
                 duplicates.append((self._whole(fact), self.text_id(stand_in)))
@@ -172,7 +172,7 @@ class CutTexts:
         )
 
     def ranking(self, ranking: Ranking) -> Ranking:
-        """A ranking of passages as one of texts, each where its best passage stands."""
+        """Turn a ranking of passages into one of texts, each at the place of its best passage."""
         if not self.owners:
             return ranking
         places = [at for at, own in enumerate(pair_places(self.texts.facts)) for _ in own]
@@ -183,7 +183,7 @@ class CutTexts:
         )
 
     def conflicts(self, shown: Sequence[RankedFact]) -> tuple[Conflict, ...]:
-        """Pairs of shown facts that are near-identical and say different things, by their ids."""
+        """Pairs of ids of shown facts that are near-identical but contradict each other."""
         facts = self.passages.facts
         ids = {ranked.candidate.fact_id for ranked in shown}
         places = [at for at, fact in enumerate(facts) if fact.fact_id in ids]
@@ -196,7 +196,7 @@ class CutTexts:
         )
 
     def folded(self, passages: Candidates) -> Candidates:
-        """The texts with what was found of their passages since."""
+        """Turn passages that were changed since, as by a reranker, back into texts."""
         if not self.owners:
             return passages
         rest = iter(passages.facts)
@@ -217,28 +217,28 @@ class CutTexts:
         return self.text_id(fact.candidate.fact_id) in ids
 
     def _whole(self, fact: RankedFact) -> RankedFact:
-        """The text of a passage at the passage's place in the ranking."""
+        """A passage's whole text with the passage's rank."""
         owner = self.owners.get(fact.candidate.fact_id)
         return fact if owner is None else fact._replace(candidate=self.texts.facts[owner[0]])
 
     def _unseen(
         self, facts: Sequence[RankedFact], settled: Collection[str]
     ) -> tuple[RankedFact, ...]:
-        """The texts of passages, each once, without those of these ids."""
+        """The texts of passages, each once, without those whose id is in `settled`."""
         first: dict[str, RankedFact] = {}
         for fact in facts:
             first.setdefault(self.text_id(fact.candidate.fact_id), fact)
         return tuple(self._whole(fact) for id_, fact in first.items() if id_ not in settled)
 
     def _join(self, facts: Sequence[RankedFact]) -> RankedFact:
-        """What is packed of one text as one fact."""
+        """Join the packed passages of one text into one fact."""
         best = facts[0]
         owner = self.owners.get(best.candidate.fact_id)
         if owner is None:
             return best
         text = self.texts.facts[owner[0]]
         spans: list[Span] = []
-        # Where a span ends at which another one adjoins.
+        # Number of the passage that would adjoin the last span; -1 if none can.
         joint = -1
         for number, fact in sorted(
             (self.owners[fact.candidate.fact_id][1], fact) for fact in facts
@@ -270,7 +270,7 @@ class CutTexts:
 def fold_passages(
     text: Candidate, spans: Sequence[Span], passages: Sequence[Candidate]
 ) -> Candidate:
-    """A text with the scores of its passages, its own the best of them."""
+    """A text with its scored passages; its own scores are the best of theirs."""
     if len(passages) == 1:
         return replace(passages[0], fact_id=text.fact_id)
     best = max(passages, key=lambda passage: passage.merit)
@@ -303,7 +303,7 @@ def fold_passages(
 
 
 def _passage(text: Candidate, number: int, passage: ScoredPassage) -> Candidate:
-    """A passage of a text as a candidate."""
+    """Make a candidate of a passage."""
     start, end = passage.start, passage.end
     return replace(
         text,
@@ -329,28 +329,28 @@ def _by_rank(fact: RankedFact) -> tuple[int, str]:
 
 EXCERPT = "excerpt@1"
 
-# Tokens below which nothing is looked for any more.
-_LEAST_ROOM = 8
+# With fewer tokens left, the search for parts stops, as hardly any sentence fits.
+_MIN_TOKENS_LEFT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PartChoice:
-    """Parts that were chosen, in the order of their choice.
+    """Chosen parts of facts, best first.
 
     Attributes:
-        facts: what was left out, in rank order.
-        chosen: number of the fact and of its stretch.
+        facts: the facts that were left out, in rank order.
+        chosen: for each part, the position of its fact and the number of its stretch.
     """
 
     facts: Sequence[RankedFact]
     chosen: tuple[tuple[int, int], ...]
-    # Excerpts by fact and parts: a lightened choice shows most of them again.
+    # Excerpts by fact and parts, kept because a lightened choice needs most of them again.
     _excerpts: dict[tuple[int, ...], Candidate] = field(default_factory=dict, repr=False)
 
     def lightened(self, excess: int) -> PartChoice:
-        """The same filling without the parts chosen last; at least one is removed.
+        """The choice without the parts chosen last; at least one is removed.
 
-        Parts are removed until they come to half of the excess, as whole facts are.
+        Parts are removed until they reach half of the excess, as in `PackResult.lightened`.
         """
         count, freed = len(self.chosen), 0
         while count and 2 * freed < excess:
@@ -362,7 +362,7 @@ class PartChoice:
         return replace(self, chosen=self.chosen[:count])
 
     def shown(self) -> dict[int, RankedFact]:
-        """The facts that are shown in part, or as a whole when all of it was chosen."""
+        """The excerpts by position of the fact; a fact is whole if all its parts were chosen."""
         numbers: dict[int, list[int]] = {}
         for fact, number in self.chosen:
             numbers.setdefault(fact, []).append(number)
@@ -378,9 +378,9 @@ class PartChoice:
 
 
 def whole_budget(budget_tokens: int, settings: HybridSettings, k: int | None) -> int:
-    """Tokens that whole facts may fill; all of them where no parts are shown.
+    """Tokens that whole facts may fill; the whole budget where no parts are shown.
 
-    A cap on the number of facts counts whole facts.
+    With a maximum number `k` of facts no parts are shown, since it counts whole facts.
     """
     if not settings.enabled or k is not None:
         return budget_tokens
@@ -400,7 +400,7 @@ def choose_parts(
     texts: set[str] = set()
     facts = [ranked.candidate for ranked in left]
     for place, number in _best_spans(facts, settings.stretches_seen):
-        if room < _LEAST_ROOM:
+        if room < _MIN_TOKENS_LEFT:
             break
         fact, shown = facts[place], begun.get(place)
         if shown is None:
@@ -421,13 +421,13 @@ def choose_parts(
 
 
 def add_parts(packing: PackResult, shown: Mapping[int, RankedFact]) -> PackResult:
-    """The packing with facts that are shown in part behind the whole ones."""
+    """The packing with facts that are shown in part after the whole ones."""
     left = [fact for place, fact in enumerate(packing.over_budget) if place not in shown]
     return replace(packing, packed=(*packing.packed, *shown.values()), over_budget=tuple(left))
 
 
 def count_parts(packing: PackResult, counter: TokenCounter) -> PackResult:
-    """The packing with the tokens of facts that are shown in part counted."""
+    """The packing with counted instead of estimated tokens for facts that are shown in part."""
     parts = [place for place, fact in enumerate(packing.packed) if fact.candidate.spans]
     texts = [marker_text(packing.packed[place].candidate.content) for place in parts]
     tokens = dict(zip(parts, counter.count_many(texts), strict=True))
@@ -443,7 +443,7 @@ def count_parts(packing: PackResult, counter: TokenCounter) -> PackResult:
 
 
 def _best_spans(facts: Sequence[Candidate], most: int) -> list[tuple[int, int]]:
-    """Fact and number of the best spans, ties by these."""
+    """Position of the fact and number of the stretch, best scores first, ties by these."""
     spans = [
         (-span.score, place, number)
         for place, fact in enumerate(facts)
@@ -453,7 +453,7 @@ def _best_spans(facts: Sequence[Candidate], most: int) -> list[tuple[int, int]]:
 
 
 def _estimate_tokens(fact: Candidate, characters: int) -> int:
-    """Tokens of so many characters of a fact, in proportion and rounded up."""
+    """Tokens of this many characters of a fact, in proportion and rounded up."""
     return -(-fact.tokens * characters // max(1, len(fact.content)))
 
 
@@ -465,7 +465,7 @@ def _make_excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
     for number in parts:
         start, end, _ = fact.stretches[number]
         if number == previous + 1:
-            # What stands between two sentences is shown with them.
+            # The white space between two adjoining sentences is shown with them.
             spans[-1] = (spans[-1][0], end)
         else:
             spans.append((start, end))

@@ -1,4 +1,4 @@
-"""What assembling an envelope asks of an engine."""
+"""Protocols that assembling an envelope needs: reranker, tokenizer and graph walker."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Says how well texts answer a query, looking at both together; safe under threads.
+    """Scores how well texts answer a query, reading both together; thread-safe.
 
     Attributes:
-        identity: a name for everything that decides the scores; it stands in every envelope.
+        identity: a name for everything that determines the scores; every envelope records it.
     """
 
     @property
@@ -22,7 +22,7 @@ class Reranker(Protocol):
         """A score in [0, 1] for each text, in order; higher is better.
 
         Raises:
-            EngineError: the library behind it failed.
+            EngineError: the library that it uses failed.
         """
         ...
 
@@ -33,8 +33,8 @@ class ContextTokenizer(Protocol):
     Spec: CFS-021 §4
 
     Attributes:
-        identity: its name.
-        keeps_counts: counting costs so much that the fabric should keep the counts.
+        identity: the tokenizer's name.
+        keeps_counts: whether counting is so slow that the fabric should store the counts.
     """
 
     @property
@@ -48,20 +48,20 @@ class ContextTokenizer(Protocol):
     def count_many(self, texts: Sequence[str]) -> list[int]: ...
 
     def truncate_to_tokens(self, text: str, max_tokens: int) -> str:
-        """The text, or its beginning and three dots; a code point is never split."""
+        """The text, or its beginning with three dots; a code point is never split."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A relation between two nodes of a graph, walked both ways.
+    """An undirected link between two nodes of a graph.
 
     Attributes:
-        left, right: names of nodes: ids of facts, or what facts have in common.
-        kind: what relates them.
-        weight: how much of a strength passes, fixed point in [0, SCALE].
-        length: 2 between facts, 1 between a fact and what it has in common with others, so that
-            two facts are one hop apart either way.
+        left, right: names of nodes: ids of facts, or something that facts have in common.
+        kind: the kind of relation, such as `entity`.
+        weight: share of a strength that the link passes on, fixed point in [0, SCALE].
+        length: 2 between two facts, 1 between a fact and something it has in common with others,
+            so that two linked facts are always one hop apart.
     """
 
     left: str
@@ -72,13 +72,13 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedNode:
     """How a node is reached from the best facts.
 
     Attributes:
-        hop: steps from fact to fact, at least 1.
-        strength: of the fact that the way begins at, times the weights on the way, fixed point.
-        via: kinds of the links on the way.
+        hop: number of steps from fact to fact, at least 1.
+        strength: strength of the path's first fact times the weights of its links, fixed point.
+        via: kinds of the links on the path.
     """
 
     hop: int
@@ -87,7 +87,7 @@ class Reached:
 
 
 class Walker(Protocol):
-    """Walks a graph; equal links always give equal ways. Safe under threads.
+    """Walks a graph; equal links always give equal paths. Thread-safe.
 
     Attributes:
         identity: library and version.
@@ -102,11 +102,11 @@ class Walker(Protocol):
         seeds: Mapping[str, int],
         hops: int,
         barred: Collection[str],
-    ) -> dict[str, Reached]:
-        """The way to each node within so many hops: the shortest, of equal ones the strongest.
+    ) -> dict[str, ReachedNode]:
+        """The path to each node within this many hops: the shortest, among these the strongest.
 
         Args:
-            seeds: where ways begin, with their strengths, fixed point; they are not reached.
-            barred: nodes that no way may touch, such as those that a label filter shuts out.
+            seeds: nodes where paths begin, with fixed-point strengths; they are not in the result.
+            barred: nodes that no path may touch, such as those that a label filter excludes.
         """
         ...

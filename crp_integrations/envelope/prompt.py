@@ -1,6 +1,6 @@
-"""The messages that a model gets (`prompt@1`) and the facts as they stand there (`render@1`).
+"""The messages sent to a model (`prompt@1`) and the facts as rendered in them (`render@1`).
 
-No CRP metadata is in them: no score, no id, no header (transparency boundary).
+They contain no CRP metadata: no score, no id, no header (transparency boundary).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from crp_integrations.vocabulary import GroundingMode, Strategy
 
 RENDER = "render@1"
 SEPARATOR = "\n\n"
-# Between parts of one fact that do not adjoin.
+# Joins parts of one fact that do not adjoin.
 ELLIPSIS = " \u2026 "
 
-# Two digits: right for most envelopes; the rendered text is counted as a whole anyway.
+# Two digits suit most envelopes; the rendered text is counted as a whole later anyway.
 _TYPICAL_MARKER = "[10] "
 
 _INSTRUCTIONS = {
@@ -42,7 +42,7 @@ def render(contents: Sequence[str]) -> str:
 
 
 def marker_text(content: str) -> str:
-    """What is counted for one fact: its text with a marker and a separator (decision E17).
+    """The text counted for one fact: its content with a marker and a separator (decision E17).
 
     Spec: CRP-SPEC-003 §7.3
     """
@@ -72,7 +72,7 @@ HIERARCHICAL: Final = (
 
 
 def strategy_instruction(strategy: Strategy) -> str:
-    """What a strategy adds to the system prompt; empty for nothing."""
+    """The sentences that a strategy adds to the system prompt; empty if it adds none."""
     return {Strategy.PULL: PULL, Strategy.HIERARCHICAL: HIERARCHICAL}.get(strategy, "")
 
 
@@ -82,7 +82,7 @@ def system_parts(
     strategy: Strategy,
     instructions: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """What stands in the system message before the context; empty texts are left out there.
+    """The parts of the system message before the context; `system_text` skips empty ones.
 
     Spec: CRP-SPEC-003 §13.1
     """
@@ -95,7 +95,7 @@ def system_parts(
 
 
 def system_text(parts: Sequence[str], context: str) -> str:
-    """The system message."""
+    """The system message: the parts that are not empty, then the context in its tags."""
     framed = CONTEXT_OPEN + context + CONTEXT_CLOSE if context else ""
     return BETWEEN.join(part for part in (*parts, framed) if part)
 

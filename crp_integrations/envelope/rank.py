@@ -1,8 +1,8 @@
 """Phase 2: score, order and deduplicate candidates, in integers alone (`composite@1`).
 
-The diversity bonus depends only on a fact's community and on how many of it were picked. So
-the n-th pick of a community is its n-th best member with the n-th bonus, whatever happens
-elsewhere. Both fall with n: putting all in order at once gives what picking one by one gives.
+The diversity bonus depends only on a fact's community and on how many of its facts were picked.
+So the n-th pick of a community is always its n-th best member with the n-th bonus. Both fall with
+n, so sorting all facts once gives the same order as picking them one by one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from crp_integrations.fabric.lifecycle import known
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import GroundingMode
 
-# Candidates among which contradictions of several dates are looked for.
-_BEST = 20
+# Number of best candidates that are checked for contradictions of different dates.
+_MAX_CHECKED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ def rank_weights(
 ) -> RankWeights:
     """The weights for a grounding mode and a question that is temporal or not.
 
-    With `adaptive` settings age counts only where it can decide something, and communities do
-    not: by measurement both cost evidence elsewhere. Their weight goes to relevance.
+    With `adaptive` settings, age counts only where it can decide something, and communities do
+    not count: in measurements both displaced evidence. Relevance gets their weight.
 
     Spec: CRP-SPEC-003 §6.2, §6.4, §13.1
     """
@@ -76,15 +76,15 @@ def rank_weights(
 
 
 def differ_in_age(candidates: Candidates) -> bool:
-    """Whether age can decide: some are stale or fade by a function, or two that contradict differ.
+    """Whether age can decide: a fact is stale or decays, or two contradicting ones differ in age.
 
-    Looked for among the best alone, since nothing else is likely to be shown.
+    Only the best candidates are compared, since others are unlikely to be shown.
     """
     facts = candidates.facts
     if any(fact.stale or fact.decay is not None for fact in facts):
         return True
-    # Facts are sorted by id, and a stable sort keeps their order where they are equal.
-    best = sorted(range(len(facts)), key=lambda at: -facts[at].merit)[:_BEST]
+    # Facts are sorted by id, and the sort is stable, so ties are in the order of ids.
+    best = sorted(range(len(facts)), key=lambda at: -facts[at].merit)[:_MAX_CHECKED]
     times = {at: facts[at].ingested_at for at in best}
     if len(set(times.values())) < 2:
         return False
@@ -101,13 +101,13 @@ _DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What phase 2 hands on.
+    """The result of phase 2.
 
     Attributes:
-        every: all candidates, highest composite first, ties by fact id; duplicates among them.
+        every: all candidates with duplicates, highest composite first, ties by fact id.
         picks: positions in `Candidates.facts` in the order they were picked.
-        walk: tells which of `every` are near-duplicates, walking in the order of the picks.
-        communities: labels in the order in which the first of each was picked.
+        walk: finds which of `every` are near-duplicates, in the order of the picks.
+        communities: labels in the order in which the first fact of each was picked.
     """
 
     every: tuple[RankedFact, ...]
@@ -117,7 +117,7 @@ class Ranking:
 
 
 def age_microseconds(candidate: Candidate, now: datetime) -> int:
-    """Age of a fact in microseconds; 0 for one that was never stored or lies in the future.
+    """Age of a fact in microseconds; 0 for a fact never stored or dated in the future.
 
     Spec: CRP-SPEC-003 §6.4
     """
@@ -196,7 +196,7 @@ def _best_first(facts: Sequence[Candidate], values: Sequence[int]) -> list[int]:
 
 def _bonuses(facts: Sequence[Candidate], best_first: Sequence[int], share: int) -> list[int]:
     """The diversity bonus that each fact has when it is picked in this order."""
-    # A fact without a community is its own.
+    # A fact without a community forms its own.
     communities = [
         at if fact.community is None else fact.community for at, fact in enumerate(facts)
     ]
@@ -210,7 +210,7 @@ def _bonuses(facts: Sequence[Candidate], best_first: Sequence[int], share: int) 
 
 
 def _rounded(numerator: int, denominator: int) -> int:
-    """Integer division of non-negative numbers, halves up."""
+    """Integer division of non-negative numbers, rounding halves up."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 

@@ -29,8 +29,8 @@ class SeenFact(Part):
     """A fact that a window showed.
 
     Attributes:
-        content_hash: `sha256:…` of the whole text of the fact, of which a part may have been shown;
-            another text may be shown again.
+        content_hash: `sha256:…` of the fact's whole text, even if only a part was shown; a fact
+            whose text has changed since may be shown again.
     """
 
     fact_id: str
@@ -43,13 +43,13 @@ class EarlierWindow(Record):
     Spec: CRP-SPEC-003 §14.1, §14.2
 
     Attributes:
-        etag: of its envelope.
-        facts_seen: everything that it showed, an earlier summary too.
+        etag: ETag of its envelope.
+        facts_seen: every fact that it showed, including earlier summaries.
         deferred: ids of relevant facts that did not fit, best first.
         summary: short account of its answer; empty for none.
-        answer: its whole answer, for the analysis of the next one (CRP-SPEC-005 §8 to §11); empty
-            for none, and then the summary stands for it. No envelope shows it.
-        window_id: of the sealed window, empty when it is not known.
+        answer: its whole answer, for the analysis of the next one (CRP-SPEC-005 §8 to §11); if
+            empty, the summary is used instead. No envelope shows it.
+        window_id: id of the sealed window, empty when it is not known.
         quality_tier: tier of its envelope.
     """
 
@@ -76,7 +76,7 @@ class Drop(Part):
     """A candidate that is not in the envelope, and why.
 
     Attributes:
-        kept: for a duplicate, the id of the fact that stands for it.
+        kept: for a duplicate, the id of the fact kept instead of it.
     """
 
     fact_id: str
@@ -91,13 +91,13 @@ class PackedFact(Part):
     Spec: CRP-SPEC-003 §3
 
     Attributes:
-        content: the fact's text; of a fact that is shown in part, the parts shown.
-        spans: character offsets in the fact of the parts shown; empty for the whole fact.
+        content: the fact's text, or only the parts shown of it.
+        spans: character offsets of the shown parts in the fact; empty for the whole fact.
         content_hash: SHA-256 of the whole fact's text where it is shown in part, else empty.
-        selection_score: what it was ranked by in place of the relevance; None for the relevance.
+        selection_score: score it was ranked by; None if it was ranked by the relevance.
         lexical_score, hop_score: parts of the selection score.
         token_count: tokens of the fact with its rendered marker and separator.
-        position: place in the envelope, from 1.
+        position: position in the envelope, from 1.
     """
 
     fact_id: str
@@ -156,7 +156,7 @@ class Cap(Part):
 
 
 class Advice(Part):
-    """What an envelope suggests, and why; nothing of it is done unasked.
+    """What an envelope suggests, and why; no suggestion is carried out automatically.
 
     Spec: CRP-SPEC-003 §9.3, §10.3, §14.3
     """
@@ -176,34 +176,34 @@ class Section(Part):
 
 
 class Conflict(Part):
-    """Two near-identical facts whose numbers, dates or negation differ; both are shown."""
+    """Ids of two near-identical facts whose numbers, dates or negation differ; both are shown."""
 
     left: str
     right: str
 
 
 class Envelope(Record):
-    """The facts for one model call, in order, with how good they are and what was left out.
+    """The facts for one model call, in order, with their quality and what was left out.
 
     Spec: CRP-SPEC-003 §3
 
     Attributes:
-        text: the rendered facts exactly as they stand in the prompt; empty without facts.
-        token_count: tokens of `text` counted once as a whole.
+        text: the rendered facts exactly as they appear in the prompt; empty without facts.
+        token_count: tokens of `text`, counted as a whole.
         saturation: token_count / token_budget, [0, 1], 0 for a zero budget.
         etag: hash of the fact set (§7.5); `state_hash` is the fabric's freshness.
         caps: every ceiling on the tier with its reason.
-        tier_hits: candidates that memory tiers 0 to 3 gave, each counted in the first that has it.
-            It tells of earlier questions as well, so it enters no ETag.
+        tier_hits: number of candidates from memory tiers 0 to 3, each counted in the first tier
+            that has it. It also depends on earlier questions, so it does not enter the ETag.
         advice: what the window's saturation suggests, each with its reason.
         deferred: ids of relevant facts that did not fit, in rank order, where a continuation
             window is suggested; that window begins with them.
         promoted: ids put first and last although no fact is critical (decision E7).
         layout: name of the layout.
-        prefix_tokens: tokens of the facts at the beginning of `text` with which the previous
-            envelope's text begins as well; 0 without a previous one.
-        prefix_characters: their characters.
-        algorithms: `name@n` of each algorithm that decided the bytes.
+        prefix_tokens: tokens of the facts with which both `text` and the previous envelope's text
+            begin; 0 without a previous one.
+        prefix_characters: number of characters of these facts.
+        algorithms: `name@n` of each algorithm that determined the bytes.
         settings_digest: hash of every setting in force.
     """
 
@@ -257,7 +257,7 @@ class Envelope(Record):
         """A page with the budget, the facts in order, and what was dropped and why.
 
         Args:
-            facts: as `pack` got them; what was dropped is then named by its text.
+            facts: the facts given to `pack`; dropped facts are then shown with their texts.
         """
         converted = [Fact(content=fact) if isinstance(fact, str) else fact for fact in facts]
         texts = {fact.fact_id: fact.content for fact in converted}
@@ -269,13 +269,13 @@ class Envelope(Record):
     def as_prior(
         self, summary: str = "", hashes: Mapping[str, str] = MappingProxyType({})
     ) -> EarlierWindow:
-        """What the next window needs to know of this one.
+        """The record of this window that the next window needs.
 
         Spec: CRP-SPEC-003 §14.1
 
         Args:
             summary: short account of this window's answer, made by the caller; empty for none.
-            hashes: `sha256:…` of what is shown of facts, by id, as far as the caller has them.
+            hashes: `sha256:…` of the facts' shown texts, by id, as far as the caller has them.
         """
         return EarlierWindow(
             window_number=self.window_number,
@@ -296,7 +296,7 @@ class Envelope(Record):
 
 
 class EnvelopePreview(Record):
-    """What an envelope will be, without a model call.
+    """Size and quality of an envelope, without its facts.
 
     Spec: CRP-SPEC-003 §12.2
     """
@@ -320,7 +320,7 @@ class EnvelopePreview(Record):
 
 
 def refused_drops(refused: Sequence[Candidate]) -> tuple[Drop, ...]:
-    """The records of a drop report for what was refused, by id."""
+    """The drop records of refused candidates."""
     return tuple(
         [
             Drop(fact_id=fact.fact_id, reason=fact.refused, tokens=fact.tokens)
@@ -331,5 +331,5 @@ def refused_drops(refused: Sequence[Candidate]) -> tuple[Drop, ...]:
 
 
 def window_name(window: EarlierWindow) -> str:
-    """A window's id, or its number where that is all that is known."""
+    """A window's id, or `window-` and its number when the id is not known."""
     return window.window_id or f"window-{window.window_number}"

@@ -24,7 +24,7 @@ from crp_integrations.envelope.hybrid import (
     weigh_pool,
 )
 from crp_integrations.envelope.near_duplicates import as_pairs, split_near_duplicates
-from crp_integrations.envelope.ports import Reached, Walker
+from crp_integrations.envelope.ports import ReachedNode, Walker
 from crp_integrations.envelope.prompt import RENDER, marker_text
 from crp_integrations.envelope.retriever_hits import (
     CASCADE,
@@ -50,7 +50,7 @@ EVERY = LabelFilter()
 
 
 def token_count_key(counter: TokenCounter) -> str:
-    """The key under which counts of facts as rendered are stored."""
+    """The key under which token counts of rendered facts are stored."""
     return f"{counter.identity}|{RENDER}"
 
 
@@ -67,16 +67,16 @@ def gather(
     labels: LabelFilter = EVERY,
     sightings: RetrieverHits | None = None,
 ) -> Candidates:
-    """Read the candidates for a question: nearest vectors and lexical hits, united by id.
+    """Read the candidates for a question: nearest vectors and lexical hits, merged by id.
 
     Spec: CRP-SPEC-003 §5.2, §6.3
     """
     needs = tuple(sub_queries) or (query,)
     nearest = settings.k_nearest if k_nearest is None else k_nearest
-    # The mix compares with the question as a whole, whatever it was taken apart into.
+    # The mixed score compares facts with the whole question, even if it has sub-queries.
     asked = needs if query in needs or not settings.hybrid.enabled else (*needs, query)
-    # Embedding is the costly part of a question, so it is done once for search and scores, outside
-    # of the transaction, and not for a fabric that holds nothing.
+    # Embedding is the slow part, so it is done once for search and scores, outside of the
+    # transaction, and not for an empty fabric.
     embedded = namespace.embedder.embed_query
     vectors: dict[str, FloatRows] = {}
     if namespace.seen_facts():
@@ -95,8 +95,8 @@ class _Selection:
     """One question to one state of a fabric.
 
     Attributes:
-        vectors: of the needs, and of the question where scores are mixed; none where the fabric
-            was empty, and then nothing is looked for.
+        vectors: vectors of the needs, and of the question if scores are mixed; empty for an empty
+            fabric, and then nothing is searched.
     """
 
     view: FabricView
@@ -110,7 +110,7 @@ class _Selection:
     def candidates(
         self, counter: TokenCounter, k_nearest: int, also: Sequence[str], walker: Walker | None
     ) -> Candidates:
-        """The candidates: searched, expanded, scored and counted, those without a label refused."""
+        """Search, expand, score and count; refuse candidates that fail the label filter."""
         view, settings = self.view, self.settings
         fact_ids, early = self._search(k_nearest, also)
         facts, rows = _read_facts(view, fact_ids)
@@ -120,7 +120,7 @@ class _Selection:
             if linked := _linked_ids(view, mixed, settings.hybrid) - fact_ids:
                 facts, rows = _join_facts((facts, rows), _read_facts(view, linked))
                 mixed = self._weigh(facts, rows)
-        reached: dict[str, Reached] = {}
+        reached: dict[str, ReachedNode] = {}
         if walker is not None and settings.graph.hops and facts:
             vector = next(iter(self.vectors.values()))
             merits = mixed.mix if mixed is not None else cosine(rows, vector)
@@ -156,7 +156,7 @@ class _Selection:
         return read
 
     def _search(self, k_nearest: int, also: Sequence[str]) -> tuple[set[str], list[EarlyTierHits]]:
-        """Ids of what is near to a need or holds its words, and what the early tiers gave."""
+        """Ids of facts that are near to a need or contain its words, and the early tiers' hits."""
         view, settings = self.view, self.settings
         where = Where(labels=self.labels.require) if self.labels.require else None
         fact_ids: set[str] = set(also)
@@ -167,7 +167,7 @@ class _Selection:
             fact_ids.update(hit.fact_id for hit in early[-1].hits)
             if not early[-1].cold:
                 continue
-            # Asking for one more than wanted tells whether a fact that is as near was left out.
+            # One more than wanted is read, to see whether a fact that is as near was left out.
             ranked = view.nearest(vector, k_nearest + 1, where)
             hits = ranked[:k_nearest]
             if len(ranked) > k_nearest:
@@ -196,7 +196,7 @@ class _Selection:
         mixed: WeighedPool | None,
         counter: TokenCounter,
     ) -> tuple[Candidate, ...]:
-        """The facts with their scores and tokens."""
+        """Candidates with their scores and tokens."""
         counts = self.view.token_counts(
             token_count_key(counter),
             [fact.fact_id for fact in facts],
@@ -214,11 +214,11 @@ class _Selection:
 
     def _walk(
         self, facts: Sequence[FactBrief], merits: npt.NDArray[Any], walker: Walker
-    ) -> dict[str, Reached]:
-        """What the graph reaches from the best facts that policy lets in."""
+    ) -> dict[str, ReachedNode]:
+        """The facts that the graph reaches from the best facts that pass the label filter."""
         graph = self.settings.graph
-        open_ = [at for at, fact in enumerate(facts) if self.labels.passes(fact.labels)]
-        best = sorted(open_, key=lambda at: (-float(merits[at]), facts[at].fact_id))
+        allowed = [at for at, fact in enumerate(facts) if self.labels.passes(fact.labels)]
+        best = sorted(allowed, key=lambda at: (-float(merits[at]), facts[at].fact_id))
         seeds = {
             facts[at].fact_id: to_fixed(min(1.0, max(0.0, float(merits[at]))))
             for at in best[: graph.seeds]
@@ -232,7 +232,7 @@ class _Selection:
 def _with_decisions(
     namespace: FabricView, candidates: tuple[Candidate, ...]
 ) -> tuple[Candidate, ...]:
-    """Candidates with the ids of the decisions that let them be read, where the guard has ids.
+    """Candidates with the ids of the guard's decisions that allowed reading them, if it has ids.
 
     Spec: Summit §Policy-as-Code Compliance Rules
     """
@@ -244,7 +244,7 @@ def _with_decisions(
 
 
 def _read_facts(namespace: FabricView, ids: set[str]) -> tuple[list[FactBrief], FloatRows]:
-    """The facts of these ids that may be read, by id, and their vectors."""
+    """The facts with these ids that may be read, sorted by id, and their vectors."""
     facts = namespace.briefs(sorted(ids))
     return facts, namespace.vectors([fact.fact_id for fact in facts])
 
@@ -252,7 +252,7 @@ def _read_facts(namespace: FabricView, ids: set[str]) -> tuple[list[FactBrief], 
 def _join_facts(
     left: tuple[list[FactBrief], FloatRows], right: tuple[list[FactBrief], FloatRows]
 ) -> tuple[list[FactBrief], FloatRows]:
-    """Two lots of facts with their vectors as one, by id."""
+    """Merge two lists of facts with their vectors, sorted by id."""
     facts = [*left[0], *right[0]]
     order = sorted(range(len(facts)), key=lambda at: facts[at].fact_id)
     rows = np.concatenate([left[1], right[1]])[order]
@@ -260,7 +260,7 @@ def _join_facts(
 
 
 def _linked_ids(namespace: FabricView, mixed: WeighedPool, settings: HybridSettings) -> set[str]:
-    """Facts that hold names which the best facts bring up and the question does not."""
+    """Ids of facts with names that the best facts contain but the question does not."""
     if not (settings.hop_hits and settings.hop_sources and settings.hop_weight):
         return set()
     names = new_names(mixed)[: settings.hop_names]
@@ -276,22 +276,22 @@ def _expand_communities(
     k_nearest: int,
     settings: EnvelopeSettings,
 ) -> set[str]:
-    """Facts of communities of which few were found although many are within retrieval distance.
+    """More facts of communities of which few were found but many are within retrieval distance.
 
     Spec: CRP-SPEC-003 §5.2 (decision E16)
 
     Args:
-        beyond: vectors of the needs with facts beyond their hits, and the least cosine of each.
+        beyond: vectors of the needs with facts beyond their hits, each with its minimum cosine.
     """
-    held = Counter(fact.community_label for fact in namespace.briefs(sorted(known)))
+    seen = Counter(fact.community_label for fact in namespace.briefs(sorted(known)))
     islands = tuple(
-        sorted(label for label, count in held.items() if label and count < settings.expansion_below)
+        sorted(label for label, count in seen.items() if label and count < settings.expansion_below)
     )
     added: set[str] = set()
     if not islands:
         return added
     for vector, least in beyond:
-        # Communities are at most as many as hits, and each may bring so many more.
+        # There are at most as many communities as hits, and each may add `expansion_most`.
         most = k_nearest * (1 + settings.expansion_most)
         ranked = namespace.nearest(vector, most, Where(communities=islands))
         near = namespace.briefs([hit.fact_id for hit in ranked if hit.score >= least])
@@ -313,9 +313,9 @@ def _expand_communities(
 def recount_stored(
     candidates: Candidates, namespace: FabricView, counter: TokenCounter
 ) -> Candidates:
-    """The same candidates sized for another model, from the counts that the fabric keeps.
+    """The candidates with tokens for another model, from the counts that the fabric stores.
 
-    Facts that were withdrawn since they were gathered are no longer candidates.
+    Facts that were withdrawn since they were gathered are left out.
 
     Spec: CRP-SPEC-003 §10.1
     """

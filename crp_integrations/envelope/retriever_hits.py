@@ -1,4 +1,4 @@
-"""What retrievers and memory tiers gave for a question: hits by fact, and tiers 0 to 3 in order."""
+"""Results of retrievers and memory tiers for a question: hits by fact, and tiers 0 to 3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from crp_integrations.envelope.candidates import Candidate, Candidates, TierHits
-from crp_integrations.envelope.ports import Reached
+from crp_integrations.envelope.ports import ReachedNode
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.vector_index import Hit
@@ -26,14 +26,14 @@ Retriever = Literal["keyword", "vector", "graph"]
 
 
 class RetrieverHit(Part):
-    """One retriever's word on a fact.
+    """Rank and score that one retriever gave a fact.
 
     Attributes:
-        rank: place among what this retriever gave for any information need, from 1; 0 where it
-            scored a fact that others had found.
-        score: cosine, share of the best candidate's words, or strength of the way, [0, 1].
-        hop: steps from fact to fact on the way; 0 for a retriever that does not walk.
-        via: kinds of the links on the way.
+        rank: best rank among this retriever's results for any information need, from 1; 0 if
+            only other retrievers found the fact.
+        score: cosine, word score relative to the best, or strength of the path, [0, 1].
+        hop: number of steps from fact to fact on the path; 0 for a retriever other than `graph`.
+        via: kinds of the links on the path.
     """
 
     retriever: Retriever
@@ -44,31 +44,31 @@ class RetrieverHit(Part):
 
 
 class RetrieverHits:
-    """What retrievers gave for one question; filled while the candidates are read."""
+    """The results of retrievers for one question; filled while the candidates are read."""
 
     def __init__(self) -> None:
         self._ranks: dict[Retriever, dict[str, int]] = {"keyword": {}, "vector": {}, "graph": {}}
-        self._ways: dict[str, Reached] = {}
+        self._ways: dict[str, ReachedNode] = {}
 
     def note(self, retriever: Retriever, ids: Sequence[str]) -> None:
-        """What a retriever gave for one information need, best first."""
+        """Record a retriever's results for one information need, best first."""
         ranks = self._ranks[retriever]
         for rank, id_ in enumerate(ids, start=1):
             ranks[id_] = min(rank, ranks.get(id_, rank))
 
-    def walked(self, ways: Mapping[str, Reached]) -> None:
-        """What the graph reached, strongest first."""
+    def walked(self, ways: Mapping[str, ReachedNode]) -> None:
+        """Record the paths by which the graph reached facts."""
         self._ways = dict(ways)
         best = sorted(ways, key=lambda id_: (-ways[id_].strength, id_))
         self.note("graph", best)
 
     def of(self, fact: Candidate) -> tuple[RetrieverHit, ...]:
-        """What each retriever found of a candidate, highest score first, ties by name."""
+        """Each retriever's hit for a candidate, highest score first, ties by name."""
         scores: dict[Retriever, int] = {"vector": fact.relevance, "keyword": fact.lexical}
         way = self._ways.get(fact.fact_id)
         if way is None and fact.hop:
-            # The second hop of the mix: a name that one of the best facts has too.
-            way = Reached(hop=1, strength=fact.hop, via=("entity",))
+            # The mix's second hop gave it a score: it has a name that one of the best facts has.
+            way = ReachedNode(hop=1, strength=fact.hop, via=("entity",))
         hits = [
             RetrieverHit(
                 retriever=name,
@@ -94,10 +94,10 @@ ACTIVE, HOT, WARM, COLD = range(4)
 
 @dataclass(frozen=True, slots=True)
 class ActiveFacts:
-    """Facts that the current window has already.
+    """Facts that the current window already contains.
 
     Attributes:
-        rows: their unit vectors, shape (len(facts), dimensions).
+        rows: unit vectors of the facts, shape (len(facts), dimensions).
     """
 
     facts: tuple[Fact, ...] = ()
@@ -106,11 +106,11 @@ class ActiveFacts:
 
 @dataclass(frozen=True, slots=True)
 class EarlyTierHits:
-    """What the early tiers gave for one information need.
+    """Results of tiers 0 to 2 for one information need.
 
     Attributes:
         hits: facts at or above the relevance floor, best first, ties by id; at most K.
-        tier: number of the last tier asked.
+        tier: number of the last tier to search; 3 if tiers 0 to 2 were not enough.
     """
 
     hits: tuple[Hit, ...]
@@ -118,7 +118,7 @@ class EarlyTierHits:
 
     @property
     def cold(self) -> bool:
-        """Whether the whole fabric is to be searched."""
+        """Whether the whole fabric has to be searched."""
         return self.tier == COLD
 
 
@@ -130,7 +130,7 @@ def ask_early_tiers(
     *,
     active: ActiveFacts | None = None,
 ) -> EarlyTierHits:
-    """Ask tiers 0, 1 and 2 for one information need; reads nothing with `cascade="all"`.
+    """Search tiers 0, 1 and 2 for one information need; reads nothing with `cascade="all"`.
 
     Spec: CRP-SPEC-003 §5.2 step 1.4
     """
@@ -148,7 +148,7 @@ def ask_early_tiers(
 
 
 def deepest_tier(view: FabricView, asked: Sequence[EarlyTierHits]) -> int:
-    """The largest tier number that was asked for any need (decision Fabric).
+    """The highest tier number that was searched for any need.
 
     Spec: CRP-SPEC-003 §5.2
     """
@@ -159,7 +159,7 @@ def deepest_tier(view: FabricView, asked: Sequence[EarlyTierHits]) -> int:
 def tier_hits(
     facts: Sequence[Candidate], view: FabricView, *, active: Collection[str] = ()
 ) -> TierHits:
-    """How many candidates each tier gave; a fact counts in the first tier that has it.
+    """The number of candidates from each tier; a fact counts in the first tier that has it.
 
     Spec: CRP-SPEC-003 §5.2
     """
@@ -179,7 +179,7 @@ def tier_hits(
 
 
 def count_tier_hits(candidates: Candidates, view: FabricView, gathered: Candidates) -> Candidates:
-    """The candidates of a window with the number that each tier gave.
+    """The candidates of a window with `tier_hits` set; those not in `gathered` count in tier 0.
 
     Spec: CRP-SPEC-003 §5.2
     """
@@ -193,13 +193,13 @@ def count_tier_hits(candidates: Candidates, view: FabricView, gathered: Candidat
 def _read_early_tiers(
     view: FabricView, vector: FloatRows, k: int, active: ActiveFacts
 ) -> Iterator[tuple[int, Sequence[Hit]]]:
-    """Tiers 0, 1 and 2 with their nearest facts; a tier is read when it is asked for."""
+    """Tiers 0, 1 and 2 with their nearest facts; each tier is read only when iterated."""
     at_hand = [n for n, fact in enumerate(active.facts) if fact.status in RETRIEVABLE]
     yield (
         ACTIVE,
         _nearest([active.facts[n].fact_id for n in at_hand], active.rows[at_hand], vector, k),
     )
-    # What may not be read any more does not come out of the view.
+    # The view returns only facts that may still be read.
     ids = [fact.fact_id for fact in view.facts(sorted(view.shelf.facts.union(view.held())))]
     yield HOT, _nearest(ids, view.vectors(ids), vector, k) if ids else ()
     warm: list[Hit] = []

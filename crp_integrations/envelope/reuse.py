@@ -1,8 +1,8 @@
-"""The envelopes that are known by their ETags, and which of them may be reused.
+"""Earlier envelopes, kept by ETag, and which of them may be reused.
 
-An entry belongs to one tenant, subject, region and session, and is found from there alone. Its
-texts go as soon as the fabric's state is another one; that it was known stays, so that a caller
-learns what has changed.
+An entry belongs to one tenant, subject, region and session, and only they can find it. Its texts
+are dropped as soon as the fabric's state differs; its validators stay, so that a caller learns
+what has changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SALTED_ETAG = "etag-salted@1"
 
 
 def etag(fact_ids: Iterable[str], salt: str = "") -> str:
-    """Hash a set of fact ids; their order has no influence.
+    """Hash a set of fact ids; their order does not matter.
 
     Spec: CRP-SPEC-003 §7.5, §16.2
     """
@@ -40,25 +40,25 @@ def etag(fact_ids: Iterable[str], salt: str = "") -> str:
 
 
 class Validators(Record):
-    """Everything that an envelope depends on, as hashes and numbers; no text is in it.
+    """Everything that an envelope depends on, as hashes and numbers, without texts.
 
     Spec: CRP-SPEC-003 §11.3 (decision E12)
 
     Attributes:
-        state_hash: of every namespace read, the region's own and the shared ones.
-        readable: how many facts the subject may retrieve; it shows a guard that decides anew.
+        state_hash: hash of all namespaces read, the region's own and the shared ones.
+        readable: number of facts the subject may retrieve; it changes if the guard's rules do.
         decomposition: hash of the question and its information needs, in their order.
-        embedder, tokenizer: identities.
-        budget_tokens: tokens that the envelope may have.
-        automatic: it takes what the question needs of them.
+        embedder, tokenizer: identities of the engines.
+        budget_tokens: maximum tokens of the envelope.
+        automatic: whether the envelope uses only the tokens that the question needs.
         settings_digest: hash of every setting: weights, packing, ordering, thresholds.
         policy: digest of the policy in force, with the guard that decides about access.
         packing, layout: names of the algorithms in force.
-        prompt: hash of what stands around the envelope in the prompt, and of what is asked of
-            the model: an earlier answer holds for these alone.
+        prompt: hash of the prompt around the envelope and of the model's parameters, since an
+            earlier answer is valid for these alone.
         prior: hash of the session's earlier windows, empty without any.
-        judge: hash of the judge and of how it is asked, empty without one: its word on an earlier
-            answer is not another's.
+        judge: hash of the judge and its parameters, empty without one; another judge might rate
+            an earlier answer differently.
     """
 
     SCHEMA = "validators/1"
@@ -86,7 +86,7 @@ class Validators(Record):
     def reasons(self, earlier: Validators) -> tuple[Changed, ...]:
         """What differs from an earlier envelope's validators; empty when nothing does."""
         changed = (
-            word for field, word in WORDS.items() if getattr(self, field) != getattr(earlier, field)
+            word for name, word in CHANGES.items() if getattr(self, name) != getattr(earlier, name)
         )
         return tuple(dict.fromkeys(changed))
 
@@ -95,11 +95,11 @@ class Validators(Record):
 
         Spec: CRP-SPEC-003 §5.3
         """
-        return not SELECT.intersection(self.reasons(earlier))
+        return not SELECTION_CHANGES.intersection(self.reasons(earlier))
 
 
-# Field → the word for its change, in the order in which changes are told.
-WORDS: Final = MappingProxyType(
+# Field → the word for its change, in the order in which changes are reported.
+CHANGES: Final = MappingProxyType(
     {
         "state_hash": Changed.FACTS,
         "readable": Changed.ACCESS,
@@ -122,8 +122,8 @@ WORDS: Final = MappingProxyType(
         "judge": Changed.JUDGE,
     }
 )
-# What Phase 1 depends on; earlier windows name deferred facts that are read as well.
-SELECT: Final = frozenset(
+# Changes that affect Phase 1; PRIOR does, as the facts deferred by earlier windows are read too.
+SELECTION_CHANGES: Final = frozenset(
     {
         Changed.FACTS,
         Changed.ACCESS,
@@ -137,20 +137,20 @@ SELECT: Final = frozenset(
 
 
 def decomposition_hash(query: str, sub_queries: Sequence[str]) -> str:
-    """`sha256:` hash of a question and what it was decomposed into."""
+    """`sha256:` hash of a question and its sub-queries."""
     return sha256(json.dumps([query, *sub_queries]))
 
 
-# What a fact takes besides its text, measured with vectors of 384 dimensions.
+# Memory of a fact besides its text, measured with vectors of 384 dimensions.
 CANDIDATE_BYTES: Final = 2_500
 PACKED_BYTES: Final = 2_000
-# In the place of an ETag: any envelope that is known.
-ANY = "*"
+# Used instead of an ETag, it matches any envelope that is kept.
+ANY_ETAG = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeScope:
-    """Whose envelopes these are; no entry is found from another scope.
+    """The owner of an envelope; an entry is not found from another scope.
 
     Spec: CRP-SPEC-003 §16.1
     """
@@ -166,11 +166,11 @@ class KnownEnvelope:
     """An earlier envelope.
 
     Attributes:
-        envelope, candidates: None once the fabric's state was seen to be another one.
-        headers: of the window that was released with it; None when there was only a preview.
-        kept_at: when it was remembered.
-        tier: of the envelope before its answer capped it; None where it did not.
-        made: what the envelope was made of; None where that is not known.
+        envelope, candidates: None after the fabric's state has changed.
+        headers: headers of the window released with it; None after only a preview.
+        kept_at: time at which it was stored here.
+        tier: tier of the envelope before its answer lowered it; None if it did not.
+        made: inputs of the envelope; None where they are not known.
     """
 
     validators: Validators
@@ -183,7 +183,7 @@ class KnownEnvelope:
 
     @property
     def bytes(self) -> int:
-        """About how much memory the entry's facts take, with their vectors and columns."""
+        """Approximate memory of the entry's facts, with their vectors and columns."""
         if self.envelope is None or self.candidates is None:
             return 0
         texts = len(self.envelope.text) + sum(len(fact.content) for fact in self.candidates.facts)
@@ -193,12 +193,12 @@ class KnownEnvelope:
 
 @dataclass(frozen=True, slots=True)
 class ReuseMatch:
-    """What a conditional request came to.
+    """The result of a conditional request.
 
     Attributes:
-        status: None when the request was not conditional.
-        reasons: why it is no hit, most telling first.
-        known: the envelope that was meant, when there is one.
+        status: HIT or MISS; None when the request was not conditional.
+        reasons: why it is not a hit, in the order of `Changed`.
+        known: the envelope with the requested ETag, if there is one.
     """
 
     status: CacheStatus | None = None
@@ -211,7 +211,7 @@ _Place = tuple[str, str]
 
 
 class KnownEnvelopes:
-    """Earlier envelopes, the latest used last; bounded, in memory alone, safe between threads.
+    """Earlier envelopes, least recently used first; bounded, in memory alone, thread-safe.
 
     Spec: CRP-SPEC-003 §5.3, §11
     """
@@ -219,17 +219,17 @@ class KnownEnvelopes:
     def __init__(self, settings: ReuseSettings) -> None:
         self._settings = settings
         self._entries: OrderedDict[_Key, KnownEnvelope] = OrderedDict()
-        # Each entry's bytes, added up once; an entry without texts has none.
+        # Each entry's bytes, computed once; 0 for an entry whose texts were dropped.
         self._sizes: dict[_Key, int] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return len(self._entries)
 
     @property
     def bytes(self) -> int:
-        """About how much memory all entries take."""
+        """Approximate memory of all entries."""
         return sum(self._sizes.values())
 
     def remember(
@@ -245,25 +245,25 @@ class KnownEnvelopes:
         tier: QualityTier | None = None,
         made: EnvelopeInputs | None = None,
     ) -> None:
-        """Know an envelope from now on; the entries used longest ago go when there are too many."""
+        """Keep an envelope; if there are too many, the least recently used ones are dropped."""
         if not self._settings.envelopes:
             return
         key = (scope, envelope.etag, validators)
         with self._lock:
             state_hash = validators.state_hash if present is None else present
-            self._let_go(scope, state_hash)
+            self._drop_old_texts(scope, state_hash)
             before = self._entries.get(key)
             if headers is None and before is not None and before.headers is not None:
-                # A preview takes nothing away from an answer that was given.
+                # A preview does not replace the entry of a released answer.
                 self._entries.move_to_end(key)
                 return
             self._drop(key)
             self._put(
                 key, KnownEnvelope(validators, envelope, candidates, headers, now, tier, made)
             )
-            self._let_go(scope, state_hash)
-            most = self._settings
-            while len(self._entries) > most.envelopes or self.bytes > most.bytes:
+            self._drop_old_texts(scope, state_hash)
+            limits = self._settings
+            while len(self._entries) > limits.envelopes or self.bytes > limits.bytes:
                 self._drop(next(iter(self._entries)))
 
     def match(
@@ -276,7 +276,7 @@ class KnownEnvelopes:
         no_cache: bool = False,
         holds: bool = False,
     ) -> ReuseMatch:
-        """Evaluate a conditional request, before anything is selected.
+        """Evaluate a conditional request before Select; `holds`: the session has facts of its own.
 
         Spec: CRP-SPEC-003 §5.3, §11.2, §11.4 (decision E12)
         """
@@ -287,8 +287,8 @@ class KnownEnvelopes:
         if holds:
             return ReuseMatch(CacheStatus.MISS, (Changed.HELD,))
         with self._lock:
-            self._let_go(scope, validators.state_hash)
-            keys = [key for key in self._entries if key[0] == scope and if_match in (key[1], ANY)]
+            self._drop_old_texts(scope, validators.state_hash)
+            keys = [k for k in self._entries if k[0] == scope and if_match in (k[1], ANY_ETAG)]
             known = [key for key in keys if not self._expired(self._entries[key], now)]
             for key in keys:
                 if key not in known:
@@ -307,14 +307,14 @@ class KnownEnvelopes:
         return ReuseMatch(CacheStatus.MISS, reasons, entry)
 
     def end(self, session_id: str) -> int:
-        """Forget everything of a session; returns how many entries that were."""
+        """Drop all entries of a session and return their number."""
         with self._lock:
             gone = [key for key in self._entries if key[0].session_id == session_id]
             for key in gone:
                 self._drop(key)
         return len(gone)
 
-    # --- within, under the lock --------------------------------------------------------
+    # --- called with the lock acquired -------------------------------------------------
 
     def _put(self, key: _Key, known: KnownEnvelope) -> None:
         self._entries[key] = known
@@ -324,8 +324,8 @@ class KnownEnvelopes:
         self._entries.pop(key, None)
         self._sizes.pop(key, None)
 
-    def _let_go(self, scope: EnvelopeScope, state_hash: str) -> None:
-        """Drop the texts of a tenant's entries that are of another state: one may be erased."""
+    def _drop_old_texts(self, scope: EnvelopeScope, state_hash: str) -> None:
+        """Drop the texts of a tenant's entries of another state, as one may have been erased."""
         place = _place(scope)
         for key, known in self._entries.items():
             if (

@@ -1,8 +1,8 @@
-"""Between Select and Rank: candidates are screened (`screen@1`) and, where wanted, reranked.
+"""Between Select and Rank: candidates are screened (`screen@1`) and optionally reranked.
 
-Nothing that is refused is ranked, reranked or packed. A fact is off the topic when no retriever
-stands for it: its cosine, its words and its links are all below their floors. A reranker's scores
-become the relevance, and the score where the default preset has mixed one.
+Refused candidates are not ranked, reranked or packed. A fact is off topic when no retriever
+supports it: its cosine, word and link scores are all below their floors. A reranker's score
+replaces the relevance, and also the mixed score where the default preset has computed one.
 
 Spec: Summit §Context Assembly Pipeline
 """
@@ -33,7 +33,7 @@ SCREEN = "screen@1"
 def screen_candidates(
     candidates: Candidates, settings: ScreeningSettings, detector: InjectionDetector
 ) -> Candidates:
-    """The same candidates, those that may not enter refused; off unless the settings say so.
+    """Mark candidates that may not enter as refused; does nothing unless settings enable it.
 
     Spec: Summit §Backlog Select 8
     """
@@ -48,10 +48,10 @@ def screen_candidates(
 def find_refusals(
     texts: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: InjectionDetector
 ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
-    """Why each of these may not enter, by its id, and the algorithms that decided.
+    """The reason for each text that may not enter, by id, and the algorithms that decided.
 
     Args:
-        texts: id, text and how near it is to the topic, fixed point.
+        texts: id, text and nearness to the topic, fixed point.
     """
     floor = to_fixed(settings.relevance_floor)
     near = [(id_, text) for id_, text, nearness in texts if nearness >= floor]
@@ -69,7 +69,7 @@ def find_refusals(
 
 
 def _near(fact: Candidate, settings: ScreeningSettings) -> int:
-    """How near to the topic a fact is, fixed point; all the way where words or links say so."""
+    """Nearness of a fact to the topic, fixed point; SCALE if its word or link score suffices."""
     if fact.lexical >= to_fixed(settings.words_floor) or fact.hop >= to_fixed(settings.hop_floor):
         return SCALE
     return fact.relevance
@@ -77,11 +77,11 @@ def _near(fact: Candidate, settings: ScreeningSettings) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ResultScreen:
-    """What looks at results before any of them is ranked.
+    """Screens the results of a context assembly before they are ranked.
 
     Attributes:
-        settings: where fewer results than `fewest` stay, all are refused.
-        detector: the rules with the settings' numbers, and what they said before.
+        settings: if fewer results than `fewest` remain, all are refused.
+        detector: the injection rules with the settings' numbers, and their earlier reports.
     """
 
     settings: ScreeningSettings
@@ -90,7 +90,7 @@ class ResultScreen:
     def refused(
         self, results: Sequence[RetrievalResult]
     ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
-        """The reason for each chunk that may not be shown, by its id; and what decided."""
+        """The reason for each chunk that may not be shown, by id, and the algorithms used."""
         best = max((result.lexical_score for result in results), default=0.0)
         enough = self.settings.words_floor * best
         near: dict[str, int] = {}
@@ -111,21 +111,21 @@ RERANK = "rerank@1"
 def rerank_candidates(
     candidates: Candidates, reranker: Reranker, settings: EnvelopeSettings
 ) -> Candidates:
-    """The same candidates, the best of them with the reranker's score as their relevance.
+    """The candidates, the best of them with the reranker's score as their relevance.
 
-    The others keep their order among themselves below all that the reranker saw: cosines and a
-    reranker's scores cannot be compared. The embedder's relevance floor means nothing for the new
-    scores, so that of the settings holds. The reranker's score replaces the mixed one in the
-    ranking, and stretches of a fact count by it. The reranker sees the passages of a text that is
-    cut.
+    The others keep their order, below all that the reranker scored, since cosines and a
+    reranker's scores cannot be compared. The embedder's relevance floor does not apply to the new
+    scores, so the settings' floor is used. The reranker's score replaces the mixed one in the
+    ranking and scales the scores of a fact's stretches. Of a text that is cut, the reranker
+    scores each passage.
 
     Spec: CRP-SPEC-003 §6.3
     """
     cut = CutTexts.of(candidates)
     facts = cut.passages.facts
-    # The model of a reranker may not see either what may not be shown.
-    open_ = [n for n, fact in enumerate(facts) if fact.refused is None]
-    best = sorted(open_, key=lambda n: (-facts[n].merit, facts[n].fact_id))
+    # A text that may not be shown must not be sent to a reranker's model either.
+    allowed = [n for n, fact in enumerate(facts) if fact.refused is None]
+    best = sorted(allowed, key=lambda n: (-facts[n].merit, facts[n].fact_id))
     seen = sorted(best[: settings.rerank_top])
     if not seen:
         return candidates
@@ -138,7 +138,7 @@ def rerank_candidates(
         facts=tuple(
             _rescore(fact, scores[n], scores[n], scores[n])
             if n in scores
-            # Below the lowest of the reranker's scores.
+            # Scaled to lie below the lowest of the reranker's scores.
             else _rescore(
                 fact, ceiling, fact.relevance * ceiling // SCALE, fact.merit * ceiling // SCALE
             )
@@ -180,10 +180,10 @@ def _check_scores(scores: object, count: int, identity: str) -> list[int]:
     try:
         numbers = [float(score) for score in scores]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise _error(identity, "gave no list of numbers") from None
+        raise _error(identity, "did not give a list of numbers") from None
     if len(numbers) != count:
         raise _error(identity, f"gave {len(numbers)} scores for {count} texts")
-    # NaN is in no range either.
+    # NaN fails this comparison as well.
     bad = [score for score in numbers if not 0.0 <= score <= 1.0]
     if bad:
         raise _error(identity, f"gave the score {bad[0]}, wanted 0 to 1")

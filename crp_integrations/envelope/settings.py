@@ -1,4 +1,4 @@
-"""Every number of the envelope specification, as one frozen part of the settings tree."""
+"""Settings of the envelope: every number of its specification, as one frozen settings class."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class BudgetSettings(Part):
     Attributes:
         tokens: `auto` for what the question needs, `window` for all that the model's context
             limit leaves (§7.2), or a number of tokens.
-        fact_tokens: what a fact as good as the best adds to `auto`, tokens (ours); any other adds
-            its score over the best one's, to the power `score_power`, of it.
-        score_power: the power by which `fact_tokens` falls with a fact's score.
-        part_share: what each further need of a question adds, as a share (ours).
-        needed_share: share of the best fact's score from which a fact matters for the tier (ours).
-        least, most: bounds of what `auto` may give, tokens (ours).
+        fact_tokens: tokens that the best fact adds to `auto` (ours); any other fact adds this
+            times its score relative to the best one's, raised to `score_power`.
+        score_power: exponent by which `fact_tokens` falls with a fact's score.
+        part_share: share that each further need of a question adds to `auto` (ours).
+        needed_share: minimum score of a needed fact, as a share of the best fact's score (ours).
+        least, most: minimum and maximum tokens that `auto` may give (ours).
     """
 
     tokens: BudgetTokens = "auto"
@@ -39,17 +39,17 @@ class BudgetSettings(Part):
 
 
 class DecomposeSettings(Part):
-    """How a question is taken apart.
+    """How a question is split into sub-queries.
 
     Spec: CRP-SPEC-003 §5.2
 
     Attributes:
-        rules: take questions apart by rules; off leaves every question whole.
-        most: most sub-queries of one question.
-        depth: most needs that rest on each other below one task.
-        longest: characters above which a question is left whole: a text pasted in is no list of
-            needs. Also the longest sub-query taken from a model.
-        reply_tokens: cap on the reply of a model that decomposes, tokens.
+        rules: split questions by rules; off leaves every question whole.
+        most: maximum number of sub-queries of one question.
+        depth: maximum number of needs that build on each other within one task.
+        longest: characters above which a question is left whole, since a pasted text is not a
+            list of needs. Also the maximum length of a sub-query taken from a model.
+        reply_tokens: maximum tokens of the reply of a model that decomposes.
     """
 
     rules: bool = True
@@ -60,35 +60,35 @@ class DecomposeSettings(Part):
 
 
 class HybridSettings(Part):
-    """How relevance is mixed, and how stretches of facts fill what whole facts leave.
+    """How relevance is mixed, and how stretches of facts fill the budget that whole facts leave.
 
     Chosen on five public sets; docs/evidence/selection.md has the ablation.
 
     Spec: CRP-SPEC-003 §6.3, §7.3
 
     Attributes:
-        enabled: rank by the mix; otherwise by the cosine, to the letter.
-        lexical_share: share of words in the mix, the rest is the cosine.
-        cosine_power: power of the cosine over its best in the mix, in halves; above 1 the best
-            stand out more.
-        lexical_power: power of the words' score over its best in the mix.
-        stretch_power: power of the score of a fact's best stretch in the fact's score.
-        stretch_share: share of a fact's score that its best stretch gives.
-        neighbour_share: added of the better neighbour in the same document.
-        neighbour_gap: most characters between two facts that are neighbours.
-        hop_sources: best facts whose names are followed.
-        hop_names: most of these names that are looked up, those of the best facts first.
-        hop_hits: facts read for these names; 0 reads none.
-        hop_weight: added of what the second hop says for a fact; 0 makes none.
-        hop_decay: power of a source's score, over the best, in the weight of its names.
+        enabled: rank by the mix; otherwise by the cosine alone, as the specification says.
+        lexical_share: share of the word score in the mix; the rest is the cosine.
+        cosine_power: exponent of the cosine relative to the best one, in steps of 0.5; above 1
+            the best candidates stand out more.
+        lexical_power: exponent of the word score relative to the best one.
+        stretch_power: exponent of the score of a fact's best stretch in the fact's score.
+        stretch_share: share of a fact's score that comes from its best stretch.
+        neighbour_share: share added of the score of the better neighbour in the same document.
+        neighbour_gap: maximum number of characters between two neighbouring facts.
+        hop_sources: number of best facts whose names are followed.
+        hop_names: maximum number of these names that are looked up, the best facts' first.
+        hop_hits: number of facts read for these names; 0 reads none.
+        hop_weight: factor of the second hop's score that is added to a fact's; 0 omits the hop.
+        hop_decay: exponent of a source's score, relative to the best, in the weight of its names.
         whole_share: share of the budget that whole facts fill first; stretches fill the rest.
             1 shows whole facts alone.
-        passed_over: facts that do not fit in this share and may be skipped for each one that is
-            in; with one more, sentences begin. None for any number.
-        parent_share: share of the fact's score in that of its stretches.
-        stretch_neighbour_share: added of the better stretch beside it.
-        stretch_hop_share: share of the hop in the score of a stretch.
-        stretches_seen: best stretches that are looked at when the rest is filled.
+        passed_over: maximum number of facts skipped because they do not fit this share, for each
+            one included; beyond it, stretches are added. None for any number.
+        parent_share: share of the fact's score in the score of its stretches.
+        stretch_neighbour_share: share added of the score of the better adjoining stretch.
+        stretch_hop_share: share of the second hop in the score of a stretch.
+        stretches_seen: number of best stretches considered when the rest is filled.
     """
 
     enabled: bool = True
@@ -118,18 +118,18 @@ class GraphExpansionSettings(Part):
     Spec: Summit §Context Assembly Pipeline
 
     Attributes:
-        hops: steps from fact to fact that are followed from the best facts; 0 follows none.
-        seeds: best facts that ways begin at.
-        names: names that are looked up for each hop.
-        hits: facts read for the names of a hop.
-        community_hits: facts read of the communities of the seeds, the nearest to the question.
-        community_weight: of the link between two facts of one community.
-        most_named: facts among those read that may have a name for it to link them.
-        frontier: facts that a hop goes on from.
-        most_facts: facts read in all.
-        decay: of the strength, for each hop after the first.
-        weight: share of the strength, beyond the second hop of the mix, that is added to a fact's
-            score.
+        hops: number of steps from fact to fact, starting at the best facts; 0 follows none.
+        seeds: number of best facts at which paths begin.
+        names: maximum number of names looked up for each hop.
+        hits: number of facts read for the names of a hop.
+        community_hits: number of facts read from the seeds' communities, nearest to the question.
+        community_weight: weight of the link between two facts of one community.
+        most_named: maximum number of facts with a name for the name to link them.
+        frontier: maximum number of facts from which the next hop continues.
+        most_facts: maximum number of facts read in total.
+        decay: factor on the strength for each hop after the first.
+        weight: share added to a fact's score of the strength that exceeds the second hop of the
+            mix.
     """
 
     hops: int = Field(default=0, ge=0, le=8)
@@ -151,12 +151,12 @@ class PressureSettings(Part):
     Spec: CRP-SPEC-003 §9.3, §10.3, §14.3
 
     Attributes:
-        reuse_saturation: saturation from which `reuse-ckf` is suggested (§9.3).
-        continue_saturation: saturation from which a continuation window is suggested when
+        reuse_saturation: minimum saturation at which `reuse-ckf` is suggested (§9.3).
+        continue_saturation: minimum saturation at which a continuation window is suggested when
             relevant facts did not fit (§9.3).
-        pressure_saturation: the same for the word budget pressure (§10.3).
-        falling_windows: windows in a row, each of a worse tier than the one before, from which
-            `hierarchical` is suggested (§14.3).
+        pressure_saturation: minimum saturation at which `budget-pressure` is suggested (§10.3).
+        falling_windows: number of consecutive windows, each of a worse tier than the one before,
+            after which `hierarchical` is suggested (§14.3).
     """
 
     reuse_saturation: float = Field(default=0.95, ge=0.0, le=1.0)
@@ -180,17 +180,17 @@ class EvolutionSettings(Part):
 
 
 class ReuseSettings(Part):
-    """What is kept in memory of earlier envelopes, for conditional requests.
+    """How many earlier envelopes are kept in memory, for conditional requests.
 
     Spec: CRP-SPEC-003 §11, §16.2
 
     Attributes:
-        envelopes: most envelopes that are known at a time; 0 knows none.
-        bytes: about how much memory these may take together, an envelope some 200 kB.
-        lifetime_seconds: seconds after which an envelope is known no more; that of a session
-            token. Freshness goes with time, and no validator shows it.
-        salt_etags: mix a secret of the session into every ETag, so that two sessions cannot be
-            compared (§16.2).
+        envelopes: maximum number of envelopes kept; 0 keeps none.
+        bytes: approximate maximum memory for all of them; an envelope takes some 200 kB.
+        lifetime_seconds: seconds after which an envelope is dropped, as long as a session token
+            lives. Needed because no validator shows that facts lose freshness with time.
+        salt_etags: mix a secret of the session into every ETag, so that the ETags of two sessions
+            cannot be compared (§16.2).
     """
 
     envelopes: int = Field(default=64, ge=0)
@@ -200,22 +200,22 @@ class ReuseSettings(Part):
 
 
 class EnvelopeSettings(Part):
-    """Numbers and choices that decide an envelope. Scores, weights and shares are in [0, 1].
+    """Numbers and choices that determine an envelope. Scores, weights, shares are in [0, 1].
 
     Spec: CRP-SPEC-003 §5, §6, §7, §8, §13
 
     Attributes:
-        k_nearest: nearest neighbours read for each sub-query (§5.2), facts.
-        k_lexical: best lexical hits read for each sub-query, facts; 0 reads none.
-        expansion_below: facts of a community, below which more of it are read (§5.2).
-        expansion_reach: facts of the community that must be within retrieval distance (§5.2).
-        expansion_distance: the least cosine within retrieval distance, as a share of the K-th
+        k_nearest: number of nearest facts read for each sub-query (§5.2).
+        k_lexical: number of best lexical hits read for each sub-query; 0 reads none.
+        expansion_below: number of facts of a community below which more of it are read (§5.2).
+        expansion_reach: minimum number of its facts within retrieval distance (§5.2).
+        expansion_distance: minimum cosine within retrieval distance, as a share of the K-th
             hit's; 1 means as near as the K-th hit (decision E16).
-        expansion_most: most facts that a community is expanded by (decision E16).
-        cascade: how the memory tiers are asked (§5.2): `all` searches the whole fabric always;
-            `until_full` does so only where what was used lately gives fewer than `k_nearest` facts
+        expansion_most: maximum number of facts added from one community (decision E16).
+        cascade: how the memory tiers are searched (§5.2): `all` always searches the whole fabric;
+            `until_full` does so only where recently used facts give fewer than `k_nearest` facts
             at or above the relevance floor, which can miss nearer ones.
-        rerank_top: best candidates that a reranker sees, where one is given.
+        rerank_top: number of best candidates that a reranker scores, where one is given.
         relevance_weight: weight of the cosine to the question (§6.2).
         importance_factor: weight of the fact's own importance (§6.2).
         freshness_weight: weight of recency (§6.2).
@@ -224,61 +224,61 @@ class EnvelopeSettings(Part):
         open_relevance_weight: relevance weight under `open` (§13.1).
         open_importance_factor: importance factor under `open` (§13.1).
         freshness_horizon_days: age at which freshness reaches 0 (§6.4), days.
-        temporal_horizon_days: the same for a temporal question (§6.4), days.
+        temporal_horizon_days: age at which it reaches 0 for a temporal question (§6.4), days.
         temporal_shift: weight that a temporal question moves from relevance to freshness
             (§6.4, decision E23).
         diversity_share: share of a community above which its bonus is 0 (§6.5).
         duplicate_similarity: cosine above which two facts are near-duplicates (§6.6).
         expected_response_tokens: tokens kept free for the answer when `max_tokens` is not
             given (§7.2).
-        safety_margin_tokens: smallest margin kept free (§7.2), tokens.
-        reserve_share: share of a small window that both together may take (decision E20).
-        least_context_tokens: room for facts below which a deployment is not asked, where more
-            than that was found for the question; 0 asks each.
+        safety_margin_tokens: minimum margin kept free for counting errors (§7.2), tokens.
+        reserve_share: maximum share of a small window for both reserves together (decision E20).
+        least_context_tokens: minimum tokens for facts that a deployment must offer to be called,
+            when the facts found for the question have more; 0 calls any.
         family_margin: margin as a share of the budget for counts of the right family (E19).
-        estimate_margin: the same for estimated counts (E19).
-        duplicates_told: which of the facts that do not fit the drop report calls duplicates
-            (§6.6): those that resemble a `shown` fact, or `all`; what is shown is the same.
+        estimate_margin: margin as a share of the budget for estimated counts (E19).
+        duplicates_told: which facts that do not fit are reported as duplicates (§6.6): those
+            that resemble a `shown` fact, or `all`; the facts shown are the same either way.
         packing: name of the packing algorithm (§7.3): `greedy`, or `in_order`, which stops at the
             first fact that does not fit.
         ordering: name of the ordering algorithm (§7.4): `sandwich`, `sandwich_rank` with the
             two best first, `rank`, or `reversed` with the best last.
-        layout: `position` orders all facts so; `cache-stable` begins with the previous
+        layout: `position` applies `ordering` to all facts; `cache-stable` begins with the previous
             envelope's facts and with pinned ones, so that a prompt cache finds its prefix.
-        promote: without a fact that is critical for ordering, put the best first and the
-            second best last (decision E7).
-        critical_composite: composite from which a fact is critical for ordering (§7.4).
-        important_composite: composite from which a fact is important for ordering (§7.4).
-        coverage_of: what coverage divides by (§8.1, decision E2): candidates that the question
-            needs (`budget.needed_share`), by which saturation and relevance are then measured
-            too; `relevant` candidates, or `all` of them.
-        floor_share: share of the relevant floor that the best candidate must reach, else nothing
-            is about the question, and the tier is D where coverage is of what is needed (ours).
-        relevant_floor: relevance from which a candidate counts as relevant (E2), unless
+        promote: if no fact is critical for ordering, put the best first and the second best
+            last (decision E7).
+        critical_composite: minimum composite of a fact that is critical for ordering (§7.4).
+        important_composite: minimum composite of a fact that is important for ordering (§7.4).
+        coverage_of: the candidates that coverage divides by (§8.1, decision E2): those that are
+            `needed` (`budget.needed_share`), to which saturation and relevance then refer too;
+            `relevant` candidates, or `all` of them.
+        floor_share: share of the relevant floor that the best candidate must reach; otherwise
+            no candidate is on topic, and the tier is D if `coverage_of` is `needed` (ours).
+        relevant_floor: minimum relevance at which a candidate counts as relevant (E2), unless
             the embedder's card calibrates it.
         coverage_weight: weight of coverage in the envelope's score (§8.1).
         saturation_weight: weight of saturation in the envelope's score (§8.1).
         relevance_mean_weight: weight of the mean relevance in the envelope's score (§8.1).
-        score_s, score_a, score_b, score_c: smallest score of the tier (§8.2).
-        saturation_s, saturation_a, saturation_b: smallest saturation of the tier (§8.2).
+        score_s, score_a, score_b, score_c: minimum score of the tier (§8.2).
+        saturation_s, saturation_a, saturation_b: minimum saturation of the tier (§8.2).
         sparse_saturation: saturation below which an envelope is sparse (§9.2).
-        sparse_is_deficient: read a sparse envelope as tier D instead of C (decision E3).
-        vital_importance: importance from which a fact that did not fit caps the tier (§8.3).
+        sparse_is_deficient: give a sparse envelope tier D instead of C (decision E3).
+        vital_importance: minimum importance at which a fact left out caps the tier (§8.3).
         coverage_minimum: coverage below which the tier is D (§8.3).
-        freshness_check_days: age of the newest fact above which a temporal question is
-            capped (§8.3), days.
-        strict_saturation: saturation below which `context-strict` is capped (§13.1).
+        freshness_check_days: age of the newest fact above which the tier of a temporal question
+            is capped (§8.3), days.
+        strict_saturation: saturation below which the tier of `context-strict` is capped (§13.1).
         budget: how many tokens an envelope may have where no number is given (§7.2).
-        pressure: what a saturation suggests (§9.3, §10.3).
+        pressure: saturations at which an envelope suggests something (§9.3, §10.3).
         evolution: how a summary enters the next window (§14.1).
-        reuse: what is known of earlier envelopes (§11).
-        assembly: of the context assembly of CFS-021.
-        decompose: how a question is taken apart (§5.2).
+        reuse: how many earlier envelopes are kept (§11).
+        assembly: settings of the context assembly of CFS-021.
+        decompose: how a question is split into sub-queries (§5.2).
         graph: how far relations between facts are followed (Summit).
         screening: which candidates may not be shown at all (Summit).
-        hybrid: what relevance is made of, and how stretches of facts fill what is left.
-        adaptive: count freshness only for a temporal question, stale facts, or facts of several
-            dates that contradict each other, and no diversity; the weight goes to relevance (§6.2).
+        hybrid: how relevance is mixed, and how stretches of facts fill the rest of the budget.
+        adaptive: use freshness only for temporal questions, stale facts, or facts of different
+            dates that contradict each other; never diversity; relevance gets the weight (§6.2).
     """
 
     k_nearest: int = Field(default=50, ge=1)
@@ -352,7 +352,7 @@ class EnvelopeSettings(Part):
 
     @classmethod
     def preset(cls, name: str) -> EnvelopeSettings:
-        """The settings of one of the two presets that are kept and tested."""
+        """The settings of a preset, `default` or `literal`."""
         if name == "default":
             return cls()
         if name == "literal":

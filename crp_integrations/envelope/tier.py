@@ -1,7 +1,7 @@
 """The quality tier: the worst of score, saturation ceiling and overrides (`tier@1`).
 
-Everything is compared exactly, as fractions of integers, so that a value on a bound falls on
-the same side everywhere.
+Values are compared exactly, as fractions of integers, so that a value equal to a bound gives
+the same result on every machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def saturation(token_count: int, token_budget: int) -> Fraction:
 
 def reaches(value: Fraction, threshold: float) -> bool:
     """Whether an exact value is at least a threshold from the settings."""
-    # Multiplied out, which spares a fraction that would be reduced first.
+    # Multiplied out, since building a second fraction would reduce it first and be slower.
     return value.numerator * SCALE >= to_fixed(threshold) * value.denominator
 
 
@@ -56,12 +56,12 @@ TIER = "tier@1"
 
 @dataclass(frozen=True, slots=True)
 class NeedShown:
-    """How much of what a question needs is in its context, each in [0, 1].
+    """How many of the facts that a question needs are in its context, each value in [0, 1].
 
     Attributes:
-        coverage: share of the facts that matter, shown in whole or in part.
-        saturation: tokens of the context over those of the facts that matter; 1 when all are in.
-        relevance: share of the scores of the facts that matter.
+        coverage: share of the needed facts that are shown, in whole or in part.
+        saturation: tokens of the context over those of the needed facts; 1 if all are shown whole.
+        relevance: share of the needed facts' scores that belongs to shown ones.
     """
 
     coverage: Fraction
@@ -72,9 +72,9 @@ class NeedShown:
     def of(
         cls, ranking: Ranking, packing: PackResult, token_count: int, settings: EnvelopeSettings
     ) -> NeedShown | None:
-        """Measure a packing; None where no candidate has a score, or settings want another measure.
+        """Measure a packing; None if no candidate has a score or `coverage_of` is not `needed`.
 
-        Facts that the cap on their number left out do not count (E2), nor do near-duplicates.
+        Facts left out by the maximum number do not count (E2), nor do near-duplicates.
         """
         if settings.coverage_of != "needed":
             return None
@@ -102,13 +102,13 @@ class NeedShown:
 
 @dataclass(frozen=True, slots=True)
 class TierResult:
-    """A tier with everything that explains it.
+    """A tier with the values and caps that explain it.
 
     Attributes:
-        coverage: share of the candidates that are included, [0, 1].
+        coverage: share of the candidates that are included, as `coverage_of` counts, [0, 1].
         relevance_mean: mean relevance of the included facts, [0, 1].
         score: weighted sum of coverage, saturation and relevance.
-        caps: every ceiling below S that holds, with its reason.
+        caps: every ceiling below S that applies, with its reason.
     """
 
     tier: QualityTier
@@ -133,8 +133,8 @@ def classify_tier(
 ) -> TierResult:
     """Classify an envelope.
 
-    With `need`, what is available is what the question needs, and saturation and relevance are
-    shares of it.
+    With `need`, coverage, saturation and relevance refer to the facts that the question needs
+    instead of all candidates.
 
     Spec: CRP-SPEC-003 §8, §9.3, §13.1 (decisions E2 to E5, E23)
     """
@@ -156,7 +156,7 @@ def classify_tier(
         + to_fixed(settings.saturation_weight) * saturation
         + to_fixed(settings.relevance_mean_weight) * relevance
     ) / SCALE
-    # A fact of which a part is shown did not fit either.
+    # A fact that is shown in part did not fit either.
     unfitting = [fact for fact in included if fact.spans]
     unfitting += [fact.candidate for fact in packing.over_budget]
     caps = (
@@ -174,7 +174,7 @@ def classify_tier(
 
 
 def relevant_floor(candidates: Candidates, settings: EnvelopeSettings) -> int:
-    """The relevance from which a fact is relevant: the embedder's, else the settings'."""
+    """Minimum relevance at which a fact is relevant: the embedder's, else the settings'."""
     floor = candidates.relevant_floor
     return to_fixed(settings.relevant_floor) if floor is None else floor
 
@@ -182,10 +182,10 @@ def relevant_floor(candidates: Candidates, settings: EnvelopeSettings) -> int:
 def _count_coverage(
     candidates: Candidates, packing: PackResult, settings: EnvelopeSettings
 ) -> tuple[int, int]:
-    """Included facts and candidates that coverage counts; those cut by k do not (E2)."""
+    """Numbers of included facts and of candidates for coverage, without those cut by k (E2)."""
     if settings.coverage_of == "all":
         return len(packing.packed), len(candidates.facts) - len(packing.over_k)
-    # Both sides count relevant facts alone, or filling up with irrelevant ones would help.
+    # Both numbers count only relevant facts; otherwise irrelevant ones would raise coverage.
     floor = relevant_floor(candidates, settings)
     included = sum(ranked.candidate.relevance >= floor for ranked in packing.packed)
     available = sum(fact.relevance >= floor for fact in candidates.facts)
@@ -219,7 +219,7 @@ def _saturation_caps(
         ceiling, least = QualityTier.A, settings.saturation_s
     of = "share of the needed tokens" if needed else "saturation"
     seen = f"{of} {float(saturation):.3f}"
-    # A context that holds what is needed is not better for being full.
+    # With `needed`, a full context is no better than one with all that is needed.
     if not needed and not reaches(saturation, least):
         caps.append(Cap(ceiling=ceiling, reason=f"{seen} is below {least:.2f}"))
     if grounding is GroundingMode.STRICT and not reaches(saturation, settings.strict_saturation):
@@ -248,9 +248,9 @@ def _coverage_caps(coverage: Fraction, countable: int, settings: EnvelopeSetting
 
 
 def _community_caps(ranking: Ranking, included: Sequence[Candidate]) -> list[Cap]:
-    # Nothing above the first could stand for it.
+    # The first fact is never a near-duplicate, as no fact is above it.
     top = ranking.every[0].candidate
-    # A fact without a community is its own (decision E8).
+    # A fact without a community forms its own (decision E8).
     if top.community is None:
         present = any(fact.fact_id == top.fact_id for fact in included)
     else:

@@ -1,11 +1,11 @@
-"""Words of the envelope and of the fabric behind it."""
+"""Words of the envelope and of the fabric that it is read from."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Literal
 
-# A number, what the question needs, or all that the model's context limit leaves.
+# A number; `auto` for what the question needs; `window` for all that the context limit leaves.
 BudgetTokens = int | Literal["auto", "window"]
 
 
@@ -69,7 +69,7 @@ class SourceStatus(StrEnum):
 
 
 class SourceKind(StrEnum):
-    """Kind of source, from which the base importance follows.
+    """Kind of source; it determines the base importance.
 
     Spec: CRP-SPEC-009 §4.4
     """
@@ -109,7 +109,7 @@ class SaturationLabel(StrEnum):
 
 
 class CacheStatus(StrEnum):
-    """What became of a conditional request, or how little the fabric knew.
+    """Result of a conditional request, or how little the fabric contained.
 
     Spec: CRP-SPEC-003 §9.3, §11.2
     """
@@ -120,7 +120,7 @@ class CacheStatus(StrEnum):
 
 
 class AdviceWord(StrEnum):
-    """What an envelope suggests; nothing of it is done unasked.
+    """What an envelope suggests; no suggestion is carried out automatically.
 
     Spec: CRP-SPEC-003 §9.3, §10.3, §14.3
     """
@@ -134,7 +134,7 @@ class AdviceWord(StrEnum):
 
 
 class Changed(StrEnum):
-    """What differs between two requests for an envelope, in the order in which it is told.
+    """What differs between two requests for an envelope, in the order of reporting.
 
     Spec: CRP-SPEC-003 §11.3 (decision E12)
     """
@@ -172,7 +172,7 @@ class Exactness(StrEnum):
 
 
 class Decomposition(StrEnum):
-    """Who takes a question apart."""
+    """What splits a question into sub-queries."""
 
     RULES = "rules"
     MODEL = "model"

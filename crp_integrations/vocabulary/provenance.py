@@ -52,7 +52,7 @@ class Checked(StrEnum):
 
 
 class ClaimStatus(StrEnum):
-    """What is known of a claim once the evidence was read (decision D13)."""
+    """Result of checking a claim against the evidence (decision D13)."""
 
     SUPPORTED = "SUPPORTED"
     CONTRADICTED = "CONTRADICTED"
@@ -78,9 +78,9 @@ class ErrorKind(StrEnum):
 
 
 class Verification(StrEnum):
-    """How far an answer was read.
+    """How much of an answer was checked.
 
-    `VERIFIED`: every claim was read against the evidence. `PARTIAL`: some were. `UNREAD`: none was.
+    `VERIFIED`: every claim was checked against the evidence. `PARTIAL`: some were. `UNREAD`: none.
     """
 
     VERIFIED = "VERIFIED"
@@ -89,7 +89,7 @@ class Verification(StrEnum):
 
 
 class Severity(StrEnum):
-    """How grave a finding across windows or an omission is.
+    """How serious a finding across windows or an omission is.
 
     Spec: CRP-SPEC-005 §8.2, §12.2
     """
@@ -101,7 +101,7 @@ class Severity(StrEnum):
 
 
 class RepetitionLevel(StrEnum):
-    """How much of an answer earlier windows have said.
+    """How much of an answer repeats earlier windows.
 
     Spec: CRP-SPEC-005 §9.2
     """
@@ -138,7 +138,7 @@ class AiActClass(StrEnum):
 
 
 class Domain(StrEnum):
-    """What an AI system is registered for.
+    """Domain for which an AI system is registered.
 
     Spec: CRP-SPEC-005 §14.2
     """
@@ -176,8 +176,8 @@ class PersonalCategory(StrEnum):
 class RiskLevel(StrEnum):
     """Hallucination risk of an answer, best first; the worse of two is the later one.
 
-    `LOW`: every claim was read, and holds. `UNKNOWN`: nothing wrong was found, and at least one
-    claim was not read; it has no score.
+    `LOW`: every claim was checked and is supported. `UNKNOWN`: nothing wrong was found, but at
+    least one claim was not checked; there is no score.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
@@ -236,7 +236,7 @@ class EventType(StrEnum):
     FLOW_STITCH = "FLOW_STITCH"
     SUB_AGENT_RESULT = "SUB_AGENT_RESULT"
     EXCEPTION_USED = "EXCEPTION_USED"
-    # Of the context engineering pack.
+    # Events of the context engineering pack.
     CONTEXT_COMPACTED = "CONTEXT_COMPACTED"
     CONTEXT_DROPPED = "CONTEXT_DROPPED"
     SUMMARY_WRITTEN = "SUMMARY_WRITTEN"
@@ -246,7 +246,7 @@ class EventType(StrEnum):
 
 
 class TrailState(StrEnum):
-    """How much of a trail was there to be verified."""
+    """How much of an audit trail was available for verification."""
 
     VALID = "VALID"
     PARTIAL = "PARTIAL"
@@ -255,5 +255,5 @@ class TrailState(StrEnum):
 
     @property
     def integrity(self) -> ChainIntegrity:
-        """The word of the header: a truncated chain is a partial one."""
+        """The value for the header, which reports a truncated chain as PARTIAL."""
         return ChainIntegrity("PARTIAL" if self is TrailState.TRUNCATED else self.value)

@@ -32,7 +32,7 @@ class Purpose(StrEnum):
 
 
 class Oversight(StrEnum):
-    """Who decides about an answer, laxest first.
+    """Who decides whether an answer is released, laxest first.
 
     Spec: related facts §6
     """
@@ -44,7 +44,7 @@ class Oversight(StrEnum):
 
 
 class HaltReason(StrEnum):
-    """Why an answer was withheld; what a 451 body gives as `crp_halt_reason`.
+    """Why an answer was withheld; `crp_halt_reason` in a 451 body.
 
     Spec: related facts §3
     """
@@ -58,7 +58,7 @@ class HaltReason(StrEnum):
 
 
 class Pattern(StrEnum):
-    """How a window hangs in its session's graph.
+    """How a window is connected in its session's graph.
 
     Spec: related facts §5
     """
@@ -70,7 +70,7 @@ class Pattern(StrEnum):
 
 
 class TransferType(StrEnum):
-    """What of a window its successor is given, most first.
+    """What a window passes on to its successor, most first.
 
     Spec: related facts §5
     """
@@ -104,7 +104,7 @@ class SafetyMode(StrEnum):
 
 
 class BudgetWarning(StrEnum):
-    """How near a safety budget is to its end.
+    """How close a safety budget is to being used up.
 
     Spec: related facts §3, §8
     """
@@ -117,7 +117,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 
 class AgentRole(StrEnum):
-    """Who gives or takes in a run; the compactor is a step, the caller whoever asked.
+    """Roles in an agent run; the compactor is a step, the caller is the one that asked.
 
     Spec: Summit §Isolation Strategy
     """

@@ -143,7 +143,7 @@ def test_tools_are_called(server):
     assert server.requests[-1].body["tool_choice"] == "required"
     model.chat_with_tools([tool], user_msg=QUESTION, tool_choice="load_now")
     assert server.requests[-1].body["tool_choice"]["function"] == {"name": "load_now"}
-    with pytest.raises(RequestError, match="'other' is no tool's name"):
+    with pytest.raises(RequestError, match="'other' is not a tool's name"):
         model.chat_with_tools([tool], user_msg=QUESTION, tool_choice="other")
     assert "megawatts" in str(model.predict_and_call([tool], user_msg=QUESTION))
     with pytest.raises(ValueError, match="at least one tool call"):

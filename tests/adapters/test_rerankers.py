@@ -151,7 +151,7 @@ def test_what_was_not_given_is_refused_without_showing_it() -> None:
         documents[0].metadata["score"] = 0.5
         return documents
 
-    with pytest.raises(EngineError, match="to some texts only"):
+    with pytest.raises(EngineError, match="to only some of the texts"):
         langchain(half).scores(QUERY, TEXTS)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.engines.system import StandingClock
+from crp_integrations.engines.system import FixedClock
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.records import Envelope
@@ -59,7 +59,7 @@ def ingest(
         MemoryStore(),
         embedder,
         counter,
-        StandingClock(NOW),
+        FixedClock(NOW),
         FixedKeyRing(b"b" * 32),
         settings=settings,
     )

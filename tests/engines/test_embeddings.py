@@ -81,9 +81,9 @@ def test_any_row_gives_a_unit_row_or_an_error(row: list[float]) -> None:
         ([[]], "wanted"),
         ([[[1.0]]], "wanted"),
         ([1.0], "wanted"),
-        ([["a", "b"]], "no rows of numbers"),
+        ([["a", "b"]], "not give rows of numbers"),
         ([None], "gave"),
-        ("nonsense", "no rows of numbers"),
+        ("nonsense", "not give rows of numbers"),
     ],
 )
 def test_what_is_no_embedding_is_refused(rows: Any, message: str) -> None:

@@ -118,7 +118,7 @@ def test_a_policy_that_the_server_changes_holds_at_once(opa: Opa) -> None:
     [
         ((500, b'{"code": "internal_error"}'), "answered with status 500"),
         ((401, b"{}"), "answered with status 401"),
-        ((200, b"<html>"), "something else than JSON"),
+        ((200, b"<html>"), "did not answer with JSON"),
         ((200, b"[]"), "has no object at crp/access/decision"),
         ((200, b'{"result": true}'), "has no object at crp/access/decision"),
         ((200, b'{"result": {"allow": "true"}}'), "gave no decision"),
@@ -158,7 +158,7 @@ def test_a_server_that_is_down_or_slow_denies() -> None:
     "url", ["nonsense", "http://", "http://[::bad", "ftp://10.0.0.1", "http://crp:hunter2"]
 )
 def test_an_address_that_is_none_is_refused_when_the_guard_is_made(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"guard\.opa_url is no address") as caught:
+    with pytest.raises(ConfigError, match=r"guard\.opa_url is not the address") as caught:
         guard_of(GuardSettings(opa_url=url))
     assert "hunter2" not in str(caught.value)
 

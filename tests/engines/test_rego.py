@@ -265,7 +265,7 @@ def test_a_variable_that_gets_its_value_in_another_way_is_seen_too(body: str) ->
     ],
 )
 def test_what_changes_while_decisions_are_kept_is_refused(reading: str) -> None:
-    with pytest.raises(EngineError, match="whose answer changes while decisions are kept"):
+    with pytest.raises(EngineError, match="whose result changes while decisions are cached"):
         _decided(reading)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crp_integrations import Relay
 from crp_integrations.engines.graphs import NetworkxWalker
 from crp_integrations.envelope.candidates import Candidates
-from crp_integrations.envelope.ports import Link, Reached
+from crp_integrations.envelope.ports import Link, ReachedNode
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.retriever_hits import RetrieverHits
 from crp_integrations.envelope.settings import EnvelopeSettings, GraphExpansionSettings
@@ -295,5 +295,5 @@ def test_of_equal_ways_the_strongest_is_told() -> None:
         Link("b", "t", "strong", SCALE // 2, 2),
     ]
     ways = WALKER.reach(both, {"s": SCALE}, 2, ())
-    assert ways["t"] == Reached(hop=2, strength=SCALE // 4, via=("strong", "strong"))
+    assert ways["t"] == ReachedNode(hop=2, strength=SCALE // 4, via=("strong", "strong"))
     assert WALKER.identity == f"networkx/{networkx.__version__}"

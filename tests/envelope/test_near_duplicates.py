@@ -189,7 +189,7 @@ def test_who_is_known_to_be_alone_is_walked_past_as_before(
     asked = chance.sample(range(len(texts)), chance.randint(0, len(texts)))
     walk.fetch(asked)
     for place in range(len(texts)):
-        assert walk.stands_for(place) == listed.stands_for(place)
+        assert walk.kept_instead_of(place) == listed.kept_instead_of(place)
         assert walk.below(place) == listed.below(place)
     assert walk.duplicates() == walk.all()
 
@@ -223,8 +223,8 @@ def test_a_chain_is_walked_without_deep_recursion() -> None:
     order = np.arange(count)
     walk = Deduplication(order, order, chain)
     # Each resembles the one above it alone, so every second one is kept.
-    assert walk.stands_for(count - 1) == count - 2
-    assert walk.stands_for(count - 2) is None
+    assert walk.kept_instead_of(count - 1) == count - 2
+    assert walk.kept_instead_of(count - 2) is None
 
 
 def test_candidates_with_pairs_found_late_are_equal_to_those_with_listed_ones() -> None:

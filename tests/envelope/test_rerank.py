@@ -137,8 +137,8 @@ def test_the_order_of_candidates_changes_nothing(
         ([0.5, 1.5], "gave the score 1.5"),
         ([0.5, -0.1], "gave the score -0.1"),
         ([float("nan"), 0.5], "gave the score nan"),
-        (["x", 0.5], "no list of numbers"),
-        (None, "no list of numbers"),
+        (["x", 0.5], "not give a list of numbers"),
+        (None, "not give a list of numbers"),
     ],
 )
 def test_scores_that_are_none_are_refused(scores: Any, message: str) -> None:

@@ -338,7 +338,7 @@ def test_facts_that_may_not_be_retrieved_are_no_candidates(status: FactStatus) -
 
 def test_an_id_for_two_texts_is_refused_without_showing_them() -> None:
     left, right = Fact(content="secret one", fact_id="x"), Fact(content="secret two", fact_id="x")
-    with pytest.raises(RequestError, match="fact id x stands for two texts") as caught:
+    with pytest.raises(RequestError, match="fact id x is used for two texts") as caught:
         offer([left, right])
     assert "secret" not in str(caught.value)
 

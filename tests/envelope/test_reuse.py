@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.envelope.reuse import (
-    ANY,
+    ANY_ETAG,
     CANDIDATE_BYTES,
+    CHANGES,
     PACKED_BYTES,
-    WORDS,
     EnvelopeScope,
     KnownEnvelopes,
     Validators,
@@ -81,10 +81,10 @@ def known(now: datetime = NOON, **fields: Any) -> KnownEnvelopes:
 
 
 def test_every_validator_has_a_word_and_none_is_left_out() -> None:
-    assert set(WORDS) == set(Validators.model_fields) == set(OTHER)
+    assert set(CHANGES) == set(Validators.model_fields) == set(OTHER)
     # How much fits is one word, whoever says it.
-    assert WORDS["automatic"] is WORDS["budget_tokens"]
-    assert len(set(WORDS.values())) == len(WORDS) - 1
+    assert CHANGES["automatic"] is CHANGES["budget_tokens"]
+    assert len(set(CHANGES.values())) == len(CHANGES) - 1
 
 
 @pytest.mark.requirement("003-11.1-1")
@@ -103,7 +103,7 @@ def test_one_changed_validator_is_a_miss_that_says_which(field: str) -> None:
     now = validators(**{field: OTHER[field]})
     match = known().match(MINE, ENVELOPE.etag, now, NOON)
     assert match.status is CacheStatus.MISS
-    assert match.reasons == (WORDS[field],)
+    assert match.reasons == (CHANGES[field],)
     assert now.selects_like(validators()) == (field not in {*SELECTING, "prior"})
 
 
@@ -112,7 +112,7 @@ def test_all_that_has_changed_is_told_in_one_order(fields: set[str]) -> None:
     changed = validators(**{field: OTHER[field] for field in fields})
     told = changed.reasons(validators())
     # Each word once, whatever fields it stands for.
-    assert told == tuple(dict.fromkeys(WORDS[field] for field in WORDS if field in fields))
+    assert told == tuple(dict.fromkeys(CHANGES[field] for field in CHANGES if field in fields))
     assert validators().reasons(changed) == told
 
 
@@ -127,7 +127,7 @@ def test_an_etag_that_is_not_known_is_never_a_hit(presented: str) -> None:
 
 @pytest.mark.requirement("003-11.3-2")
 @pytest.mark.parametrize("field", ["tenant", "subject", "residency", "session_id"])
-@pytest.mark.parametrize("presented", [ENVELOPE.etag, ANY])
+@pytest.mark.parametrize("presented", [ENVELOPE.etag, ANY_ETAG])
 def test_nothing_crosses_to_another_scope(field: str, presented: str) -> None:
     other = replace(MINE, **{field: "crp_sess_fedcba9876543210"})
     kept = known()
@@ -191,7 +191,7 @@ def test_texts_of_another_state_are_let_go_and_the_validators_stay() -> None:
     assert kept.bytes == 0
     # Another session's question is enough, another tenant's is none of it.
     kept = known()
-    kept.match(replace(MINE, tenant="other"), ANY, changed, NOON)
+    kept.match(replace(MINE, tenant="other"), ANY_ETAG, changed, NOON)
     assert kept.bytes > 0
     kept.remember(replace(MINE, session_id="other"), changed, ENVELOPE, CANDIDATES, NOON)
     assert kept.match(MINE, ENVELOPE.etag, validators(), NOON).known is not None
@@ -226,7 +226,7 @@ def test_no_text_of_another_state_outlives_a_look(
         if what == "remember":
             kept.remember(scope, asked, ENVELOPE, CANDIDATES, NOON)
         else:
-            kept.match(scope, ANY, asked, NOON)
+            kept.match(scope, ANY_ETAG, asked, NOON)
         assert set(texts(kept, scope)) <= {state}
         # Nobody else's were let go for it; one may have had to make room.
         assert len(texts(kept, scope, theirs=False)) >= len(others) - (what == "remember")
@@ -256,8 +256,8 @@ def test_a_session_that_ends_is_forgotten_alone() -> None:
     other = replace(MINE, session_id="other")
     kept.remember(other, validators(), ENVELOPE, CANDIDATES, NOON, HEADERS)
     assert kept.end(MINE.session_id) == 1
-    assert kept.match(MINE, ANY, validators(), NOON).reasons == (Changed.UNKNOWN,)
-    assert kept.match(other, ANY, validators(), NOON).status is CacheStatus.HIT
+    assert kept.match(MINE, ANY_ETAG, validators(), NOON).reasons == (Changed.UNKNOWN,)
+    assert kept.match(other, ANY_ETAG, validators(), NOON).status is CacheStatus.HIT
     assert kept.end("other") == 1
     assert len(kept) == kept.bytes == 0
 
@@ -280,7 +280,7 @@ def test_neither_bound_is_ever_passed(
         assert len(kept) <= envelopes
         assert kept.bytes <= most
         if envelopes and 2 * size + 4 + CANDIDATE_BYTES + PACKED_BYTES <= most:
-            assert kept.match(MINE, ANY, asked, NOON).status is CacheStatus.HIT
+            assert kept.match(MINE, ANY_ETAG, asked, NOON).status is CacheStatus.HIT
 
 
 def test_the_latest_used_stay_longest() -> None:
@@ -289,9 +289,9 @@ def test_the_latest_used_stay_longest() -> None:
         kept.remember(MINE, validators(k=k), ENVELOPE, CANDIDATES, NOON, HEADERS)
     kept.match(MINE, ENVELOPE.etag, validators(k=1), NOON)
     kept.remember(MINE, validators(k=3), ENVELOPE, CANDIDATES, NOON, HEADERS)
-    found = [kept.match(MINE, ANY, validators(k=k), NOON).status for k in (1, 3)]
+    found = [kept.match(MINE, ANY_ETAG, validators(k=k), NOON).status for k in (1, 3)]
     assert found == [CacheStatus.HIT, CacheStatus.HIT]
-    assert kept.match(MINE, ANY, validators(k=2), NOON).status is CacheStatus.MISS
+    assert kept.match(MINE, ANY_ETAG, validators(k=2), NOON).status is CacheStatus.MISS
 
 
 def test_validators_hold_no_text_and_read_back() -> None:

@@ -283,7 +283,7 @@ def test_settings_name_a_bundle_and_a_wrong_one_is_said(tmp_path: Path) -> None:
     assert own.name.startswith("policy own@3 ")
     assert own.decide(anna, "read", ("a:b",)).allowed
     assert not own.decide(anna, "read", ("a:c",)).allowed
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         guard_of(GuardSettings(bundle=tmp_path / "gone"))
     (tmp_path / "data.json").write_text("[]", encoding="utf-8")
     with pytest.raises(ConfigError, match="list, wanted an object"):

@@ -223,7 +223,7 @@ class _Reading:
         if verdict.status is ClaimStatus.SUPPORTED:
             values = frozenset[str]().union(*(matter_of(text).values for text, _ in placed))
             matter = claim_matter(claim.text)
-            counting = [place for text, place in found if self._counts(matter, text, place, values)]
+            counting = [place for text, place in placed if self._counts(matter, text, place, values)]
             if not counting:
                 return unread(claim)
             disputed = found_exactly(claim) and not self._explained(claim, counting)
@@ -234,7 +234,7 @@ class _Reading:
             )
         if verdict.status is ClaimStatus.NOT_CHECKABLE:
             return unread(claim) if self._asserts(claim) else with_status(claim, verdict.status)
-        if len(found) < len(quoted) or (verdict.status is ClaimStatus.CONTRADICTED and not found):
+        if len(placed) < len(quoted) or (verdict.status is ClaimStatus.CONTRADICTED and not placed):
             # The judge objected to the claim, so the claim asserts something.
             stated = {} if found_exactly(claim) or not quoted else {"claim_type": ClaimType.FACTUAL}
             return unread(claim).model_copy(update=stated)

@@ -1,7 +1,7 @@
-"""The chat formats of the families and the arithmetic over them, each number with its source.
+"""Chat formats of model families and token counts with them; each number has its source.
 
-Where several versions of a format are in use, the numbers are those of the dearest. A number that
-is not published is a cautious guess and says so. The texts here are counted and never sent.
+If several versions of a format are in use, the numbers are those with the most tokens. A number
+that is not published is marked as a cautious guess. The texts here are counted and never sent.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 def dumped(value: object, indent: int | None = None) -> str:
-    """JSON with every character as itself, as chat templates write it."""
+    """JSON without escaping to ASCII, as chat templates write it."""
     return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
 
 
 def as_typescript(tools: Tools) -> str:
-    """Tool definitions as the TypeScript namespace that OpenAI's models are shown.
+    """Tool definitions as the TypeScript namespace that OpenAI sends to its models.
 
-    The form is not documented; it was found by comparing with the counts that the API reports.
-    What it has no words for stands in it as JSON.
+    The format is not documented; it was found by comparing with the counts that the API reports.
+    Schemas that it cannot express are written as JSON.
     """
     lines = ["namespace functions {", ""]
     for tool in tools:
@@ -48,19 +48,19 @@ def as_json_list(tools: Tools) -> str:
 
 
 def as_json_lines(tools: Tools) -> str:
-    """One definition a line."""
+    """One JSON definition per line."""
     return "\n".join(dumped({"type": "function", "function": _function(tool)}) for tool in tools)
 
 
 def as_indented_json(tools: Tools) -> str:
-    """One indented definition after the other, the longest form in common use."""
+    """One indented JSON definition after the other, the longest format in common use."""
     return "\n\n".join(
         dumped({"type": "function", "function": _function(tool)}, indent=4) for tool in tools
     )
 
 
 def call_texts(call: ToolCall) -> tuple[str, ...]:
-    """A tool call in the forms that chat formats write; the dearest one is counted."""
+    """A tool call as different chat formats write it; the one with most tokens is counted."""
     arguments = _parsed(call.arguments)
     return (
         f"{call.name} {call.arguments} {call.id}",
@@ -70,7 +70,7 @@ def call_texts(call: ToolCall) -> tuple[str, ...]:
 
 
 def result_texts(message: Message) -> tuple[str, ...]:
-    """A tool's result likewise: as it is, or as a JSON value beside its name and call."""
+    """A tool's result as different chat formats write it: plain, or as JSON with name and call."""
     whole = {"name": message.name, "content": message.content, "call_id": message.tool_call_id}
     return (
         f"{message.tool_call_id or ''} {message.content}",
@@ -105,7 +105,7 @@ def _fields(schema: Any, indent: int) -> list[str]:
             lines.append(f"// default: {dumped(about['default'])}")
         mark = "" if name in required else "?"
         lines.append(f"{name}{mark}: {_type(property_schema, indent)},")
-    # Of a description with several lines only the first is indented.
+    # If a description has several lines, only the first is indented.
     return [" " * indent + line for line in lines]
 
 
@@ -134,18 +134,18 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """What a family of models is sent besides the texts. Numbers are tokens.
+    """The tokens that a family of models gets in addition to the texts.
 
     Attributes:
-        name: what the format is called.
-        message: around each message, besides its role and content.
-        field: of a message's name field, besides the name.
-        call: around each tool call.
-        result: around each tool's result, besides what every message has.
-        reply: what opens the conversation and the answer, once.
+        name: name of the format.
+        message: tokens around each message, besides its role and content.
+        field: tokens of a message's name field, besides the name.
+        call: tokens around each tool call.
+        result: tokens around each tool's result, besides those of every message.
+        reply: tokens that open the conversation and the answer, once.
         opening: a text that the provider puts before the conversation, once.
-        definitions: tool definitions as the family sends them.
-        tools: around all definitions, once: the words that explain how to call a tool.
+        definitions: function that writes tool definitions as the family gets them.
+        tools: tokens around all definitions, once: the text that explains how to call a tool.
     """
 
     name: str
@@ -187,15 +187,15 @@ def tools_tokens(tools: Tools, count: Count, chat: ChatFormat) -> int:
 
 
 # Messages and names: OpenAI's cookbook, "How to count tokens with tiktoken", chat models since
-# gpt-3.5-turbo-0613. Tools: 9 tokens around the namespace reproduce the counts of the API that
-# are known (the tests hold them). Calls and results: not published; 3 were seen.
+# gpt-3.5-turbo-0613. Tools: with 9 tokens around the namespace the counts equal all known counts
+# of the API (they are in the tests). Calls and results: not published; 3 tokens were observed.
 OPENAI: Final = ChatFormat(
     "OpenAI", message=3, field=1, call=8, result=4, reply=3, tools=9, definitions=as_typescript
 )
 
 # OpenAI's harmony format, which open-weight servers render. Each message has three markers, an
-# answer also its channel; a call or result names channel, recipient and content type. The system
-# message is fixed; ours stands under a heading of its own.
+# answer also its channel; a call or result names channel, recipient and content type. The format's
+# system message is fixed; the caller's is put under a separate heading.
 HARMONY: Final = ChatFormat(
     "harmony",
     message=6,
@@ -213,8 +213,8 @@ HARMONY: Final = ChatFormat(
     ),
 )
 
-# mistral-common's own encoders v1 to v7, which the tests compare with. v1 writes its markers
-# as text: [INST] and [/INST] are nine tokens there and two from v2 on.
+# From mistral-common's own encoders v1 to v7, with which tests compare. v1 writes its markers
+# as text: [INST] and [/INST] take nine tokens there, and two from v2 on.
 MISTRAL_V1: Final = ChatFormat(
     "Mistral v1", message=12, field=1, call=4, result=4, reply=1, tools=4, definitions=as_json_list
 )
@@ -223,39 +223,39 @@ MISTRAL: Final = ChatFormat(
 )
 
 # Meta's `llama_models` ChatFormat: two header markers, an empty line and an end marker; the
-# answer's header is open. The template of Llama 3.1 adds dates to the system message, or makes
-# one, and about 70 tokens of words around indented definitions.
+# answer's header is left open. The template of Llama 3.1 adds dates to the system message, or
+# creates one, and about 70 tokens of text around indented definitions.
 LLAMA: Final = ChatFormat(
     "Llama 3", message=5, field=1, call=4, result=2, reply=12, tools=100,
     definitions=as_indented_json,
     opening="Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024",
 )  # fmt: skip
 
-# Qwen's template (ChatML): two markers, two line ends; a system message of 20 tokens when none
-# is given; about 110 tokens of words around the definitions in Qwen2.5 and Qwen3, and 196 in
-# Qwen3.5 as LiteLLM's table has it.
+# Qwen's template (ChatML): two markers, two line ends; a system message of 20 tokens if none
+# is given; about 110 tokens of text around the definitions in Qwen2.5 and Qwen3, and 196 in
+# Qwen3.5 according to LiteLLM's table.
 CHATML: Final = ChatFormat(
     "Qwen", message=5, field=2, call=12, result=12, reply=30, tools=200, definitions=as_json_lines
 )
 
-# DeepSeek's template has one marker a message and an end marker; 222 tokens around the
-# definitions as LiteLLM's table has it.
+# DeepSeek's template has one marker per message and an end marker; 222 tokens around the
+# definitions according to LiteLLM's table.
 DEEPSEEK_CHAT: Final = ChatFormat(
     "DeepSeek", message=3, field=2, call=12, result=8, reply=4, tools=225, definitions=as_json_lines
 )
 
-# Claude 2 is sent "\n\nHuman:" and "\n\nAssistant:" as text. Its tools were never published;
-# the number is that of Claude 3 Opus.
+# Claude 2 gets "\n\nHuman:" and "\n\nAssistant:" as text. Its number for tools was never
+# published; this is that of Claude 3 Opus.
 CLAUDE_TEXT: Final = ChatFormat(
     "Claude 2", message=8, field=2, call=40, result=40, reply=8, tools=530,
     definitions=as_indented_json,
 )  # fmt: skip
 
-# Anthropic's page on tool use names 159 to 530 tokens for its system prompt, by model; the rest
+# Anthropic's page on tool use gives 159 to 530 tokens for its system prompt, by model; the rest
 # of the format is not published, so it is a guess.
 CLAUDE: Final = replace(CLAUDE_TEXT, name="Claude")
 
-# Unpublished formats get the most that was seen in the published ones.
+# Unpublished formats get the highest numbers of the published ones.
 GENERIC: Final = ChatFormat(
     "unpublished", message=5, field=2, call=16, result=12, reply=12, tools=225,
     definitions=as_indented_json,

@@ -1,4 +1,4 @@
-"""Token counters, and their choice by a model's name or a tokenizer file."""
+"""Token counters, and how one is chosen by a model's name or a tokenizer file."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ class Encoder(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Tokens of a text, without those that open or close one."""
+        """Tokens of a text, without special tokens at its beginning and end."""
         ...
 
 
 class CounterBase(ABC):
-    """A token counter that only has to say how it counts one text.
+    """Base of token counters; a subclass only implements `count` for one text.
 
     Attributes:
         identity: engine, vocabulary and hash; the key under which counts are stored.
-        exactness: how far the counts can be trusted for the model at hand.
+        exactness: how far the counts can be trusted for the chosen model.
         source: the vocabulary and where it was found.
         chat: the format around messages and tools.
     """
@@ -88,12 +88,12 @@ class CounterBase(ABC):
         return messages_tokens(messages, self.count, self.chat)
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of tool definitions in the form in which the family is sent them."""
+        """Tokens of tool definitions in the format sent to the model family."""
         return tools_tokens(tools, self.count, self.chat)
 
 
 class VocabularyCounter(CounterBase):
-    """Counts with a vocabulary, as far as that is the model's own."""
+    """Counts with a vocabulary; `exactness` says whether it is the model's own."""
 
     def __init__(
         self, encoder: Encoder, *, exactness: Exactness, source: str, chat: ChatFormat
@@ -134,10 +134,10 @@ class ScaledCounter(CounterBase):
 
 
 class CharacterCounter(CounterBase):
-    """The estimate without any vocabulary (`characters@1`), meant to err upwards.
+    """An estimate without a vocabulary (`characters@1`), rather too high than too low.
 
-    A third of a token for each ASCII letter or space, two thirds for every other ASCII
-    character, half a token for each UTF-8 byte of the rest.
+    It counts a third of a token for each ASCII letter or space, two thirds for each other ASCII
+    character, and half a token for each UTF-8 byte of other characters.
     """
 
     def __init__(self, chat: ChatFormat = GENERIC) -> None:
@@ -155,7 +155,7 @@ class CharacterCounter(CounterBase):
 
 EXTRACTIVE = "extractive"
 
-# Encoders and counters that were made in this process; loading a vocabulary takes a second.
+# Cache of this process's encoders and counters, since loading a vocabulary takes a second.
 _made: dict[tuple[str, ...], object] = {}
 _lock = Lock()
 _Made = TypeVar("_Made")
@@ -171,12 +171,12 @@ def counter_for(
     Args:
         model: a name as LiteLLM takes it, such as `gpt-4o` or `mistral/mistral-large-2411`.
         tokenizer_file: path of the model's own tokenizer: a SentencePiece `.model`, a
-            `tokenizer.json`, a `tekken.json` or a `.tiktoken` file. It goes before the name,
-            which still says how messages and tools are framed.
-        folders: tiktoken cache folders of the user, looked at before installed packages.
+            `tokenizer.json`, a `tekken.json` or a `.tiktoken` file. It is used instead of the
+            name's vocabulary; the name still determines the format of messages and tools.
+        folders: tiktoken cache folders of the user, searched before installed packages.
 
     Returns:
-        A counter whose `exactness` says how far to trust it; never a download.
+        A counter whose `exactness` says how far to trust it. Nothing is downloaded.
     """
     if not isinstance(model, str):
         raise ConfigError(
@@ -187,7 +187,7 @@ def counter_for(
     if tokenizer_file is not None:
         return _from_file(Path(tokenizer_file), chat)
     if model.strip().lower().partition("/")[0] == EXTRACTIVE:
-        # Its context limit is ours and counted with this vocabulary, so this is its tokenizer.
+        # The extractive model's context limit is defined in tokens of this vocabulary.
         counter = _counter(CL100K, Exactness.EXACT, OPENAI, folders)
         return counter or CharacterCounter(OPENAI)
     if family is not None and family.exactness is not Exactness.ESTIMATE:
@@ -215,7 +215,7 @@ def _estimated(
 def _counter(
     vocabulary: Vocabulary, exactness: Exactness, chat: ChatFormat, folders: Sequence[Path]
 ) -> TokenCounter | None:
-    """A counter with a known vocabulary, loaded once a process; None when it is not here."""
+    """A counter with a known vocabulary, loaded once per process; None if it is not found."""
 
     def load() -> tuple[Encoder, str] | None:
         contents = find_vocabulary(vocabulary, folders)
@@ -224,7 +224,7 @@ def _counter(
         try:
             return _load(vocabulary, contents)
         except MissingExtra:
-            # Without the library the vocabulary is of no use; the estimate that follows says so.
+            # Without its library the vocabulary cannot be used; the caller then makes an estimate.
             return None
 
     places = tuple(str(folder) for folder in folders)
@@ -269,7 +269,7 @@ def _from_file(path: Path, chat: ChatFormat) -> TokenCounter:
 
 
 def _of_kind(path: Path, data: bytes) -> tuple[Encoder, Exactness, str]:
-    """The content decides, since `tokenizer.model` names files of two formats."""
+    """Choose the encoder by content, since files of two formats are named `tokenizer.model`."""
     source = f"file {path.name}"
     if data.lstrip()[:1] == b"{":
         return _json(data, path.name), Exactness.EXACT, source
@@ -279,13 +279,13 @@ def _of_kind(path: Path, data: bytes) -> tuple[Encoder, Exactness, str]:
     if ".model" in path.suffixes:
         return SentencePieceEncoder(data, name=path.name), Exactness.EXACT, source
     raise ConfigError(
-        f"the tokenizer file {path.name} is of no known kind, wanted a SentencePiece .model, a "
+        f"the tokenizer file {path.name} has an unknown format, wanted a SentencePiece .model, a "
         "tokenizer.json, a tekken.json or a .tiktoken file"
     )
 
 
 def _ranks(name: str, data: bytes, source: str) -> tuple[Encoder, Exactness, str]:
-    """A `.tiktoken` file; it does not hold its splitting pattern, so only known ones are exact."""
+    """Load a `.tiktoken` file; it lacks its splitting pattern, so only known ones are exact."""
     seal = sha256_hex(data)
     known = next((vocabulary for vocabulary in WITH_PATTERN if vocabulary.sha256 == seal), None)
     if known is None:

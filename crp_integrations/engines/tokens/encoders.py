@@ -1,6 +1,6 @@
 """Encoders of vocabularies: tiktoken and tekken files, `tokenizer.json`, SentencePiece models.
 
-A library is imported with the first encoder that needs it.
+A library is imported when the first encoder needs it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from crp_integrations.seals import sha256_hex
 if TYPE_CHECKING:
     import tiktoken
 
-# Above some hundred thousand white-space characters in a row tiktoken's pattern engine runs
-# out of stack. A cut adds at most about one token to each run's count.
-_RUN = 20_000
-# Looking behind makes a search start at the first character of a run only, so it is linear.
-_LONG_RUN = re.compile(rf"(?<!\s)\s{{{_RUN},}}")
+# With some hundred thousand white-space characters in a row, tiktoken's pattern engine runs
+# out of stack. Each cut adds at most about one token to the count.
+_MAX_RUN = 20_000
+# The lookbehind lets a match start only at the first character of a run, so search is linear.
+_LONG_RUN = re.compile(rf"(?<!\s)\s{{{_MAX_RUN},}}")
 
 
 def encodable(text: str) -> str:
@@ -38,51 +38,51 @@ def encodable(text: str) -> str:
 
 
 def short_runs(text: str) -> list[str]:
-    """The text, cut behind every 20,000 white-space characters in a row; together unchanged."""
-    if len(text) <= _RUN:
+    """The text, cut after every 20,000 white-space characters in a row; joined, it is unchanged."""
+    if len(text) <= _MAX_RUN:
         return [text]
     runs = (match.span() for match in _LONG_RUN.finditer(text))
-    cuts = [cut for start, end in runs for cut in range(start + _RUN, end + 1, _RUN)]
+    cuts = [cut for start, end in runs for cut in range(start + _MAX_RUN, end + 1, _MAX_RUN)]
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-# Names in `vocabulary_files.PATTERNS` that end a piece on both sides of a marker such as `[3] `
-# behind an empty line or at the beginning, so that a text's count is the sum of its parts'. White
-# space that ends in a line break is taken up to that break, and no other part of a pattern takes a
-# break that something follows; a digit follows `[`, so it begins no word; a space follows `]`, so
-# it neither begins a word nor stands before line breaks. Other patterns split a run of line breaks
-# by what follows it.
+# Names in `vocabularies.PATTERNS` whose pattern always splits on both sides of a marker such as
+# `[3] ` after an empty line or at the beginning, so that a text's count is the sum of its parts'.
+# The reasons: white space that ends in a line break is matched up to that break, and no other part
+# of the pattern matches a break with text after it; `[` is followed by a digit, so it does not
+# begin a word; `]` is followed by a space, so it does not begin a word or precede line breaks.
+# Other patterns split a run of line breaks depending on the text after it.
 ENDING = frozenset({"cl100k", "o200k", "llama-3", "qwen"})
-# Characters of blocks that are remembered together, and of the longest.
-_KEPT, _LONGEST_KEPT = 2_000_000, 8_000
-# Digits of a marker, at most; patterns end a number there.
-_DIGITS = 3
+# Characters of all cached blocks together, and of the longest cached block.
+_MAX_CACHED, _MAX_BLOCK = 2_000_000, 8_000
+# Maximum digits of a marker, since patterns split a number after three digits.
+_MAX_DIGITS = 3
 
 
 class BlockCounts:
-    """Counts texts by their numbered blocks, of which the last ones are remembered.
+    """Counts texts by their numbered blocks; counts of recent blocks are cached.
 
     Args:
-        count: tokens of a text, by a pattern of `ENDING`.
+        count: counts the tokens of a text, with a pattern named in `ENDING`.
     """
 
     def __init__(self, count: Callable[[str], int]) -> None:
         self._count = count
-        self._blocks = Memory(count, _KEPT, longest=_LONGEST_KEPT)
+        self._blocks = Memory(count, _MAX_CACHED, longest=_MAX_BLOCK)
 
     def count(self, text: str) -> int:
-        """Tokens of a text; a block that was counted lately is not counted again."""
+        """Tokens of a text; a block that was counted recently is not counted again."""
         parts = _parts(text)
         return self._count(text) if len(parts) == 1 else sum(self._blocks.of(parts))
 
 
 def _parts(text: str) -> list[str]:
-    r"""A text cut before each marker and behind it; together unchanged, and none empty.
+    r"""Cut a text before and after each marker; joined, the parts are the text, and none is empty.
 
     >>> _parts("[1] One.\n\n[2] Two.\n\n[x] Three.")
     ['[1]', ' One.\n\n', '[2]', ' Two.\n\n[x] Three.']
     """
-    # Far quicker than a regular expression, which tries every character.
+    # Much faster than a regular expression, which tries every character.
     first, *others = text.split("\n\n[")
     if first[:1] == "[" and (end := _marked(first[1:])):
         parts = [first[: end + 1], first[end + 1 :]]
@@ -99,8 +99,8 @@ def _parts(text: str) -> list[str]:
 
 
 def _marked(text: str) -> int:
-    """The end of a marker in a text that follows the marker's `[`; 0 where there is no marker."""
-    end = text.find("] ", 1, _DIGITS + 2)
+    """The end of a marker in the text after its `[`; 0 if there is no marker."""
+    end = text.find("] ", 1, _MAX_DIGITS + 2)
     digits = text[:end] if end > 0 else ""
     return end + 1 if digits.isascii() and digits.isdigit() else 0
 
@@ -135,7 +135,7 @@ class TiktokenEncoder:
         try:
             return sum(len(self._encoding.encode_ordinary(piece)) for piece in short_runs(text))
         except BaseException as error:
-            # A panic of the Rust library is no Exception.
+            # A panic of the Rust library is a BaseException, but not an Exception.
             if type(error).__name__ != "PanicException":
                 raise
             import tiktoken
@@ -149,14 +149,14 @@ class TiktokenEncoder:
 
 def encoding(name: str, data: bytes, pattern: str) -> tiktoken.Encoding:
     """An encoding from the bytes of a `.tiktoken` file."""
-    # All at once: line by line takes a quarter of a second, each time a store is opened.
+    # Split at once, since line by line takes a quarter of a second whenever a store is opened.
     words = data.split()
     tokens, numbers = words[::2], words[1::2]
     try:
         ranks = dict(zip(map(_unwrapped, tokens), map(int, numbers), strict=True))
     except (ValueError, binascii.Error) as error:
         raise ConfigError(
-            f"the vocabulary {name} is no tiktoken file, wanted lines of a token and its rank"
+            f"the vocabulary {name} is not a tiktoken file, wanted lines of a token and its rank"
         ) from error
     return from_ranks(name, ranks, pattern)
 
@@ -183,15 +183,15 @@ def tekken(data: bytes, *, name: str) -> TiktokenEncoder:
         }
         pattern = str(config["pattern"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"the tokenizer file {name} is no tekken file, wanted one") from error
+        raise ConfigError(f"{name} is not a tekken file, wanted a tekken.json") from error
     return TiktokenEncoder(from_ranks(name, ranks, pattern), vocabulary_hash=sha256_hex(data))
 
 
 class HuggingFaceEncoder:
-    """Counts with a `tokenizer.json`, without the special tokens that open or close a text.
+    """Counts with a `tokenizer.json`, without special tokens at a text's beginning and end.
 
-    Special tokens that stand in a text count as plain text, since providers do not let them
-    through as such.
+    Special tokens that occur in a text count as plain text, since providers do not accept them
+    as special.
     """
 
     def __init__(self, data: bytes, *, name: str) -> None:
@@ -215,7 +215,7 @@ class HuggingFaceEncoder:
 
 
 class SentencePieceEncoder:
-    """Counts with a SentencePiece model, without the tokens that open or close a text."""
+    """Counts with a SentencePiece model, without special tokens at a text's beginning and end."""
 
     def __init__(self, data: bytes, *, name: str) -> None:
         try:

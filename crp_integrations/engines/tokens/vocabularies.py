@@ -1,7 +1,7 @@
-"""Vocabularies: where they lie on this machine, and which model uses which.
+"""Vocabularies: where they are on this machine, and which model uses which.
 
-Packages are located without being imported, files are believed only when their hash is the
-published one, and nothing is ever fetched.
+Packages are located without being imported, a file is used only if its hash is the published
+one, and nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Vocabulary:
     Attributes:
         name: the name under which tokens are counted.
         sha256: published hash, 64 hexadecimal digits.
-        places: package and path within it, in the order to look.
-        cached: file name in a tiktoken cache folder, empty when it is never there.
+        places: packages with the path in each, in the order of search.
+        cached: file name in a tiktoken cache folder, empty if it is never there.
         pattern: name of the splitting pattern for a `.tiktoken` file, empty for other kinds.
     """
 
@@ -50,7 +50,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class FoundVocabulary:
-    """A vocabulary's bytes, hash checked, and the package or folder they were in."""
+    """A vocabulary's bytes with verified hash, and the package or folder they were found in."""
 
     data: bytes
     where: str
@@ -71,7 +71,7 @@ def _mistral(name: str, sha256: str, *files: str) -> Vocabulary:
     return Vocabulary(name, sha256, places)
 
 
-# The names in a tiktoken cache folder are the SHA-1 of the address that the file is at.
+# The names in a tiktoken cache folder are the SHA-1 of the file's URL.
 CL100K = _openai(
     "cl100k_base",
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -82,7 +82,7 @@ O200K = _openai(
     "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "fb374d419588a4632f3f557e76b4b70aebbca790",
 )
-# Meta's own package, which a user may install. Llama 4 is split as o200k is.
+# From Meta's own package, which a user may install. Llama 4 splits words as o200k does.
 LLAMA_3 = Vocabulary(
     "llama-3",
     "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
@@ -95,7 +95,7 @@ LLAMA_4 = Vocabulary(
     (("llama_models", "llama4/tokenizer.model"),),
     pattern="o200k",
 )
-# Alibaba's own package, likewise; Qwen 1 to Qwen 3 share these merges.
+# From Alibaba's own package, which a user may install; Qwen 1 to Qwen 3 share these merges.
 QWEN = Vocabulary(
     "qwen",
     "b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
@@ -107,7 +107,7 @@ CLAUDE_2 = Vocabulary(
     "c241737df24b4e7f7c9af4fdcee29a0ca903dcb288a8b753bc346a3092911767",
     (("litellm", f"{_LITELLM}/anthropic_tokenizer.json"),),
 )
-# In LiteLLM from 1.109 on; earlier wheels do not have it.
+# LiteLLM has it from version 1.109 on.
 DEEPSEEK = Vocabulary(
     "deepseek-v3",
     "4607b3d1929c5ca263a81d7153c6d6ecdbc71c9e933c0fb2df2abf181bf6df61",
@@ -145,12 +145,12 @@ TEKKEN_0911 = _mistral(
     "tekken_240911.json",
 )
 
-# Those that a file of the user may turn out to be.
+# Vocabularies by whose hash a user's `.tiktoken` file is recognised.
 WITH_PATTERN = (CL100K, O200K, LLAMA_3, LLAMA_4, QWEN)
 
 
 def find_vocabulary(vocabulary: Vocabulary, folders: Sequence[Path] = ()) -> FoundVocabulary | None:
-    """Read a vocabulary from wherever it lies; None when it is nowhere, or was altered."""
+    """Find and read a vocabulary; None if it is not on this machine or was altered."""
     for path, where in _paths(vocabulary, folders):
         try:
             data = path.read_bytes()
@@ -201,7 +201,7 @@ _O200K = "|".join(
 
 
 def _word_pattern(digits: str) -> str:
-    """The pattern that Meta's `llama_models` and Alibaba's `dashscope` share but for digits."""
+    """The pattern of Meta's `llama_models` and Alibaba's `dashscope`, which differ in digits."""
     return (
         r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"""
         + digits
@@ -216,11 +216,11 @@ PATTERNS: Mapping[str, str] = {
     "qwen": _word_pattern(r"\p{N}"),
 }
 
-# Vocabularies whose texts are brought into Unicode's composed form first.
+# Patterns of vocabularies whose texts are first normalised to Unicode's composed form (NFC).
 COMPOSED = frozenset({"qwen"})
 
 
-# Factors in thousandths: cl100k × 1.45 covered every family that was measured.
+# Factors in thousandths; cl100k × 1.45 was at least the true count for every measured family.
 UNKNOWN_PER_MILLE = 1450
 CLAUDE_3_PER_MILLE = 1180
 CLAUDE_NEWEST_PER_MILLE = 1500
@@ -231,12 +231,12 @@ class ModelFamily:
     """How the tokens of a family of models are counted.
 
     Attributes:
-        name: what people call the family.
-        pattern: regular expression that the model's name, without provider, begins with.
+        name: common name of the family.
+        pattern: regular expression for the beginning of a model's name, without provider.
         vocabulary: the vocabulary to count with.
         chat: the format around its messages and tools.
-        exactness: how far that vocabulary is the models' own; an estimate has a factor.
-        per_mille: factor in thousandths for estimates.
+        exactness: whether the vocabulary is the models' own, a related one, or for an estimate.
+        per_mille: factor of an estimate, in thousandths.
     """
 
     name: str
@@ -304,7 +304,7 @@ FAMILIES: tuple[ModelFamily, ...] = (
     ModelFamily("Llama 3", r"(meta-)?llama-?v?3([-.p]\d+)?", LLAMA_3, LLAMA),
     ModelFamily("Llama 4", r"(meta-)?llama-?v?4", LLAMA_4, LLAMA),
     ModelFamily("Qwen", _QWEN_OPEN, QWEN, CHATML),
-    # Newer vocabularies are larger, so with these merges they are rather counted too high.
+    # Newer vocabularies are larger, so counts with these merges are more likely too high.
     _related("Qwen", r"qwen[\d.]*|qwq|qvq", QWEN, CHATML),
     ModelFamily("Mistral", _MISTRAL_1, MISTRAL_V1_PIECES, MISTRAL_V1),
     ModelFamily("Mistral", _MISTRAL_2, MISTRAL_V2, MISTRAL),
@@ -313,12 +313,12 @@ FAMILIES: tuple[ModelFamily, ...] = (
     ModelFamily("Mistral", _NEMO, TEKKEN_0718, MISTRAL),
     ModelFamily("Mistral", r"pixtral-12b-2409|pixtral-large-2411", TEKKEN_0911, MISTRAL),
     _related("Mistral", _NEWER_MISTRAL, TEKKEN_0911, MISTRAL),
-    # Of Mistral's vocabularies the older ones give more tokens, so they are safe for all.
+    # Mistral's older vocabularies give more tokens, so they do not undercount for newer models.
     _related("Mistral", r"(open-)?(mistral|mixtral)|codestral|mathstral", MISTRAL_V3, MISTRAL_V1),
 )
 
-# These pass a model's real name on. With others, such as an Azure deployment, a name that
-# looks familiar may have been given by a user.
+# Providers that use a model's real name. With others, such as Azure deployments, a user may
+# have chosen a name that looks like a known model's.
 _PLAIN_PROVIDERS = frozenset(
     (
         "anthropic bedrock cerebras codestral converse dashscope deepinfra deepseek deepseek-ai "
@@ -332,7 +332,7 @@ _VENDOR = re.compile(
 
 
 def family_of(model: str) -> tuple[ModelFamily | None, bool]:
-    """The family of a model's name, and whether the name is surely the provider's own."""
+    """The family of a model's name, and whether the name is certainly the model's real one."""
     *providers, name = model.strip().lower().split("/")
     name = _VENDOR.sub("", name, count=1)
     sure = all(provider in _PLAIN_PROVIDERS for provider in providers)

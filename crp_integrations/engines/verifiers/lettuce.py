@@ -1,9 +1,9 @@
 """LettuceDetect: which tokens of an answer the context does not support.
 
-The detector reads passages together. Where they do not fit at once it takes for each token the
-worst group, so that any unrelated passage would spoil a claim; here groups that surely fit are
-read one by one, and for each token the best group counts. The token in most doubt speaks for the
-claim.
+The detector reads passages together. If they do not fit at once, it takes each token's worst
+group, so that any unrelated passage would make a claim look unsupported. Here, groups that
+certainly fit are read one by one, and each token's best group counts. The claim's score is that
+of its least supported token.
 
 Spec: CRP-SPEC-005 §6.2
 """
@@ -35,11 +35,11 @@ from crp_integrations.errors import ConfigError
 
 ALGORITHM: Final = "lettucedetect@1"
 LIBRARY: Final = "lettucedetect"
-# Tokens that the library's own words around the passages take, with room to spare, and those of
-# the words in front of each passage.
+# Upper bounds for the tokens of the library's own text around the passages, and of its text
+# before each passage.
 FRAME: Final = 128
 LABEL: Final = 16
-# No tokenizer makes more tokens of a character than it has bytes in UTF-8.
+# A character has at most this many UTF-8 bytes, and a tokenizer at most one token per byte.
 _BYTES: Final = 4
 # Characters that pieces of a long passage share.
 CHARACTER_OVERLAP: Final = 200
@@ -49,7 +49,7 @@ UNCHECKED: Final = "files not checked"
 class LettuceVerifier(ModelVerifier):
     """Judges claims with a token classifier of LettuceDetect; deterministic on one machine.
 
-    What is not supported counts as neutral: the detector does not tell contradiction.
+    Unsupported claims count as neutral, since the detector does not recognise contradictions.
 
     Args:
         model: folder, or a hub's id with its commit; not needed with `detector`.
@@ -57,8 +57,8 @@ class LettuceVerifier(ModelVerifier):
         revision: the hub's commit.
         detector: a `HallucinationDetector(method="transformer")` that the caller has loaded; its
             files are not checked, and the identity says so.
-        identity: with `detector`, a name for model and version.
-        run: sizes and device; `max_tokens` is that of the detector.
+        identity: a name for model and version, required with `detector`.
+        run: sizes and device; `max_tokens` is the detector's limit.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LettuceVerifier(ModelVerifier):
         words = getattr(getattr(self._detector, "detector", None), "tokenizer", None)
         self._marks = frozenset(getattr(words, "all_special_tokens", ()))
         by = " ".join(f"{name} {installed(name)}" for name in (LIBRARY, "transformers", "torch"))
-        # Bytes of passages and claim that surely fit a run.
+        # Bytes of passages and claim that certainly fit a run.
         self._room = run.max_tokens - FRAME
         super().__init__(
             f"{ALGORITHM} with {named} by {by}",
@@ -104,32 +104,32 @@ class LettuceVerifier(ModelVerifier):
         groups = _groups(passages, self._room - size)
         rows = [self._doubts(claim, [text for _, text in group]) for group in groups]
         if len({len(row) for row in rows}) != 1 or not len(rows[0]):
-            raise failed("a claim has another number of tokens beside another passage", LIBRARY)
+            raise failed("a claim's number of tokens differs between passages", LIBRARY)
         doubts = np.array(rows)
         nearest = int(np.argmin(doubts.max(axis=1)))
         doubt = float(doubts.min(axis=0).max())
         return judgement(WindowScore(1.0 - doubt, 0.0, groups[nearest][0][0]))
 
     def _doubts(self, claim: str, context: list[str]) -> list[float]:
-        """For each token of the claim the probability that the context does not support it."""
+        """For each token of the claim, the probability that the context does not support it."""
         try:
             with self._turn:
                 tokens = self._detector.predict(
                     context=context, answer=claim, question=None, output_format="tokens"
                 )
-            # The end mark after the claim is among the tokens, but says nothing about the claim.
+            # The end token after the claim is in the list, but is not part of the claim.
             if tokens and tokens[-1].get("token") in self._marks:
                 tokens = tokens[:-1]
             doubts = [float(token["prob"]) for token in tokens]
         except Exception as error:  # any class of the library, or of torch below it
             raise failed(f"a run over {len(context)} passages failed", LIBRARY) from error
         if not all(0.0 <= doubt <= 1.0 for doubt in doubts):
-            raise failed("a token has a number that is no probability", LIBRARY)
+            raise failed("a token has a number that is not a probability", LIBRARY)
         return doubts
 
 
 def _groups(passages: Sequence[str], room: int) -> list[list[tuple[int, str]]]:
-    """Passages with their positions, in groups that fit; a longer one is cut, none is left out."""
+    """Passages with their positions, in groups that fit; longer ones are cut, none is left out."""
     groups: list[list[tuple[int, str]]] = []
     free = 0
     for place, text in pieces(passages, max(1, (room - LABEL) // _BYTES)):
@@ -143,7 +143,7 @@ def _groups(passages: Sequence[str], room: int) -> list[list[tuple[int, str]]]:
 
 
 def pieces(passages: Sequence[str], longest: int) -> list[tuple[int, str]]:
-    """Passages in pieces of at most so many characters, with their positions; none is left out.
+    """Cut passages into pieces of at most `longest` characters, each with its passage's position.
 
     >>> pieces(["abc", "defghij"], 4)
     [(0, 'abc'), (1, 'defg'), (1, 'efgh'), (1, 'ghij')]
@@ -165,7 +165,7 @@ def _opened(folder: Path, run: NetworkRun) -> Any:
             device=torch.device(run.device), local_files_only=True,
         )  # fmt: skip
         detector.detector.model.float()
-        # "[SEP]" in a text is text: content must not reach the model's control tokens.
+        # "[SEP]" in a text is plain text, so that content cannot insert control tokens.
         detector.detector.tokenizer.split_special_tokens = True
     except Exception as error:  # any class of the library, or of torch below it
         raise failed(f"the model {folder.name} cannot be loaded", LIBRARY) from error

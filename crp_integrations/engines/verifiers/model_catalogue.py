@@ -1,6 +1,6 @@
-"""Files of verifiers: a folder, or one commit of a model hub, each compared with the wanted hash.
+"""Model files of verifiers: a folder, or a commit on a model hub, checked against a given hash.
 
-Published ones have a short name: fetched once by command, pinned, then used by that name.
+Published models have a short name: they are fetched once, pinned, and then used by that name.
 
 Spec: CRP-SPEC-005 §21.1 (decision D19)
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 EXTRA: Final = "verifiers"
-# What decides a model's outputs; pictures, cards and the weights of other runtimes do not.
+# Suffixes of files that affect outputs; pictures, cards and other runtimes' weights do not.
 _DECISIVE: Final = frozenset(
     {".json", ".safetensors", ".bin", ".model", ".spm", ".txt", ".jinja", ".ckpt", ".pt", ".py"}
 )
@@ -39,13 +39,13 @@ _SHA256: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class PinnedFiles:
-    """Files that were compared with their hash.
+    """Files whose hash was checked.
 
     Attributes:
-        folder: where they are.
+        folder: folder of the files.
         name: the folder's name, or the hub's id.
         revision: the hub's commit; `local` for a folder without one.
-        sha256: over names and contents of the files, with the prefix `sha256:`.
+        sha256: hash over names and contents of the files, with the prefix `sha256:`.
     """
 
     folder: Path
@@ -58,9 +58,9 @@ class PinnedFiles:
 
 
 def model_hash(folder: str | Path) -> str:
-    """The hash to pin a folder with: over names and SHA-256 of the files that decide.
+    """The hash by which a folder is pinned: over names and SHA-256 of files that affect outputs.
 
-    These are configuration, vocabulary, weights and code at the top of the folder, and code below.
+    These are configuration, vocabulary, weights and code in the folder, and code in subfolders.
     """
     root = Path(folder)
     try:
@@ -76,15 +76,15 @@ def model_hash(folder: str | Path) -> str:
     except OSError as error:
         raise EngineError(f"the model folder {root.name} cannot be read") from error
     if not decisive:
-        raise EngineError(f"the model folder {root.name} holds no file of a model")
+        raise EngineError(f"the model folder {root.name} contains no file of a model")
     return seals.digest(decisive)
 
 
 def pinned_files(model: str | Path, sha256: str, revision: str = "") -> PinnedFiles:
-    """The files of a model, compared with their hash.
+    """The files of a model, checked against their hash.
 
-    A folder is read where it lies. For a hub's id the commit is looked for in the hub's local
-    cache and fetched only if it is not there; nothing else in the package fetches a model.
+    A folder is read in place. For a hub's id the commit is searched in the hub's local cache and
+    downloaded only if it is not there. Only this function and `fetch` download a model.
 
     Spec: CRP-SPEC-005 §21.1 (decision D19)
     """
@@ -106,14 +106,14 @@ def pinned_files(model: str | Path, sha256: str, revision: str = "") -> PinnedFi
         )
     if not sha256:
         raise ConfigError(
-            f"model {name!r} has no sha256; fetch the commit yourself, look at it and give "
+            f"model {name!r} has no sha256; fetch the commit yourself, inspect it and give "
             "model_hash(folder)"
         )
     return _from_hub(name, revision, sha256)
 
 
 def library(name: str, needed_for: str, extra: str = EXTRA) -> ModuleType:
-    """A library that is imported only now."""
+    """Import a library; raise `MissingExtra` if it is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -123,7 +123,7 @@ def library(name: str, needed_for: str, extra: str = EXTRA) -> ModuleType:
 
 
 def installed(name: str) -> str:
-    """The version of an installed distribution, empty when there is none."""
+    """The version of an installed distribution, empty if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -131,7 +131,7 @@ def installed(name: str) -> str:
 
 
 def failed(what: str, name: str) -> EngineError:
-    """A library's failure by its name and version; the caller adds the cause."""
+    """An error for a library's failure, with its name and version; the caller adds the cause."""
     known = installed(name)
     return EngineError(f"{name} {known}: {what}", engine=name, version=known)
 
@@ -154,7 +154,7 @@ def _from_hub(name: str, revision: str, sha256: str) -> PinnedFiles:
         )
         return _compared(Path(known), name, revision, sha256)
     except (OSError, EngineError, ValueError):
-        # Not in the cache, or there in part only: what is fetched is compared all the same.
+        # Not in the cache, or only in part; fetched files are checked as well.
         pass
     try:
         folder = hub.snapshot_download(name, revision=revision, allow_patterns=list(DECISIVE_FILES))
@@ -175,12 +175,12 @@ RECORD: Final = "crp-model.json"
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel:
-    """A model that others have published, and what they say of it; none of it was run here.
+    """A model published by others, with figures by its authors that were not checked here.
 
     Attributes:
-        repository: on the Hugging Face hub.
-        megabytes: of its weights, about.
-        accuracy: as its authors give it.
+        repository: repository on the Hugging Face hub.
+        megabytes: approximate size of its weights.
+        accuracy: accuracy as its authors state it.
     """
 
     repository: str
@@ -203,24 +203,24 @@ PUBLISHED: Final = {
 
 
 def models_folder() -> Path:
-    """Where fetched models lie: `CRP_MODELS`, else `~/.cache/crp/models`."""
+    """The folder of fetched models: `CRP_MODELS`, else `~/.cache/crp/models`."""
     chosen = os.environ.get(FOLDER)
     return Path(chosen) if chosen else Path.home() / ".cache" / "crp" / "models"
 
 
 def fetch(name: str, revision: str, sha256: str = "", *, unpinned: bool = False) -> dict[str, Any]:
-    """Fetch a published model; an interrupted download goes on where it stopped.
+    """Fetch a published model; an interrupted download is resumed.
 
     Args:
         revision: the hub's commit, or with `unpinned` a branch or tag.
-        sha256: what `model_hash` says of the files; empty only with `unpinned`.
-        unpinned: take the files that come, whatever they are; every report says so.
+        sha256: the files' `model_hash`; may be empty only with `unpinned`.
+        unpinned: accept any files without a check; every report says so.
     """
     model = _known(name)
     if not sha256 and not unpinned:
         raise ConfigError(
-            f"model {name!r} has no sha256; give sha256, or unpinned=True to use files that "
-            "nobody compared"
+            f"model {name!r} has no sha256; give sha256, or unpinned=True to use files without "
+            "a check"
         )
     hub = library("huggingface_hub", f"fetching {name}")
     folder = models_folder() / name
@@ -250,7 +250,7 @@ def fetch(name: str, revision: str, sha256: str = "", *, unpinned: bool = False)
 
 
 def published_verifier(name: str) -> Verifier:
-    """The verifier of a model that was fetched by its short name."""
+    """The verifier for a model that was fetched, by its short name."""
     _known(name)
     folder = models_folder() / name
     try:

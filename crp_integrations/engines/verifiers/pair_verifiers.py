@@ -1,7 +1,7 @@
 """Verifiers that score pairs of premise and claim: NLI, HHEM, MiniCheck.
 
-`NetworkVerifier` runs a classifier of transformers from pinned files, none of whose code is run.
-Every token of every passage is read in some window, and text such as "[SEP]" or "</s>" stays text.
+`NetworkVerifier` runs a transformers classifier from pinned files without running their code.
+Every token of every passage is read in some window; "[SEP]" or "</s>" in a text is plain text.
 
 Spec: CRP-SPEC-005 §6.2 (decision D6)
 """
@@ -31,17 +31,17 @@ from crp_integrations.engines.verifiers.model_catalogue import (
 )
 from crp_integrations.errors import ConfigError, EngineError
 
-# From here on a window entails, or contradicts, a claim.
+# Minimum probability at which a window entails, or contradicts, a claim.
 DECIDED: Final = 0.5
-PLACES: Final = 6
-# A verifier that read nothing holds nothing for supported.
+PLACES: Final = 6  # decimal places of a judgement
+# The judgement on an empty claim: nothing was read, so it is neutral.
 UNREAD: Final = Judgement(0.0, 0.0, 1.0, 0)
 # Tokens that neighbouring windows share.
 TOKEN_OVERLAP: Final = 16
 LEAST_TOKENS: Final = 96
-# Networks whose first position number is not 0 have that many fewer of them.
+# Types of networks whose positions start after the padding id, so that fewer are usable.
 _OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "xlm-roberta-xl"})
-# Names that published models give to their outputs.
+# Names of the outputs of published models.
 ENTAILING: Final = tuple("entailment entail entails entailed aligned supported supports".split())
 OPPOSING: Final = tuple("contradiction contradict contradicts contradicted refuted refutes".split())
 Rows = npt.NDArray[np.float64]
@@ -49,12 +49,12 @@ Rows = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PairFamily:
-    """How networks of one family are read.
+    """How the outputs of one family of networks are read.
 
     Attributes:
-        thresholds: names of what it decides, all from `DECIDED` on.
-        outputs: how many there are; 0 for those that the config names, one of them entailment.
-        joined: premise and claim are one text with a mark between them, as MiniCheck has them.
+        thresholds: names of its decisions, all with the threshold `DECIDED`.
+        outputs: number of outputs; 0 if the config names them, one of them entailment.
+        joined: whether premise and claim are one text with a separator token, as in MiniCheck.
     """
 
     thresholds: tuple[str, ...]
@@ -73,7 +73,7 @@ FAMILIES: Final[Mapping[str, PairFamily]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class WindowScore:
-    """What a model says of one window.
+    """A model's scores for one window.
 
     Attributes:
         entailment, contradiction: probabilities whose sum is at most 1.
@@ -86,10 +86,10 @@ class WindowScore:
 
 
 def best(windows: Sequence[WindowScore]) -> Judgement:
-    """The window that decides.
+    """The judgement of the deciding window.
 
-    That which entails most surely, if one entails; else that which contradicts most surely, if
-    one contradicts; else the nearest to entailing. Of equals the first.
+    This is the window with the highest entailment, if it entails the claim; else the one with the
+    highest contradiction, if it contradicts; else again the first one. The first of equals counts.
 
     >>> best([WindowScore(0.1, 0.0, 0), WindowScore(0.1, 0.7, 1)]).passage
     1
@@ -102,14 +102,14 @@ def best(windows: Sequence[WindowScore]) -> Judgement:
 
 
 def weakest(pieces: Sequence[Judgement]) -> Judgement:
-    """The piece of a claim that is entailed least, of equals the more contradicted."""
+    """The judgement with the lowest entailment; among equals, the highest contradiction."""
     return min(pieces, key=lambda piece: (piece.entailment, -piece.contradiction))
 
 
 def judgement(seen: WindowScore) -> Judgement:
-    """A window's numbers, rounded, with the rest of 1 as neutral."""
+    """A window's scores, rounded, with the remainder to 1 as neutral."""
     entailment, contradiction = seen.entailment, seen.contradiction
-    # Written so that a number that is none fails as well.
+    # Written so that NaN fails as well.
     if not (entailment >= 0.0 and contradiction >= 0.0 and entailment + contradiction <= 1.0001):
         raise EngineError(
             f"a verifier gave entailment {entailment} and contradiction {contradiction}, wanted "
@@ -122,12 +122,12 @@ def judgement(seen: WindowScore) -> Judgement:
 
 
 class ModelVerifier:
-    """What verifiers around a model share; its calls are made one at a time.
+    """Base of verifiers that run a model; the model is called one at a time.
 
     Attributes:
-        identity: how it reads and which model; it stands in every report.
-        thresholds: what its judgements are read with, and the sizes of a run.
-        passage: longest passage that is wanted, in characters.
+        identity: algorithm, model and libraries; every report contains it.
+        thresholds: thresholds of its judgements, and the sizes of a run.
+        passage: maximum length of a passage, in characters.
     """
 
     def __init__(self, identity: str, thresholds: Mapping[str, float], passage: int) -> None:
@@ -137,7 +137,7 @@ class ModelVerifier:
         self._turn = threading.Lock()
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """The judgement on the best window of the passages.
+        """The judgement on a claim by the deciding window of the passages.
 
         Spec: CRP-SPEC-005 §6.2
         """
@@ -154,12 +154,12 @@ class NetworkRun:
     """How a network is run.
 
     Attributes:
-        max_tokens: most tokens of one pair, control tokens included; lowered to what the network
-            has positions for.
-        batch_size: pairs of one run; another size can change the last bits of a number.
-        device: where torch runs it.
-        passage: longest passage that stage 4 is to hand over, in characters; longer ones are
-            read in windows all the same.
+        max_tokens: maximum tokens of one pair, control tokens included; lowered to the network's
+            number of positions.
+        batch_size: pairs in one run; another size can change the last bits of a score.
+        device: torch device.
+        passage: maximum length of a passage from stage 4, in characters; longer ones are still
+            read in windows.
     """
 
     max_tokens: int = 512
@@ -176,15 +176,15 @@ class NetworkRun:
 class NetworkVerifier(ModelVerifier):
     """Judges claims with a classifier of pairs; deterministic on one machine.
 
-    What is not supported counts as neutral where a family does not tell contradiction. A claim
-    that is longer than half a run is read in pieces, of which the weakest counts.
+    Unsupported claims count as neutral if the family does not recognise contradictions. A claim
+    that is longer than half a run is read in pieces, and the weakest piece counts.
 
     Args:
         family: a name of `FAMILIES`.
         model: folder with `config.json`, tokenizer and weights, or a hub's id with its commit.
         sha256: hash of the files, see `model_hash`.
         revision: the hub's commit, 40 hexadecimal digits.
-        labels: names of the outputs in their order, where the config's `id2label` says nothing.
+        labels: names of the outputs in their order, if the config's `id2label` lacks them.
         run: sizes and device.
     """
 
@@ -215,7 +215,7 @@ class NetworkVerifier(ModelVerifier):
                 f"at least {LEAST_TOKENS // 2}; raise max_tokens ({self._run.max_tokens}) or take "
                 "another"
             )
-        # A claim's piece takes half a run at most, so the premise is what is cut.
+        # A claim's piece takes at most half a run, so only the premise is cut.
         self._pairs.enable_truncation(most, stride=TOKEN_OVERLAP, strategy="only_first")
         numbers = {**dict.fromkeys(self._family.thresholds, DECIDED), "max_tokens": most}
         numbers |= {"overlap": TOKEN_OVERLAP, "batch_size": self._run.batch_size}
@@ -227,7 +227,7 @@ class NetworkVerifier(ModelVerifier):
         )
 
     def _places(self, labels: Sequence[str] | None) -> tuple[int, int, int | None]:
-        """How many outputs there are, and the places of entailment and contradiction."""
+        """The number of outputs, and the indices of entailment and contradiction."""
         count = int(self._network.config.num_labels)
         wanted = self._family.outputs
         if wanted:
@@ -313,7 +313,7 @@ class NetworkVerifier(ModelVerifier):
 
 
 def place_of(names: Sequence[str], known: Sequence[str]) -> int | None:
-    """The place of the first known name, None when there is none of them.
+    """The index of the first known name; None if no name is known.
 
     >>> place_of(["CONTRADICTION", "neutral", "Entailment"], ENTAILING)
     2
@@ -334,7 +334,7 @@ def _loaded(files: PinnedFiles, kind: str, **options: Any) -> Any:
 
 
 def _network(files: PinnedFiles, run: NetworkRun) -> Any:
-    """A classifier from verified files, in float32, without training's chance, on its device."""
+    """A classifier from verified files, in float32 and evaluation mode, on its device."""
     network, report = _loaded(files, "AutoModelForSequenceClassification", output_loading_info=True)
     missing = sorted(report.get("missing_keys", ()))
     if missing:
@@ -349,7 +349,7 @@ def _network(files: PinnedFiles, run: NetworkRun) -> Any:
 
 
 def _plain(tokenizer: Any, files: PinnedFiles) -> tokenizers.Tokenizer:
-    """A copy of a folder's tokenizer, in which no text makes a control token."""
+    """A copy of a folder's tokenizer that never makes control tokens from a text."""
     try:
         return tokenizer_of(tokenizer.backend_tokenizer.to_str().encode())
     except AttributeError as error:
@@ -357,13 +357,13 @@ def _plain(tokenizer: Any, files: PinnedFiles) -> tokenizers.Tokenizer:
 
 
 def _join(pairs: tokenizers.Tokenizer, tokenizer: Any, files: PinnedFiles) -> None:
-    """Let pairs be one text with a single mark between premise and claim."""
+    """Make pairs one text with a single separator token between premise and claim."""
     marks = {
         tokenizer.cls_token: tokenizer.cls_token_id,
         tokenizer.sep_token: tokenizer.sep_token_id,
     }
     if None in marks:
-        raise ConfigError(f"the tokenizer of {files.name} has no marks of beginning and end")
+        raise ConfigError(f"the tokenizer of {files.name} has no tokens for beginning and end")
     start, end = tokenizer.cls_token, tokenizer.sep_token
     pairs.post_processor = TemplateProcessing(
         single=[start, "$A", end],
@@ -373,7 +373,7 @@ def _join(pairs: tokenizers.Tokenizer, tokenizer: Any, files: PinnedFiles) -> No
 
 
 def _positions(config: Any) -> int | None:
-    """How many tokens a network has positions for; None where positions are relative."""
+    """The number of tokens that a network has positions for; None if positions are relative."""
     most = getattr(config, "max_position_embeddings", None)
     if not isinstance(most, int):
         return None

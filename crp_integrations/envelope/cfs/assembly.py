@@ -1,7 +1,7 @@
 """From a question, or from a caller's own results, to an assembled context.
 
-Assembled contexts are cached under everything that decides them. The five desired properties are
-measured, not promised, and repeated assembly shows whether a context is deterministic.
+Assembled contexts are cached by everything that determines them. The five desired properties are
+measured, not guaranteed; assembling twice shows whether a context is deterministic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crp_integrations.envelope.cfs.pack import (
     DEDUP,
     FORMAT,
     WHOLE,
-    Placed,
+    PlacedChunk,
     SimpleTokenizer,
     deduplicate,
     fit_text,
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.view import FabricView
 
 _DIGITS = 6
-# What the specification wants of a context: the three best chunks among the first five, and an
-# adjacency and a coverage above these.
+# Required by the specification: the three best chunks among the first five, and minimum
+# values of adjacency and coverage.
 TOP_CHUNKS: Final = 3
 FIRST_CHUNKS: Final = 5
 ADJACENCY: Final = 0.7
@@ -67,13 +67,13 @@ COVERAGE: Final = 0.9
 
 
 def measure_properties(
-    placed: Sequence[Placed],
+    placed: Sequence[PlacedChunk],
     results: Sequence[RetrievalResult],
     *,
     overhead_tokens: int,
     available: int,
 ) -> ContextProperties:
-    """Measure all but determinism, which takes a second assembly.
+    """Measure all properties but determinism, which needs a second assembly.
 
     Spec: CFS-021 §P2, §P3, §P4, §P5
     """
@@ -97,7 +97,7 @@ def measure_properties(
 
 
 def adjacency(documents: Sequence[str]) -> float | None:
-    """Neighbours of one document by the most that there could be; None for no such pair.
+    """Adjacent pairs of one document over the possible number; None if none is possible.
 
     Spec: CFS-021 §P4
 
@@ -111,12 +111,12 @@ def adjacency(documents: Sequence[str]) -> float | None:
 
 
 class CacheKey(NamedTuple):
-    """What decides every byte of a context but its timestamp.
+    """Everything that determines the bytes of a context, apart from its timestamp.
 
     Spec: CFS-021 §Caching
 
     Attributes:
-        scope: who reads, and where.
+        scope: the reading subject and namespace.
         generation, state_root: the fabric's state; see `FabricView.generation`.
         digest: BLAKE3 of query, budget, settings, tokenizer and embedder.
     """
@@ -128,15 +128,15 @@ class CacheKey(NamedTuple):
 
 
 class ContextCache:
-    """At most so many contexts, the least recently used one out first; safe between threads.
+    """At most `max_size` contexts; the least recently used is dropped first; thread-safe.
 
-    A context of an older state of its scope is let go as soon as one of a newer state is looked
-    for or put, so that no text of what was erased stays for long.
+    Contexts of an older state of a scope are dropped as soon as one of a newer state is read or
+    put, so that erased texts do not stay for long.
 
     Spec: CFS-021 §Caching
 
     Args:
-        max_size: most contexts; 0 keeps none.
+        max_size: maximum number of contexts; 0 keeps none.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -150,7 +150,7 @@ class ContextCache:
             return len(self._contexts)
 
     def get(self, key: CacheKey) -> AssembledContext | None:
-        """The context of a key, which is now the one used last; None for a miss."""
+        """The context of a key, which becomes the most recently used; None for a miss."""
         with self._lock:
             self._notice(key)
             context = self._contexts.pop(key, None)
@@ -159,7 +159,7 @@ class ContextCache:
             return context
 
     def put(self, key: CacheKey, context: AssembledContext) -> None:
-        """Keep a context; the one used least recently goes when there are too many."""
+        """Keep a context; if there are too many, the least recently used is dropped."""
         with self._lock:
             if self._notice(key):
                 self._contexts.pop(key, None)
@@ -168,7 +168,7 @@ class ContextCache:
                     self._contexts.popitem(last=False)
 
     def _notice(self, key: CacheKey) -> bool:
-        """Let older states of the scope go; false for a key that is itself of an older one."""
+        """Drop older states of the key's scope; false if the key itself is of an older state."""
         state = key.generation, key.state_root
         known = self._generations.get(key.scope, state)
         if key.generation < known[0]:
@@ -250,7 +250,7 @@ def assemble(
     algorithms: tuple[str, ...] = (),
     refused: Mapping[str, DropReason] = _NONE,
 ) -> AssembledContext:
-    """Assemble a context of results that were found already, in whatever order they come.
+    """Assemble a context from search results, given in any order.
 
     Spec: CFS-021 §1, §11
     """
@@ -282,10 +282,10 @@ def assemble(
     overhead = budget.per_doc_overhead * len({chunk.document_id for chunk in packing.placed})
     shown = {chunk.result.chunk.id for chunk in packing.placed}
     unfitting = [result for result in chosen if result.chunk.id not in shown]
-    stands = {result.chunk.id: kept_id for result, kept_id in duplicates}
+    kept_ids = {result.chunk.id: kept_id for result, kept_id in duplicates}
     reasons = {
         **refused,
-        **dict.fromkeys(stands, DropReason.DUPLICATE),
+        **dict.fromkeys(kept_ids, DropReason.DUPLICATE),
         **{result.chunk.id: DropReason.K for result in over},
         **{result.chunk.id: DropReason.BUDGET for result in unfitting},
     }
@@ -302,7 +302,7 @@ def assemble(
                 fact_id=result.chunk.id,
                 reason=reasons[result.chunk.id],
                 tokens=tokens[result.chunk.id],
-                kept=stands.get(result.chunk.id),
+                kept=kept_ids.get(result.chunk.id),
             )
             for result in ranked
             if result.chunk.id in reasons
@@ -334,7 +334,7 @@ def _counted(results: Sequence[RetrievalResult], tokenizer: ContextTokenizer) ->
     return dict(zip((result.chunk.id for result in results), counts, strict=True))
 
 
-def _chunk(placed: Placed, settings: AssemblySettings) -> ContextChunk:
+def _chunk(placed: PlacedChunk, settings: AssemblySettings) -> ContextChunk:
     result = placed.result
     chunk, document = result.chunk, result.document
     about = None
@@ -360,7 +360,7 @@ def _chunk(placed: Placed, settings: AssemblySettings) -> ContextChunk:
 
 
 def _number(score: float) -> float | None:
-    """A score that JSON can hold."""
+    """A finite score; None for one that JSON cannot represent."""
     return score if math.isfinite(score) else None
 
 
@@ -391,7 +391,7 @@ def verify_properties(
     settings: AssemblySettings = _DEFAULTS,
     pool: Executor | None = None,
 ) -> AssembledContext:
-    """A context of which all five properties were measured, by assembling it twice, uncached.
+    """A context with all five properties measured, by assembling it twice without the cache.
 
     Spec: CFS-021 §P1, §12
     """

@@ -1,4 +1,4 @@
-"""Chunks in a budget: tokens counted and cut, three ways to fill it, duplicates, and the text.
+"""Pack chunks into a budget: tokenizers, three packing algorithms, duplicates, and the text.
 
 The text has a marker for each document (`cfs-format@1`) and is counted whole (`cfs-whole@1`).
 """
@@ -30,7 +30,7 @@ CHARACTERS = 4
 
 
 class SimpleTokenizer:
-    """Four characters a token; the default where no model is named.
+    """Counts four characters as a token; the default where no model is named.
 
     >>> SimpleTokenizer().count_tokens("12345"), SimpleTokenizer().truncate_to_tokens("1234567", 1)
     (2, '1234...')
@@ -48,13 +48,13 @@ class SimpleTokenizer:
         return [self.count_tokens(text) for text in texts]
 
     def truncate_to_tokens(self, text: str, max_tokens: int) -> str:
-        """The text up to four characters a token; the three dots come on top of them."""
-        most = max(0, max_tokens) * CHARACTERS
-        return text if len(text) <= most else text[:most].strip() + DOTS
+        """The text up to four characters a token; the three dots are not counted."""
+        end = max(0, max_tokens) * CHARACTERS
+        return text if len(text) <= end else text[:end].strip() + DOTS
 
 
 class ModelTokenizer:
-    """Counts as a model does, through the counter of that model."""
+    """Counts tokens with a model's token counter."""
 
     keeps_counts: Final = True
 
@@ -75,9 +75,9 @@ class ModelTokenizer:
         return [max(0, count) for count in self._counter.count_many(texts)]
 
     def truncate_to_tokens(self, text: str, max_tokens: int) -> str:
-        """The text, or a beginning with three dots that has at most `max_tokens` with them.
+        """The text, or its beginning and three dots with together at most `max_tokens`.
 
-        It is cut where one character more would be too much. Empty where not even the dots fit.
+        The beginning is as long as fits. Empty if not even the dots fit.
         """
         if self.count_tokens(text) <= max_tokens:
             return text
@@ -90,7 +90,7 @@ class ModelTokenizer:
 
         if not fits(0):
             return ""
-        # Galloping first: a long text is not counted whole to keep a little of it.
+        # Doubling the end first avoids counting all of a long text to keep a short beginning.
         low, high = 0, min(len(text), max(1, max_tokens) * CHARACTERS)
         while fits(high):
             if high == len(text):
@@ -110,7 +110,7 @@ ALGORITHMS: Mapping[PackingName, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedChunk:
     """A chunk with its text as it goes into the context."""
 
     result: RetrievalResult
@@ -120,24 +120,24 @@ class Placed:
 
     @property
     def document_id(self) -> str:
-        """Of the document that it is from."""
+        """Id of the chunk's document."""
         return self.result.document.id
 
     @property
     def document_path(self) -> str:
-        """What stands in the marker."""
+        """Path of the chunk's document, which its marker shows."""
         return self.result.document.path
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPackResult:
-    """What was packed, in the order of the context.
+    """The packed chunks in the order of the context.
 
     Attributes:
-        ended: the budget ended the packing before every chunk was tried.
+        ended: whether the budget ended the packing before every chunk was tried.
     """
 
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedChunk, ...]
     ended: bool
 
     @property
@@ -151,8 +151,8 @@ class _Filling:
     """A budget that is being filled; content and markers together never exceed it.
 
     Attributes:
-        available: tokens to fill.
-        overhead: tokens charged for the first chunk of each document.
+        available: tokens of the budget.
+        overhead: tokens of a document's marker, charged with its first chunk.
         used: tokens of content and markers so far.
     """
 
@@ -162,7 +162,7 @@ class _Filling:
     tokenizer: ContextTokenizer
     allow_partial: bool
     used: int = 0
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[PlacedChunk] = field(default_factory=list)
     documents: set[str] = field(default_factory=set)
 
     @property
@@ -170,29 +170,29 @@ class _Filling:
         return self.used >= self.available
 
     def take(self, result: RetrievalResult) -> bool:
-        """Take a chunk when it fits whole."""
+        """Add a chunk if it fits whole; whether it did."""
         tokens = self.counts[result.chunk.id]
         if tokens > self._left(result):
             return False
-        self._place(Placed(result, result.chunk.text, tokens))
+        self._place(PlacedChunk(result, result.chunk.text, tokens))
         return True
 
     def cut(self, result: RetrievalResult) -> bool:
-        """Take what fits of a chunk, when chunks may be cut and something of it fits."""
+        """Add the beginning of a chunk, if chunks may be cut and any of it fits; whether it did."""
         if not self.allow_partial:
             return False
         piece = cut_to(result.chunk.text, self._left(result), self.tokenizer)
         if piece is None:
             return False
         text, tokens = piece
-        self._place(Placed(result, text, tokens, cut=True))
+        self._place(PlacedChunk(result, text, tokens, cut=True))
         return True
 
     def _left(self, result: RetrievalResult) -> int:
         marker = 0 if result.document.id in self.documents else self.overhead
         return self.available - self.used - marker
 
-    def _place(self, placed: Placed) -> None:
+    def _place(self, placed: PlacedChunk) -> None:
         if placed.document_id not in self.documents:
             self.documents.add(placed.document_id)
             self.used += self.overhead
@@ -201,10 +201,10 @@ class _Filling:
 
 
 def cut_to(text: str, tokens: int, tokenizer: ContextTokenizer) -> tuple[str, int] | None:
-    """The beginning of a text with its dots and their tokens, at most so many; None for nothing.
+    """The text cut to at most this many tokens, dots included, with its count; None if none fits.
 
-    A tokenizer's own cut may come out above what was asked, as the simple one's dots do, so it is
-    asked for less until it fits.
+    A tokenizer's cut may exceed the requested tokens, as `SimpleTokenizer` does not count its
+    dots, so fewer tokens are requested until the cut fits.
 
     Spec: CFS-021 §7 (decision F1)
     """
@@ -229,7 +229,7 @@ def pack(
     tokenizer: ContextTokenizer,
     allow_partial: bool,
 ) -> ContextPackResult:
-    """Fill the available tokens with whole chunks, and cut ones where they are allowed.
+    """Fill the available tokens with whole chunks, and with cut ones if `allow_partial`.
 
     Spec: CFS-021 §7, §8
     """
@@ -242,7 +242,7 @@ def pack(
 
 
 def reading_order(group: DocumentGroup) -> list[RetrievalResult]:
-    """The chunks of a group by sequence, then byte offset; others keep the total order.
+    """The chunks of a group by sequence, then byte offset; ties keep the total order.
 
     Spec: CFS-021 §7
     """
@@ -309,7 +309,7 @@ def token_set(text: str) -> frozenset[str]:
 def deduplicate(
     results: Sequence[RetrievalResult], threshold: float
 ) -> tuple[list[RetrievalResult], list[tuple[RetrievalResult, str]]]:
-    """Drop each result whose text an earlier one has, or overlaps above the threshold.
+    """Drop each result whose text equals an earlier one or overlaps it above the threshold.
 
     Spec: CFS-021 §10 (decisions F3, E23)
     """
@@ -318,22 +318,22 @@ def deduplicate(
     dropped: list[tuple[RetrievalResult, str]] = []
     hashes: dict[str, str] = {}
     sizes: list[int] = []
-    # Numbers of unique results by the words they hold: only results that share words are compared.
+    # Numbers of unique results by their words, so that only results that share words are compared.
     holders: defaultdict[str, list[int]] = defaultdict(list)
     for result in results:
         text_hash = blake3_of(result.chunk.text)
         words = token_set(result.chunk.text)
-        stands = hashes.get(text_hash)
-        if stands is None:
+        kept_id = hashes.get(text_hash)
+        if kept_id is None:
             shared = Counter(chain.from_iterable(holders[word] for word in words))
             alike = [
                 number
                 for number, count in shared.items()
                 if count * SCALE > least * min(sizes[number], len(words))
             ]
-            stands = unique[min(alike)].chunk.id if alike else None
-        if stands is not None:
-            dropped.append((result, stands))
+            kept_id = unique[min(alike)].chunk.id if alike else None
+        if kept_id is not None:
+            dropped.append((result, kept_id))
             continue
         hashes[text_hash] = result.chunk.id
         for word in words:
@@ -347,7 +347,7 @@ FORMAT = "cfs-format@1"
 
 
 def marker(path: str) -> str:
-    r"""The line above a document's chunks; a line break in a path would forge another.
+    r"""The line above a document's chunks; line breaks in a path could forge one and are removed.
 
     >>> marker("notes/a.md")
     '[DOC: notes/a.md]\n'
@@ -355,8 +355,8 @@ def marker(path: str) -> str:
     return f"[DOC: {' '.join(path.splitlines())}]\n"
 
 
-def format_context(chunks: Iterable[Placed | ContextChunk], separator: str = "\n") -> str:
-    """The chunks in their order, a header wherever the document changes.
+def format_context(chunks: Iterable[PlacedChunk | ContextChunk], separator: str = "\n") -> str:
+    """The chunks in their order, with a marker wherever the document changes.
 
     Spec: CFS-021 §9 (decision F2)
     """
@@ -384,10 +384,10 @@ def fit_text(
     separator: str,
     binding: bool,
 ) -> tuple[ContextPackResult, str, int]:
-    """Format and count; where that binds, shorten what was cut and drop the lowest-ranked chunks.
+    """Format and count the text; if `binding`, shorten or drop chunks until it fits.
 
-    Markers are charged with a fixed number of tokens each, and a long path has more; and counts
-    of parts need not add up to the count of the whole.
+    The text can exceed the budget because each marker was charged a fixed number of tokens, and
+    because counts of parts may not add up to the count of the whole.
 
     Spec: CFS-021 §9, §P2 (decision F1)
     """
@@ -402,9 +402,9 @@ def fit_text(
 
 
 def _lighter(
-    placed: Sequence[Placed], excess: int, places: Mapping[str, int], tokenizer: ContextTokenizer
-) -> tuple[Placed, ...]:
-    """The chunks with fewer tokens, by at least one."""
+    placed: Sequence[PlacedChunk], excess: int, rank: Mapping[str, int], tokenizer: ContextTokenizer
+) -> tuple[PlacedChunk, ...]:
+    """The chunks with at least one token less: the cut one shorter, else lowest-ranked dropped."""
     cut = next((number for number, chunk in enumerate(placed) if chunk.cut), None)
     if cut is not None:
         chunk = placed[cut]
@@ -413,9 +413,9 @@ def _lighter(
         return (*placed[:cut], *shortened, *placed[cut + 1 :])
     gone: set[str] = set()
     freed = 0
-    # A chunk takes at most twice the tokens it was counted as, so stopping at half of the excess
+    # In the text a chunk takes at most twice its count, so stopping at half of the excess
     # removes no chunk that removing one at a time would have kept.
-    for chunk in sorted(placed, key=lambda chunk: -places[chunk.result.chunk.id]):
+    for chunk in sorted(placed, key=lambda chunk: -rank[chunk.result.chunk.id]):
         gone.add(chunk.result.chunk.id)
         freed += chunk.tokens
         if 2 * freed >= excess:

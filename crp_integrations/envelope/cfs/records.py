@@ -1,4 +1,4 @@
-"""What goes into context assembly, what comes out, and every number and choice of CFS-021."""
+"""Inputs, results and settings of the context assembly of CFS-021."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PackingName = Literal["greedy", "interleaved", "score_weighted"]
 
 
 class AssemblySettings(Part):
-    """Numbers and choices that decide an assembled context.
+    """Numbers and choices that determine an assembled context.
 
     Spec: CFS-021 §3, §8, §10, §11, Config
 
@@ -25,21 +25,21 @@ class AssemblySettings(Part):
         packing: `greedy` fills document by document, `interleaved` takes from the documents in
             turn, `score_weighted` goes by score alone (§8, `packing_strategy`).
         allow_partial: cut a chunk that does not fit instead of skipping it (§7, decision F1).
-        max_chunks_per_doc: most chunks of one document, its best ones; None for no limit.
+        max_chunks_per_doc: maximum number of chunks of one document, its best; None for no limit.
         prefer_recent: raise the scores of documents that were modified recently.
-        include_metadata: give each chunk its metadata in the record; they are never in the text.
+        include_metadata: add metadata to each chunk of the record; the text never contains them.
         dedup_threshold: overlap above which the later of two chunks is dropped (§10), [0, 1].
-        separator: what stands before a document's header but the first (§9, decision F2).
+        separator: text before each document's marker except the first (§9, decision F2).
         reserved_system, reserved_query, reserved_response: tokens kept free for the system prompt,
             for the question and for the answer (§3).
         per_doc_overhead: tokens charged for the marker of a document, once for each (§3).
-        count_rendered: count the formatted text whole, and take chunks out until it fits too.
+        count_rendered: count the formatted text whole, and remove chunks until it fits too.
         tokenizer: `model` counts as the target model does, `simple` by characters (§4).
-        semantic_k, lexical_k: best chunks that are read, by vectors and by words (§11).
-        top_k: most chunks after both were merged (§11).
+        semantic_k, lexical_k: number of best chunks read by vectors and by words (§11).
+        top_k: maximum number of chunks after both results are merged (§11).
         rrf_k: constant of reciprocal rank fusion.
         parallel_search: run both searches at once, with the same result (Parallel).
-        cache_size: most contexts that are kept in memory; 0 keeps none (Caching).
+        cache_size: maximum number of contexts kept in memory; 0 keeps none (Caching).
     """
 
     packing: PackingName = "greedy"
@@ -80,11 +80,11 @@ _DEFAULTS = AssemblySettings()
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """Where chunks are from.
+    """The document that chunks come from.
 
     Attributes:
-        path: what stands in the marker.
-        modified_at: looked at under `prefer_recent` alone; None counts as old.
+        path: path shown in the marker.
+        modified_at: time of the last change, used only by `prefer_recent`; None counts as old.
     """
 
     id: str
@@ -97,10 +97,10 @@ class SourceChunk:
     """A passage of a document.
 
     Attributes:
-        id: of one chunk alone.
+        id: unique id of the chunk.
         sequence: its place in reading order.
-        byte_offset: where it begins; decides between chunks of one sequence.
-        metadata: given out with `include_metadata`.
+        byte_offset: offset of its beginning; orders chunks with equal `sequence`.
+        metadata: metadata that the record includes with `include_metadata`.
     """
 
     id: str
@@ -118,8 +118,8 @@ class RetrievalResult:
 
     Attributes:
         score: sum of the reciprocal ranks; higher is better, and a NaN comes last.
-        semantic_score: cosine, 0 where the vector search did not give the chunk.
-        lexical_score: score of the word search, 0 where that did not give it.
+        semantic_score: cosine, 0 if the vector search did not find the chunk.
+        lexical_score: score of the word search, 0 if it did not find the chunk.
     """
 
     chunk: SourceChunk
@@ -136,8 +136,8 @@ class DocumentGroup:
     Spec: CFS-021 §6
 
     Attributes:
-        total_tokens: sum over the chunks.
-        max_score: highest score of a chunk; NaN where none is a number.
+        total_tokens: sum of the chunks' tokens.
+        max_score: highest score of a chunk; NaN if all scores are NaN.
     """
 
     document: SourceDocument
@@ -147,13 +147,13 @@ class DocumentGroup:
 
 
 class TokenBudget(Part):
-    """How the tokens of a model call are parted.
+    """How the tokens of a model call are divided.
 
     Spec: CFS-021 §3 (decision E20)
 
     Attributes:
         per_doc_overhead: tokens charged for the marker of each document, once.
-        available: what is left for content and markers, at least 0; computed when not given.
+        available: tokens left for content and markers, at least 0; computed when not given.
 
     >>> TokenBudget(total_tokens=2000).available
     1200
@@ -180,7 +180,7 @@ class TokenBudget(Part):
 
     @classmethod
     def new(cls, total_tokens: int, settings: AssemblySettings = _DEFAULTS) -> TokenBudget:
-        """The budget of so many tokens with the reserves of the settings."""
+        """A budget of this many tokens with the reserves of the settings."""
         return cls(
             total_tokens=total_tokens,
             reserved_system=settings.reserved_system,
@@ -191,12 +191,12 @@ class TokenBudget(Part):
 
 
 class ChunkMetadata(Part):
-    """About a chunk, with `include_metadata`; never in the text that a model sees.
+    """Metadata of a chunk, with `include_metadata`; never in the text that a model sees.
 
     Attributes:
         modified_at: when its document was modified; None when that is not known.
-        semantic_score, lexical_score: as in `RetrievalResult`; None for what is no number.
-        about: what the retrieval knows besides, as plain JSON.
+        semantic_score, lexical_score: scores as in `RetrievalResult`; None if not finite.
+        about: other metadata from the retrieval, as plain JSON.
     """
 
     byte_offset: int
@@ -212,9 +212,9 @@ class ContextChunk(Part):
     Spec: CFS-021 §7
 
     Attributes:
-        text: as it stands in the context; ends in three dots where it was cut.
-        score: as it was ranked by; None for what is no finite number.
-        tokens: of the text.
+        text: text as it appears in the context; it ends in three dots if it was cut.
+        score: score it was ranked by; None if not finite.
+        tokens: tokens of the text.
         cut: whether the text was cut.
     """
 
@@ -230,14 +230,14 @@ class ContextChunk(Part):
 
 
 class ContextMetadata(Part):
-    """What a context was made from.
+    """The inputs that a context was made from.
 
     Spec: CFS-021 §11
 
     Attributes:
         query_hash: BLAKE3 of the query's bytes (decision F3).
-        timestamp: when it was assembled; it decides no other byte of the record.
-        state_root: the fabric's state hash; empty for results of a caller's own.
+        timestamp: time of assembly; nothing else in the record depends on it.
+        state_root: the fabric's state hash; empty for a caller's own results.
     """
 
     query_hash: str
@@ -252,16 +252,16 @@ class ContextProperties(Part):
 
     Attributes:
         deterministic: whether a second assembly gave the same bytes; None when there was none.
-        within_budget: content and markers are at most what is available.
-        best_in_front: how many of the best chunks are among the first ones.
-        best_wanted: how many should be; less than three where fewer were found.
-        adjacency: of the pairs that chunks of one document could be, the share that stands
-            together, [0, 1]; None where no document has two.
-        coherent: adjacency is above the wanted one; None where there is none.
-        unique_tokens: distinct words of the chunks.
-        coverage: unique tokens by available tokens; None where none are available.
-        covering: coverage is above the wanted one; None where there is none.
-        filled: content tokens by available tokens; None where none are available.
+        within_budget: whether content and markers fit the available tokens.
+        best_in_front: number of the best chunks that are among the first five.
+        best_wanted: how many should be; less than three if fewer chunks were found.
+        adjacency: adjacent pairs of chunks of one document, as a share of the possible number,
+            [0, 1]; None if no document has two chunks.
+        coherent: whether adjacency is above its required minimum; None without adjacency.
+        unique_tokens: number of distinct words in the chunks.
+        coverage: unique tokens over available tokens; None if none are available.
+        covering: whether coverage is above its required minimum; None without coverage.
+        filled: content tokens over available tokens; None if none are available.
     """
 
     deterministic: bool | None = None
@@ -287,16 +287,16 @@ class AssembledContext(Record):
     Spec: CFS-021 §7, §9, §11 (decision F1)
 
     Attributes:
-        text: what goes into the prompt.
+        text: text for the prompt.
         text_hash: BLAKE3 of the text (decision F3).
-        total_tokens: of the chunks' texts alone.
-        overhead_tokens: charged for markers, once for each document.
-        rendered_tokens: of `text`, counted whole.
-        truncated: a chunk was cut, or the budget ended the packing before every one was tried.
+        total_tokens: tokens of the chunks' texts alone.
+        overhead_tokens: tokens charged for markers, once for each document.
+        rendered_tokens: tokens of `text`, counted whole.
+        truncated: whether a chunk was cut, or the budget ended the packing before all were tried.
         dropped: every other chunk that was found, with the reason; `k` is the limit for one
             document.
-        tokenizer: identity of what counted.
-        algorithms: `name@n` of each algorithm that decided the bytes.
+        tokenizer: identity of the tokenizer that counted.
+        algorithms: `name@n` of each algorithm that determined the bytes.
     """
 
     SCHEMA = "assembled-context/1"

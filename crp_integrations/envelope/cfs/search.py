@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 RRF = "rrf@1"
 _ATTEMPTS = 3
-# The last part of a location: the first and the last character in the document, or the first.
+# The end of a location: the chunk's start offset in the document, or its start and end.
 _OFFSET = re.compile(r"(?:^|· )(\d{1,15})(?:-\d{1,15})?$")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedChunks:
-    """What was found in one state of the fabric.
+    """The results of a search in one state of the fabric.
 
     Attributes:
         counts: tokens by chunk id.
-        generation: of the state; see `FabricView.generation`.
+        generation: number of the state; see `FabricView.generation`.
     """
 
     results: tuple[RetrievalResult, ...]
@@ -58,9 +58,9 @@ def hybrid_search(
     settings: AssemblySettings,
     pool: Executor | None = None,
 ) -> SearchedChunks:
-    """The chunks that are nearest or hold words of the question, from one state of the fabric.
+    """The chunks nearest to the question or with words of it, from one state of the fabric.
 
-    With a pool both searches run at once.
+    With a pool, both searches run at the same time.
 
     Spec: CFS-021 §11, §Parallel
     """
@@ -70,7 +70,7 @@ def hybrid_search(
         if not settings.semantic_k or not view.size():
             return []
         if not vector:
-            # The costly part of a question, so another attempt does not repeat it.
+            # Embedding is slow, so another attempt does not repeat it.
             vector.append(view.embedder.embed_query(query))
         return view.nearest(vector[0], settings.semantic_k)
 
@@ -89,17 +89,17 @@ def hybrid_search(
             counts = _counts(view, results, tokenizer)
             state_root = view.state_hash()
         except StoreError:
-            # A fact that vanished between two reads; anything else fails again.
+            # Retry if the fabric has changed, as a fact may have vanished between two reads.
             if attempt + 1 == _ATTEMPTS or view.generation() == generation:
                 raise
             continue
         if view.generation() == generation:
             return SearchedChunks(results, counts, state_root, generation)
-    raise StoreBusy(f"the fabric changed during {_ATTEMPTS} attempts to read it, wanted a pause")
+    raise StoreBusy(f"the fabric changed during each of {_ATTEMPTS} attempts to read it; try again")
 
 
 def rrf(rankings: Sequence[Sequence[str]], k: int) -> dict[str, float]:
-    """Reciprocal rank fusion: of each id the sum of 1 / (k + rank), ranks from 1.
+    """Reciprocal rank fusion: the sum of 1 / (k + rank) for each id, with ranks from 1.
 
     Spec: CFS-021 §2, §Parallel
 
@@ -136,7 +136,7 @@ def _results(
 
 
 def _documents(facts: Sequence[Fact], sources: dict[str, Source]) -> dict[str, SourceDocument]:
-    """The source of each fact as a document, modified when it, or a fact of it here, last was."""
+    """The source of each fact as a document, with the latest time of it and its facts here."""
     moments: dict[str, list[datetime]] = defaultdict(list)
     for fact in facts:
         source = sources.get(fact.source_id)
@@ -145,7 +145,7 @@ def _documents(facts: Sequence[Fact], sources: dict[str, Source]) -> dict[str, S
     return {
         source_id: SourceDocument(
             id=source_id,
-            # What is no document of the registry, such as a session's facts, has its id alone.
+            # A source without a registered document, such as a session's facts, has only its id.
             path=shown(sources[source_id].uri) if source_id in sources else source_id,
             modified_at=max(times, default=None),
         )
@@ -154,7 +154,7 @@ def _documents(facts: Sequence[Fact], sources: dict[str, Source]) -> dict[str, S
 
 
 def _chunk(fact: Fact) -> SourceChunk:
-    """A fact as a chunk; a fabric numbers no chunks, so their place in the document orders them."""
+    """Make a chunk of a fact; a fabric does not number chunks, so the offset is the sequence."""
     place = _OFFSET.search(fact.source_location)
     start = int(place[1]) if place else 0
     about: dict[str, JsonValue] = {
@@ -178,19 +178,19 @@ def _counts(
         return dict(zip(texts, tokenizer.count_many(list(texts.values())), strict=True))
     counts = view.token_counts(f"{tokenizer.identity}|content", list(texts), tokenizer.count_many)
     if counts.keys() != texts.keys():
-        raise StoreBusy("a fact was withdrawn while its tokens were counted, wanted a pause")
+        raise StoreBusy("a fact was withdrawn while its tokens were counted; try again")
     return counts
 
 
 ORDER = "cfs-order@1"
 RECENT = "cfs-recent@1"
 _BOOST = 0.1
-# A document so much older than the newest one gains nothing.
+# Documents older than the newest one by this much are not boosted.
 _HORIZON = timedelta(days=365)
 
 
 def sort_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
-    """By score, highest first and NaN last, then path, sequence, byte offset and id.
+    """Sort by score, highest first and NaN last, then by path, sequence, byte offset and id.
 
     Spec: CFS-021 §5 (decision E18)
     """
@@ -203,7 +203,7 @@ def unique_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
     for result in sort_results(results):
         held = unique.setdefault(result.chunk.id, result)
         if held.chunk.text != result.chunk.text:
-            raise RequestError(f"chunk id {result.chunk.id!r:.80} stands for two texts, wanted one")
+            raise RequestError(f"chunk id {result.chunk.id!r:.80} is used for two texts, not one")
     return list(unique.values())
 
 
@@ -211,7 +211,7 @@ def prefer_recent(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
     """The results with higher scores for documents modified recently.
 
     The newest document that was found gains a tenth of its score, and the others less, the older
-    they are beside it. No clock is read, so the same state gives the same scores.
+    they are than it. No clock is read, so the same state gives the same scores.
 
     Spec: CFS-021 §Config
     """
@@ -273,7 +273,7 @@ def group_by_document(
 
 
 def _falling(score: float) -> tuple[bool, float]:
-    """A key that puts the highest first and a NaN last."""
+    """A sort key that puts the highest score first and NaN last."""
     return (True, 0.0) if math.isnan(score) else (False, -score)
 
 
@@ -285,7 +285,7 @@ def _place(result: RetrievalResult) -> tuple[object, ...]:
         chunk.sequence,
         chunk.byte_offset,
         chunk.id,
-        # Beyond the specification: results of one chunk that differ in nothing that counts.
+        # Not in the specification: makes the order of several results of one chunk unique.
         document.id,
         *_falling(result.semantic_score),
         *_falling(result.lexical_score),

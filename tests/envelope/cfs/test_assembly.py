@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.cfs.pack import (
     ModelTokenizer,
-    Placed,
+    PlacedChunk,
     SimpleTokenizer,
     cut_to,
     format_context,
@@ -244,7 +244,7 @@ def test_a_score_that_is_no_number_comes_last():
 def test_a_chunk_that_was_found_twice_counts_once_with_its_better_score():
     twice = [found("a", 0.2), found("b", 0.3), found("a", 0.9)]
     assert [(r.chunk.id, r.score) for r in unique_results(twice)] == [("a", 0.9), ("b", 0.3)]
-    with pytest.raises(RequestError, match="chunk id 'a' stands for two texts"):
+    with pytest.raises(RequestError, match="chunk id 'a' is used for two texts"):
         unique_results([found("a"), found("a", text="something else")])
 
 
@@ -321,8 +321,8 @@ def test_chunks_without_a_place_are_read_best_first():
 # --- format ----------------------------------------------------------------------------
 
 
-def _shown(*results: RetrievalResult) -> list[Placed]:
-    return [Placed(result, result.chunk.text, 1) for result in results]
+def _shown(*results: RetrievalResult) -> list[PlacedChunk]:
+    return [PlacedChunk(result, result.chunk.text, 1) for result in results]
 
 
 THREE = _shown(
