@@ -185,7 +185,7 @@ def test_a_file_that_is_there_is_not_written_over(audit, kb) -> None:
     assert "cannot be read" in audit("verify", "--file", "none.ndjson", status=1).stderr
     assert "no event" in audit("verify", "--file", "all.ndjson", status=1).stderr
     assert "no key file" in audit("verify", "--file", "a", "--keys", "k", status=1).stderr
-    assert "--keys goes with" in audit("verify", "--keys", "k", status=1).stderr
+    assert "--keys needs" in audit("verify", "--keys", "k", status=1).stderr
 
 
 def test_show_lists_sessions_and_one_session_s_windows(audit) -> None:
@@ -195,7 +195,7 @@ def test_show_lists_sessions_and_one_session_s_windows(audit) -> None:
     for part in ("released", "2026-05-25T12:00:00Z", "DPE_COMPLETED", "SESSION_CONTINUED"):
         assert part in said
     assert SECOND not in said
-    assert "no window of session" in audit("show", "crp_sess_nobody", status=1).stderr
+    assert "no sealed window of session" in audit("show", "crp_sess_nobody", status=1).stderr
 
 
 def test_after_a_rotation_old_windows_verify_and_new_ones_name_the_new_key(here, tmp_path) -> None:
