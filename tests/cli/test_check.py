@@ -210,9 +210,9 @@ def test_a_judge_reads_each_answer_of_a_log_once(here: Here, desk: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "give ANSWER with --context, or --watch"),
+        ((), "give either ANSWER with --context, or --watch"),
         (("right.md",), "--context is missing"),
-        (("right.md", "--watch", "run.jsonl"), "one of the two"),
+        (("right.md", "--watch", "run.jsonl"), "give either ANSWER"),
         (("--watch", "run.jsonl", "--context", "docs"), "takes context and question from the log"),
         (("none.md", "--context", "docs"), "none.md does not exist"),
         (("right.md", "--context", "none"), "none does not exist"),
