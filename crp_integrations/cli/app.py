@@ -153,10 +153,9 @@ def common(
 def main() -> None:
     """Run the command; a `CRPError` prints one sentence on standard error and exits with status 1.
 
-    For `check`, the status of an error is 2, since 1 means that an answer failed.
-
-    Failure to write the output, for example to a full disk, is such an error too. A closed pipe
-    prints no message, since its reader has read enough.
+    For `check`, the status of an error is 2, since 1 means that an answer failed. Failure to write
+    the output, for example to a full disk, is an error too; a closed pipe prints no message, since
+    its reader has read enough.
     """
     # Without a handler, Python would print warnings of libraries next to the error sentence.
     logging.getLogger().addHandler(logging.NullHandler())

@@ -250,10 +250,10 @@ def _draw(done: Sequence[CheckedAnswer], *, whole: bool) -> None:
     if whole:
         for checked in done:
             sources = len({name for name, _ in checked.passages.values()})
-            beside = (
+            counts = (
                 f"{counted(len(checked.passages), 'passage')} of {counted(sources, 'document')}"
             )
-            console.print(Text(f"{plain(checked.name)} against {beside}"), soft_wrap=True)
+            console.print(Text(f"{plain(checked.name)} against {counts}"), soft_wrap=True)
             console.print(terminal.verdict(checked.report, checked.passages))
     if whole and len(done) == 1:
         return
@@ -284,8 +284,8 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
             quotations = quotes(claim, checked.passages, judged=checked.report.was_read)
             evidence = "; ".join(f"“{quote.text}” ({quote.name})" for quote in quotations)
             remarks = "; ".join(remarks_of(claim))
-            beside = "; ".join(filter(None, (evidence, remarks)))
-            lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(beside)} |")
+            details = "; ".join(filter(None, (evidence, remarks)))
+            lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(details)} |")
             if claim.flagged or claim.disputed or any(finding.hides for finding in claim.findings):
                 typer.echo(_annotation(checked, claim, evidence, remarks))
         lines.append("")

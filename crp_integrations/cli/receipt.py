@@ -325,8 +325,8 @@ def show(
     receipt = read_receipt(file)
     data = read_bytes(file)
     if html:
-        beside = [(read_receipt(path), read_bytes(path))[1] for path in others or ()]
-        write_text(page(data, beside).encode(), html)
+        other_receipts = [(read_receipt(path), read_bytes(path))[1] for path in others or ()]
+        write_text(page(data, other_receipts).encode(), html)
         receipt_views.report_written(html, "page")
         return
     verification = check(data)

@@ -56,10 +56,10 @@ def draw_verification(verification: Verified) -> None:
         here = f"{verification.shown} of {counted(verification.texts, 'text')} here"
         gone = f"{verification.redacted} left out, {verification.erased} erased"
         lines.append(f"{verification.receipt_id}: {here}, {gone}")
-        whose = "whose it is the file cannot say"
+        whose = "the file cannot show whose key this is"
         if verification.pinned:
-            held = any(step.name == "signature" and step.ok for step in verification.steps)
-            whose = "the key that was given" if held else "not held by the key that was given"
+            signed = any(step.name == "signature" and step.ok for step in verification.steps)
+            whose = "the given key" if signed else "not the given key"
         lines.append(f"signed by key {verification.keyid}: {whose}")
     verdict = Text("verifies", "green") if verification.ok else Text("does not verify", "bold red")
     terminal().print(table)
@@ -298,7 +298,7 @@ def draw_receipt_list(receipts: Iterable[Receipt], *, as_json: bool) -> None:
 
 STYLE = {EQUAL: "green", DIFFERS: "bold red"}
 # Maximum number of ids in a list.
-SOME = 5
+MAX_IDS = 5
 _LINES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -348,14 +348,14 @@ def draw_comparison(compared: ComparedReceipts) -> None:
         ("facts only in the left context", compared.facts_out),
     )
     lines = [Text(f"{what}: {_first_ids(ids)}") for what, ids in sets if ids]
-    beside = _line_diff(compared.left_context, compared.right_context, ("left", "right"))
-    terminal().print(Group(table, *lines, *left_out, *beside))
+    context_diff = _line_diff(compared.left_context, compared.right_context, ("left", "right"))
+    terminal().print(Group(table, *lines, *left_out, *context_diff))
 
 
 def _first_ids(ids: Sequence[str]) -> str:
     """The first ids, and the number of further ones."""
-    more = len(ids) - SOME
-    return ", ".join(map(plain, ids[:SOME])) + (f" and {more} more" if more > 0 else "")
+    more = len(ids) - MAX_IDS
+    return ", ".join(map(plain, ids[:MAX_IDS])) + (f" and {more} more" if more > 0 else "")
 
 
 def _line_diff(before: str, after: str, names: tuple[str, str]) -> list[Text]:

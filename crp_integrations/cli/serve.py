@@ -211,8 +211,8 @@ def keys(
         file.add(stored_key)
         typer.echo(json.dumps({"key_id": stored_key.key_id, "key": made}) if as_json else made)
     elif as_json:
-        held = [key.model_dump(mode="json", exclude={"secret_hash"}) for key in file.all().values()]
-        typer.echo(json.dumps(held, indent=2))
+        rows = [key.model_dump(mode="json", exclude={"secret_hash"}) for key in file.all().values()]
+        typer.echo(json.dumps(rows, indent=2))
     else:
         for key in file.all().values():
             until = key.expires_at.date().isoformat() if key.expires_at else "never expires"

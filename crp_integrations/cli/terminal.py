@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from crp_integrations.relay.records import Answer
 
 _Record = TypeVar("_Record", bound=BaseModel)
-EXCERPT = 96
+EXCERPT = 96  # maximum characters of an excerpt
 # Width of a budget bar, and minimum terminal width for evidence next to claims.
 BAR, WIDE = 40, 140
 # Maximum number of skipped files to list.
@@ -235,9 +235,9 @@ def verdict(report: Report, passages: Passages) -> Group:
         claims.add_column(overflow="fold", ratio=1)
     for claim in report.claims:
         text, evidence = _claim(claim, passages, judged=report.was_read)
-        beside = (text, evidence) if wide else (Text("\n").join(filter(None, (text, evidence))),)
+        cells = (text, evidence) if wide else (Text("\n").join(filter(None, (text, evidence))),)
         status = Text(claim.status.value, style=STATUS_STYLE[claim.status])
-        claims.add_row(status, *beside)
+        claims.add_row(status, *cells)
     summary = Text.assemble(
         "Risk ",
         (report.risk_level.value, RISK_STYLE[report.risk_level]),

@@ -45,7 +45,7 @@ from crp_integrations.ports import Clock, KeyRing
 # Headers that the endpoint reads, besides those of CRP; their values must be printable ASCII.
 _CHECKED_HEADERS: Final = ("authorization", "content-length", "x-request-id")
 _PRINTABLE: Final = re.compile(rb"[\t\x20-\x7e]*")
-MOST_PARAMETERS: Final = 20
+MAX_PARAMETERS: Final = 20
 
 Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
@@ -330,7 +330,7 @@ def _query_parameters(scope: Scope) -> dict[str, str]:
             keep_blank_values=True,
             strict_parsing=bool(scope.get("query_string")),
             errors="strict",
-            max_num_fields=MOST_PARAMETERS,
+            max_num_fields=MAX_PARAMETERS,
         )
     except ValueError:
         raise RequestError("the query parameters of the address cannot be parsed") from None

@@ -294,9 +294,9 @@ async def open_artifact(call: GatewayRequest) -> GatewayResponse:
     artifact_id, token = call.path["artifact_id"], call.query.get("token", "")
     claim = read_address(artifact_id, token, call.relay.keyring)
     sandbox = call.relay.sandbox(residency=claim.residency)
-    held = call.holds if call.settings.address_keys else lambda subject: True
+    has_roles = call.holds if call.settings.address_keys else lambda subject: True
     try:
-        content = await asyncio.to_thread(sandbox.open, artifact_id, token, held=held)
+        content = await asyncio.to_thread(sandbox.open, artifact_id, token, held=has_roles)
     except RequestError:
         return _unknown("artifact", artifact_id)
     return GatewayResponse(200, _HEADERS, content.data, content.artifact.media_type)

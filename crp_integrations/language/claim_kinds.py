@@ -16,7 +16,7 @@ from crp_integrations.language.words import IMPERATIVES, VERBS, finite_verb, wor
 from crp_integrations.vocabulary import ClaimType
 
 _I = re.IGNORECASE
-_LONGEST = 300
+_LONGEST = 300  # characters; refusals and courtesies are shorter
 SOURCE = (
     r"(?:(?:the|this|your|these|any of the)\s+)?(?:(?:provided|given|supplied|available|above"
     r"|retrieved)\s+)?"
@@ -290,7 +290,7 @@ _PURPOSE = re.compile(
     r"|before\s[^,]{1,80}),?\s+)",
     _I,
 )
-_MOST_OPENERS = 3
+_MAX_OPENERS = 3  # openers in a row that are removed
 
 
 def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> ClaimType:
@@ -338,7 +338,7 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
 
 def without_opener(text: str) -> str:
     """The text without openers such as "Yes,", "Overall," and "Based on the context,"."""
-    for _ in range(_MOST_OPENERS):
+    for _ in range(_MAX_OPENERS):
         match = _OPENER.match(text)
         if match is None or match.end() == 0:
             break
@@ -359,7 +359,7 @@ _AFTER_NOUN = frozenset("of is was are were has have had can will rose fell".spl
 
 
 def _imperative(text: str, numbered: bool) -> bool:
-    for _ in range(_MOST_OPENERS):
+    for _ in range(_MAX_OPENERS):
         first = words(text[:40])
         if first and first[0].lower in IMPERATIVES:
             break

@@ -52,8 +52,8 @@ _CONDITION = re.compile(
 )
 _NOT_ONLY = re.compile(r"\bnot\s+only\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"\b(?:between|both)\s[^,;]{1,60}\Z", re.IGNORECASE)
-_FEWEST = 2
-_HEAD = 80
+_FEWEST = 2  # words on each side of a joint
+_HEAD = 80  # characters read to see how the next clause begins
 _LONGEST = 2_000  # longer sentences are cut into pieces, so that run time stays linear
 
 
@@ -263,7 +263,7 @@ NAME = 0.35
 # Length adds little: a claim of any length without such items stays below .30.
 BASE = 0.05
 WORD = 0.01
-MOST_WORDS = 15
+MAX_WORDS = 15
 
 
 def specificity(text: str) -> float:
@@ -280,7 +280,7 @@ def specificity(text: str) -> float:
     >>> specificity("This is important.") < 0.3 <= specificity("Revenue was $4.2M.")
     True
     """
-    open_share = 1.0 - (BASE + WORD * min(MOST_WORDS, len(content_words(text))))
+    open_share = 1.0 - (BASE + WORD * min(MAX_WORDS, len(content_words(text))))
     for quantity in quantities(text):
         open_share *= 1.0 - _weight(quantity)
     open_share *= (1.0 - DATE) ** len(dates(text))

@@ -145,14 +145,14 @@ def _referred(name: str) -> str | None:
     return chr(code) if 0 < code < 0xD800 or 0xDFFF < code < 0x110000 else None
 
 
-def _hyphen(hyphen: str, before: str, behind: str) -> str | None:
+def _hyphen(hyphen: str, before: str, after: str) -> str | None:
     """Replacement for a hyphen before a line break; None where it is a dash or a bullet."""
-    if not (before.isalnum() and behind.isalnum()):
+    if not (before.isalnum() and after.isalnum()):
         return None
     if hyphen == "\u00ad":
         return ""
     # Names and figures keep their hyphen; in other words it may come from the line break.
-    return HYPHENATION if before.isalpha() and behind.islower() else "-"
+    return HYPHENATION if before.isalpha() and after.islower() else "-"
 
 
 # Removed, except between two digits, where the mark is a separator or a sign.
@@ -290,9 +290,9 @@ class Folded:
             place += 1
         return place
 
-    def find(self, words: str, behind: int = 0) -> tuple[int, int] | None:
+    def find(self, words: str, after: int = 0) -> tuple[int, int] | None:
         """The first occurrence that begins at or after an offset of the original, or None."""
-        return next((place for place in self.every(words) if place[0] >= behind), None)
+        return next((place for place in self.every(words) if place[0] >= after), None)
 
     def _whole(self, at: int, end: int) -> bool:
         """Whether no character, word or figure is cut: `2` does not occur in `12` or `2.5`."""
@@ -305,16 +305,16 @@ class Folded:
         text = self.text
         if not 0 < at < len(text) or at in self._apart:
             return False
-        before, behind = text[at - 1], text[at]
-        if _joins(behind) or HYPHENATION in (before, behind):
+        before, after = text[at - 1], text[at]
+        if _joins(after) or HYPHENATION in (before, after):
             return True
-        if self.starts[at - 1] == self.starts[at] and not {before, behind} & STOPS:
+        if self.starts[at - 1] == self.starts[at] and not {before, after} & STOPS:
             return True
-        if at + 1 < len(text) and behind in " ^" and self.starts[at] == self.starts[at + 1]:
+        if at + 1 < len(text) and after in " ^" and self.starts[at] == self.starts[at + 1]:
             return True
-        if _inner(before) and _inner(behind):
+        if _inner(before) and _inner(after):
             return True
-        return before in HAN_FIGURES and behind in HAN_FIGURES
+        return before in HAN_FIGURES and after in HAN_FIGURES
 
     def _behind_separator(self, at: int) -> bool:
         """Whether a separator joins the figure that begins here to the one before it.

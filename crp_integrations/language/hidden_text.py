@@ -119,9 +119,9 @@ def _zero_width(text: str) -> Iterator[HiddenText]:
 def _is_emoji(text: str, start: int, end: int) -> bool:
     """Whether a joiner is between symbols, as in a family or profession emoji."""
     before = text[max(0, start - 2) : start].rstrip("\ufe0f")[-1:]
-    behind = text[end : end + 1]
+    after = text[end : end + 1]
     return all(
-        sign and unicodedata.category(sign) in ("So", "Sk", "Sm", "Po") for sign in (before, behind)
+        sign and unicodedata.category(sign) in ("So", "Sk", "Sm", "Po") for sign in (before, after)
     )
 
 

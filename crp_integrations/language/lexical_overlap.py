@@ -298,11 +298,11 @@ def keywords(group: Phrases, others: Sequence[Phrases], count: int) -> list[str]
 
     Deterministic: equal texts, in any order within their groups, give equal keywords.
     """
-    held = Counter(key for other in others for key in other.weights if key in group.weights)
+    groups_with = Counter(key for other in others for key in other.weights if key in group.weights)
     total = len(others)
 
     def score(key: Key) -> float:
-        rarity = math.log((1 + total) / (1 + held[key])) + 1.0
+        rarity = math.log((1 + total) / (1 + groups_with[key])) + 1.0
         return round(group.weights[key] * rarity, _DIGITS)
 
     # In ties, earlier and shorter candidates come first: topics tend to be named early, briefly.

@@ -287,7 +287,7 @@ _WORD = re.compile(
 )
 _STOP = re.compile(r"[,;:!?()\u2013]|\.(?!\w)|\n\s*\n|\s(?:but|then)\s", re.IGNORECASE)
 _ASKED = re.compile(r"[^.!?\n]*\?")
-_LONGEST = 240
+_LONGEST = 240  # characters of a condition
 _QUESTION = re.compile(r"(?:^|[.!?]\s+)\Z")
 
 

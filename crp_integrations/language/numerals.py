@@ -61,7 +61,7 @@ _POWER = re.compile(
     r"|([\u207b\u207a]?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{1,2}))(?!\w)"
 )
 _COMMA = re.compile(r"\d+,\d{1,2}|0,\d+|\d{1,3}\.\d{3},\d{1,2}")
-_LONGEST = 40
+_LONGEST = 40  # characters of digits; longer runs are not numbers
 _RAISED_RUN = re.compile(r"[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,2}(?!\w)")
 _WORD = re.compile(r"[A-Za-z]+")
 _JOIN = re.compile(r"[\s-]{1,3}")

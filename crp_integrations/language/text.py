@@ -215,7 +215,7 @@ _LAST = re.compile(r"[^\s\"'(\[{\u201c\u2018\u00ab/\u2013\u2014]+\Z")
 _NEXT = re.compile(r"[^\W\d_]+")
 # Source numbers after a sentence, "[2]" or "[1, 3]", belong to it.
 _CITED = re.compile(r"(?:[ \t]*\[\d{1,4}(?:\s?[,;\u2013-]\s?\d{1,4}){0,9}\])+(?=\s|\Z)")
-_LOOK_BACK = 24
+_LOOK_BACK = 24  # characters before a mark that are read
 
 # A point after these never ends a sentence: a name or number follows.
 _BEFORE_NAME = frozenset(LISTS["before_name"])

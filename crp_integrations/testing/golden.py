@@ -32,8 +32,7 @@ class SeenContext:
 
     Attributes:
         prompt: role and text of each message; empty if only the context is known.
-        figures: names and values such as the number of tokens; reported with a difference, but
-            not compared.
+        figures: names and values, such as the token count, that are reported but not compared.
     """
 
     question: str

@@ -81,7 +81,7 @@ _HEADS = frozenset("name names title titles year date".split())
 # Words with an agent ending ("-er", "-or") that are not persons.
 _NO_AGENT = frozenset(LISTS["no_agents"])
 _LINKED = frozenset("and or that who which where whose when not also".split())
-_MOST = 12
+_MAX_MATCHES = 12  # for each pattern, to bound the work
 _CLAUSE = re.compile(rf",\s(?=(?:{'|'.join(sorted(WH | AUXILIARIES))})\s)", _I)
 _INVERTED = re.compile(r"\b(?:did|does|do)\s(?:the|an?)\s\Z", _I)
 _ASKED_FOR = re.compile(
@@ -110,10 +110,7 @@ def find_bridges(task: MaskedQuestion, depth: int) -> tuple[str, ...]:
 
 
 def _inner(task: MaskedQuestion) -> MaskedQuestion | None:
-    """The first thing that a task describes, or None; the longest of matches that start equally.
-
-    If the question comes last ("X is the home of which team"), the shortest match is taken.
-    """
+    """The first thing described: the longest match, or the shortest if the question comes last."""
     whole = content_stems(task.text)
     tokens = words(task.mask)
     # `X is the home of which team`: the known part comes first, the question word last.
@@ -123,7 +120,7 @@ def _inner(task: MaskedQuestion) -> MaskedQuestion | None:
     candidates: list[tuple[int, int, MaskedQuestion]] = []
     for pattern in (_RELATIVE, _REDUCED, _OF, _FIRST_OF, _OWNED, _BARE):
         place = 0
-        for _ in range(_MOST):
+        for _ in range(_MAX_MATCHES):
             match = pattern.search(task.mask, place)
             if match is None:
                 break

@@ -52,7 +52,7 @@ _VIEW = re.compile(
     _I,
 )
 _JOINTS = frozenset("and with to against vs versus from".split())
-MANY = 5
+MAX_ITEMS = 5  # longer lists are not split into needs
 _COUNTS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _THAN = re.compile(r"\s(?:than|compared (?:to|with)|relative to)\s", _I)
 _MORE = re.compile(
@@ -159,7 +159,7 @@ def find_alternatives(task: MaskedQuestion) -> QuestionComparison | None:
         if match is None or match.start() == 0:
             return None
         head, listed = left.cut(0, match.start()), [left.cut(match.start())]
-    if not tail or len(listed) >= MANY:
+    if not tail or len(listed) >= MAX_ITEMS:
         return None
     members = [without_article(member) for member in (*listed, tail[0])]
     if not all(content_stems(member.text) for member in members):
@@ -214,7 +214,7 @@ def find_of_both(task: MaskedQuestion) -> QuestionComparison | None:
     if shared is None:
         return None
     outside = f"{shared.before.mask} | {shared.after.mask}"
-    if len(shared.members) > MANY:
+    if len(shared.members) > MAX_ITEMS:
         return None
     cue = _BOTH.search(outside)
     if (
@@ -252,7 +252,7 @@ _FURTHER = re.compile(
 )
 _HOLDS = re.compile(rf"[a-z]{{3,20}}s (?:the|an?|its|their|{NAME})\b")
 _NAMED = re.compile(rf"{NAME}|\d")
-_ENOUGH = 3
+_ENOUGH = 3  # content words that make a condition searchable
 # Only nouns and adjectives; a participle after its noun would make it a clause.
 _PROPERTY = re.compile(
     r"(?!.*\b(?:of|for|in|by|on|to|from|with|at|or|as)\b)(?!.* \w+ed\Z)"

@@ -144,7 +144,7 @@ _PHRASE_END = re.compile(
 )
 # `temporary and permanent loans`: an adjective alone shares the noun that comes later.
 ADJECTIVE = re.compile(r"(?:the )?[a-z-]{2,20}(?:ary|al|ar|ent|ant|ive|ic|ous|able|ible|ful|less)")
-MOST = 10
+MAX_MEMBERS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def coordinated_names(part: MaskedQuestion, joints: frozenset[str]) -> SharedFra
             members = [*coordinated_pieces(part.cut(*first)), part.cut(*last)]
             return SharedFrame(
                 part.cut(0, match.start()),
-                tuple(without_article(member) for member in members[:MOST]),
+                tuple(without_article(member) for member in members[:MAX_MEMBERS]),
                 part.cut(match.end()),
                 joint,
             )
@@ -191,7 +191,7 @@ def coordinated_phrases(part: MaskedQuestion, joints: frozenset[str]) -> SharedF
     head = last.mask.rfind(" ")
     if len(members) == 2 and head > 0 and ADJECTIVE.fullmatch(left.mask):
         members[0] = left.join(last.cut(head))
-    if len(members) > MOST or not all(member.text for member in members):
+    if len(members) > MAX_MEMBERS or not all(member.text for member in members):
         return None
     return SharedFrame(
         part.cut(0, 0),
@@ -253,7 +253,7 @@ _ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(NAME)
-_FEWEST = 2
+_FEWEST = 2  # content words of a task
 # Maximum number of joints examined in a sentence; the rest stays with the last task.
 _MAX_JOINTS = 16
 
@@ -378,7 +378,7 @@ def _resolved(task: MaskedQuestion, before: MaskedQuestion) -> MaskedQuestion | 
     )
     if not (subject or sole):
         return None
-    ahead, behind = "at " * (pronoun.re is _PLACE), "'s" * (pronoun.re is _OWNER)
+    prefix, suffix = "at " * (pronoun.re is _PLACE), "'s" * (pronoun.re is _OWNER)
     whole = meant.cut(*name.span())
-    whole = MaskedQuestion(ahead + whole.text + behind, ahead + whole.mask + behind)
+    whole = MaskedQuestion(prefix + whole.text + suffix, prefix + whole.mask + suffix)
     return task.cut(0, pronoun.start()).join(whole, task.cut(pronoun.end()))
