@@ -93,9 +93,8 @@ def mark(
 ) -> None:
     """Mark facts as quarantined, lifted, stale, archived, restored or forgotten.
 
-    No search finds quarantined facts until they are lifted, or archived facts until they are
-    restored. Searches find stale facts, marked as old. Forgotten facts are deleted after the
-    retention period.
+    No search finds quarantined or archived facts until they are lifted or restored. Stale facts
+    are found, marked as old. Forgotten facts are deleted after the retention period.
     """
     if reason and status is not FactMark.QUARANTINED:
         raise RequestError("--reason is only for quarantined; leave it out")

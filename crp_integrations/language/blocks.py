@@ -25,8 +25,7 @@ _OPEN_END = re.compile(
     r"(?:[,;(\u2013-]|\b(?:of|the|and|or|a|an|to|in|for|with|by|on|at|from|as|that|is|are|was)"
     r"|\b(?:Mr|Mrs|Ms|Dr|Prof|St|No)\.)\s*\Z"
 )
-# Minimum assumed line width in characters, so that short lines are not joined.
-_MIN_WIDTH = 50
+_MIN_WIDTH = 50  # minimum assumed line width, so that short lines are not joined
 
 
 @dataclass(frozen=True, slots=True)

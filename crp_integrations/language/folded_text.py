@@ -298,7 +298,7 @@ class Folded:
         """Whether no character, word or figure is cut: `2` does not occur in `12` or `2.5`."""
         if self._cut(at) or self._cut(end) or self._signed(at):
             return False
-        return not (self._behind_separator(at) or self._before_separator(at, end))
+        return not (self._after_separator(at) or self._before_separator(at, end))
 
     def _cut(self, at: int) -> bool:
         """Whether the characters before and after a place in the folded text belong together."""
@@ -316,7 +316,7 @@ class Folded:
             return True
         return before in HAN_FIGURES and after in HAN_FIGURES
 
-    def _behind_separator(self, at: int) -> bool:
+    def _after_separator(self, at: int) -> bool:
         """Whether a separator joins the figure that begins here to the one before it.
 
         A comma joins only if exactly three digits follow and at most three precede it; otherwise

@@ -88,8 +88,7 @@ except ImportError as error:
 Value: TypeAlias = str | int | float | bool
 
 SCOPE = "crp_integrations"
-# Prefixes of short inner steps, which get no span: stages of the provenance engine, reading the
-# words of a question, a receipt.
+# Prefixes of short inner steps, which get no span: provenance stages, question words, receipts.
 DETAILS = ("dpe.", "fabric.words", "receipt")
 # The exception, which gets a span because it waits for a model.
 WAITING = "dpe.judge"
