@@ -214,7 +214,7 @@ def replay(
     ] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Repeat ranking, packing, rendering, examination and policy; status 1 if one differs.
+    """Repeat ranking, packing, rendering, examination, judge and policy; status 1 if one differs.
 
     A what-if option changes one input; its result is always one JSON document.
     """

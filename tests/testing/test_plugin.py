@@ -104,7 +104,7 @@ def test_a_receipt_without_its_texts_cannot_be_compared(suite: pytest.Pytester) 
     (suite.path / "now.receipt").write_bytes(handbook().receipt(redacted=(1,)))
     result = _run(suite, "--crp-update")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*RequestError*'context' is left out*"])
+    result.stdout.fnmatch_lines(["*RequestError*lacks its text 'context'*"])
 
 
 @pytest.mark.parametrize(
