@@ -1,4 +1,4 @@
-"""The entry point of `crp`: the list of commands, imported when they are called, and errors."""
+"""The entry point of `crp`: the list of commands, imported on demand, and error handling."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from typer.core import TyperGroup
 from crp_integrations import __version__
 from crp_integrations.errors import CRPError, RequestError
 
-# As everywhere in this room: no completion, help as plain text, exceptions as they are.
+# For all commands: no shell completion, plain-text help, unformatted exceptions.
 PLAIN: Final[dict[str, Any]] = {
     "add_completion": False,
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,
 }
-# Help is as wide as the terminal; without this it ends at 80 columns.
+# Help uses the full width of the terminal; the default maximum is 80 columns.
 WIDE: Final = {"max_content_width": 10_000}
 
 
 class LazyGroup(TyperGroup):
-    """A group that names its commands, and imports the one that is called.
+    """A group that lists its commands by name and imports only the one that is called.
 
     Attributes:
-        places: where each is, as `module:attribute` of this room; a function or a group.
+        places: location of each command or group, as `module:attribute` of this subpackage.
     """
 
     places: dict[str, str] = {}
 
-    # Typer brings its own click in newer versions and takes the distribution's in older ones.
+    # `Any`: newer versions of Typer contain their own click, older ones import the package.
     def resolve_command(self, ctx: Any, args: Any) -> Any:
-        """Find the command of the first word and import it."""
+        """Find the command that the first argument names and import it."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None:
             command = load_command(self.places[name], name)
@@ -46,9 +46,9 @@ class LazyGroup(TyperGroup):
 
 
 def group(commands: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
-    """A group of commands that are elsewhere."""
+    """A group of commands that are imported on demand."""
     places = {name: place for name, (place, _) in commands.items()}
-    made = type("Rooms", (LazyGroup,), {"places": places})
+    made = type("CommandGroup", (LazyGroup,), {"places": places})
     app = typer.Typer(cls=made, context_settings=dict(WIDE), **PLAIN, **settings)
     for name, (_, paragraph) in commands.items():
         app.command(name, help=paragraph, short_help=paragraph)(_placeholder)
@@ -60,7 +60,7 @@ def load_command(place: str, name: str) -> Any:
     module, _, attribute = place.partition(":")
     target = getattr(import_module(f"crp_integrations.cli.{module}"), attribute)
     around = typer.Typer(**PLAIN)
-    # The callback makes it a group even around a single command.
+    # With a callback, Typer makes a group even of a single command.
     around.callback()(_placeholder)
     if isinstance(target, typer.Typer):
         around.add_typer(target, name=name)
@@ -74,14 +74,15 @@ def load_command(place: str, name: str) -> Any:
 
 
 def _refuse_empty_options(command: Any) -> None:
-    """Have a command, or each one of a group, refuse an option that is given as an empty text.
+    """Make a command, or each command of a group, refuse empty option values.
 
-    A variable of a script that was not set is the usual cause. Taken as left out, `--key ""` would
-    verify by any key, `--policy ""` ask without a policy, and `--tenant ""` act on another's facts.
+    An unset variable in a script is the usual cause. If they counted as left out, `--key ""` would
+    accept any key, `--policy ""` would ask without a policy, and `--tenant ""` would act on the
+    facts of another tenant.
     """
     for subcommand in getattr(command, "commands", {}).values():
         _refuse_empty_options(subcommand)
-        # Set in full, so that a list of commands wraps the text and does not cut it off.
+        # Set in full, so that the list of commands wraps the text instead of truncating it.
         subcommand.short_help = " ".join((subcommand.help or "").split("\n\n")[0].split())
     for parameter in command.params:
         if parameter.param_type_name == "option" or parameter.default == "":
@@ -89,41 +90,41 @@ def _refuse_empty_options(command: Any) -> None:
 
 
 def _refuse_empty(parameter: Any, process: Any, context: Any, value: Any) -> Any:
-    # Checked as it was typed, since an empty path becomes the current folder.
+    # Checked before conversion, since an empty path would become the current folder.
     empty = value == "" or (isinstance(value, (list, tuple)) and "" in value)
     source = context.get_parameter_source(parameter.name)
-    # An option that is left out may stand as an empty text, which is its default.
+    # The default of an option may be "", so only values from the command line are refused.
     if empty and source is not None and source.name == "COMMANDLINE":
         raise RequestError(f"{parameter.opts[0]} is empty; give it a value, or leave it out")
     return process(context, value)
 
 
 def _placeholder() -> None:
-    """Stands for a command until it is imported."""
+    """Placeholder for a command until it is imported."""
 
 
 # Status of a command that Ctrl-C ended.
 INTERRUPTED = 130
-# How an output handles letters that it has not: by an error, or by one for all but odd names.
+# Error modes of an output stream that fail on characters which its encoding does not have.
 _FALLIBLE = ("strict", "surrogateescape")
-UNWRITABLE = "the output cannot be written, and what the command did before stays done"
+UNWRITABLE = "the output cannot be written; what the command did before is not undone"
 
-# Where each command is, and the first paragraph of its help, which a test compares.
+# Location and first help paragraph of each command; a test compares it with the docstring.
 COMMANDS = {
-    "quickstart": ("ask:quickstart", "Answer one question, and see a changed figure caught."),
+    "quickstart": ("ask:quickstart", "Answer one question, then detect a changed figure in it."),
     "check": ("check:check", "Check an answer against documents, claim by claim."),
     "ingest": ("ask:ingest", "Put files and folders into the store, all or none."),
     "ask": ("ask:ask", "Ask a question: answer, context, verdict per claim."),
-    "fabric": ("fabric:app", "Look after what is stored."),
+    "fabric": ("fabric:app", "Inspect and maintain the stored facts and sources."),
     "receipt": ("receipt:app", "Show, check, replay and share receipts of answers."),
-    "audit": ("audit:app", "Check, export and show the trail of what was asked."),
+    "audit": ("audit:app", "Check, export and show the audit trail."),
     "eval": ("evaluate:app", "Measure answers, selection, context rot and drift on your data."),
     "memory": ("memory:app", "Check memory items in files or in a store."),
-    "guard": ("guard:guard", "Run the tests of an access policy, or ask what it decides."),
-    "slo": ("slo:slo", "Compute the service levels of what was sealed."),
+    "guard": ("guard:guard", "Run the tests of an access policy, or show what it decides."),
+    "slo": ("slo:slo", "Compute service levels from the sealed windows of a store."),
     "conformance": ("audit:conformance", "Print the weights and thresholds in force."),
     "serve": ("serve:serve", "Serve the protocol over HTTP in front of your models."),
-    "keys": ("serve:keys", "List the gateway's keys, make or revoke one."),
+    "keys": ("serve:keys", "List, create or revoke API keys of the gateway."),
 }
 
 app = group(
@@ -150,14 +151,13 @@ def common(
 
 
 def main() -> None:
-    """Run the command; an error of ours is one sentence on standard error and status 1.
+    """Run the command; a `CRPError` prints one sentence on standard error and exits with status 1.
 
-    Of `check`, whose status 1 says that an answer failed, the status of an error is 2.
-
-    An output that cannot be written, to a full disk say, is such an error; of a pipe that was
-    closed nothing is said, since who closed it has read enough.
+    For `check`, the status of an error is 2, since 1 means that an answer failed. Failure to write
+    the output, for example to a full disk, is an error too; a closed pipe prints no message, since
+    its reader has read enough.
     """
-    # Without a handler, Python prints the warnings of libraries beside our sentence.
+    # Without a handler, Python would print warnings of libraries next to the error sentence.
     logging.getLogger().addHandler(logging.NullHandler())
     _set_output_encoding()
     try:
@@ -183,7 +183,7 @@ def _run() -> None:
             typer.echo("crp: interrupted; what was not finished is not in the store", err=True)
         raise
     finally:
-        # Python would write what is held back at its very end, and there a failure is a traceback.
+        # Flush now: a failure while Python exits would print a traceback.
         if sys.stdout is not None:
             sys.stdout.flush()
 
@@ -193,10 +193,10 @@ def _error_status() -> int:
 
 
 def _set_output_encoding() -> None:
-    """See to it that every text of a fact can be written, whatever this machine writes by itself.
+    """Make sure that every text of a fact can be printed, whatever the machine's encoding.
 
-    A file or a pipe gets UTF-8, unless the user chose otherwise; on a screen, and then, what there
-    is no letter for is written as its number.
+    Files and pipes get UTF-8 unless the user chose an encoding. A terminal or a chosen encoding
+    stays; characters that it lacks are printed as escapes.
     """
     out = sys.stdout
     if not isinstance(out, io.TextIOWrapper) or out.errors not in _FALLIBLE:
@@ -206,7 +206,7 @@ def _set_output_encoding() -> None:
 
 
 def _discard_output() -> None:
-    """Throw away what standard output holds back, which Python would try to write once more."""
+    """Discard buffered standard output, which Python would try to write again at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

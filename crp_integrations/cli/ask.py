@@ -1,4 +1,4 @@
-"""`crp ingest`, `crp ask` and `crp quickstart`: documents into a store, and a question to it."""
+"""`crp ingest`, `crp ask` and `crp quickstart`: put documents into a store and ask questions."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def ask(
     judge_when: options.JudgeWhen = None,
     judge_failure: options.JudgeFailure = None,
     receipt: Annotated[
-        str, typer.Option("--receipt", help="A new file for the receipt of the answer.")
+        str, typer.Option("--receipt", help="New file for the receipt of the answer.")
     ] = "",
     preview: Annotated[
         bool,
-        typer.Option("--preview", help="Show what the context would be; no model is called."),
+        typer.Option("--preview", help="Only show what the context would be; call no model."),
     ] = False,
-    headers: Annotated[bool, typer.Option("--headers", help="Print the headers too.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="Also print the headers.")] = False,
     store: options.Store = options.DEFAULT_STORE,
     tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Ask a question: answer, context, verdict per claim."""
     if receipt and Path(receipt).exists():
-        # Checked before a model is paid.
-        raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")
+        # Checked before a model call costs money.
+        raise ConfigError(f"{receipt!r:.200} exists already; give a new file for the receipt")
     judging = options.judging(judge, judge_base, judge_when, judge_failure)
     packing: dict[str, Any] = {
         "model": model,
@@ -92,11 +92,11 @@ def ask(
 def _receipt_of_answer(relay: Relay, answer: Answer) -> Receipt:
     receipt = relay.receipt(answer.receipt_id) if answer.receipt_id else None
     if receipt is None:
-        raise RequestError("there is no receipt on this answer; the setting receipts is off")
+        raise RequestError("this answer has no receipt; the setting receipts is off")
     return receipt
 
 
-# As text: a `Path` would make the current folder of an empty argument.
+# Strings: a `Path` would turn an empty argument into the current folder.
 Paths = Annotated[list[str], typer.Argument(help="Files and folders.")]
 
 
@@ -105,7 +105,7 @@ def ingest(
     kind: options.Kind = None,
     ttl: Annotated[
         str | None,
-        typer.Option("--ttl", help="Time after which the facts turn STALE, such as P90D or PT12H."),
+        typer.Option("--ttl", help="Time until the facts become STALE, such as P90D or PT12H."),
     ] = None,
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
@@ -136,14 +136,14 @@ FIRST_PAGE = "index.md"
 def documentation_path() -> Path:
     """The folder of Markdown pages that the quickstart reads.
 
-    A wheel carries the pages inside the package; an editable install leaves them beside it.
+    A wheel contains the pages inside the package; in a checkout they are in `docs` next to it.
     """
     package = Path(str(files("crp_integrations")))
     for folder in (package / PACKAGED, package.parent / IN_CHECKOUT):
         if (folder / FIRST_PAGE).is_file():
             return folder
     raise ConfigError(
-        "the package's documentation is not there; install crp-integrations again from its wheel"
+        "the package's documentation is missing; install crp-integrations again from its wheel"
     )
 
 
@@ -157,15 +157,15 @@ FIGURE = re.compile(r"\d+\.\d+")
 def quickstart(
     store: Annotated[
         str | None,
-        typer.Option("--store", envvar="CRP_STORE", help="Keep the store here; else temporary."),
+        typer.Option("--store", envvar="CRP_STORE", help="Store folder. Default: temporary."),
     ] = None,
-    headers: Annotated[bool, typer.Option("--headers", help="Print the headers too.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="Also print the headers.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Answer one question, and see a changed figure caught.
+    """Answer one question, then detect a changed figure in it.
 
-    The question is asked of pages of this package's documentation, without any key. A judge, which
-    `crp ask --judge NAME` adds, reads answers in other words too.
+    The question is about pages of this package's documentation and needs no API key. To check
+    rephrased answers as well, add a judge model with `crp ask --judge NAME`.
     """
     with ExitStack() as stack:
         if store is None:
@@ -179,7 +179,7 @@ def quickstart(
                 progress=advance,
             )
         answer = relay.ask(QUESTION)
-    # A sentence of the answer, as a model might have got it wrong.
+    # Change a figure in a sentence of the answer, as if the model had made a mistake.
     quoted = [quotation.text for claim in answer.report.claims for quotation in claim.quotations]
     sentence = next(text for text in quoted if FIGURE.search(text))
     changed = FIGURE.sub(lambda match: f"{float(match[0]) + 0.37:.2f}", sentence, count=1)

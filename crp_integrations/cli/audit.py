@@ -1,4 +1,4 @@
-"""`crp audit …` and `crp conformance`: verify, export and show the trail of a store."""
+"""`crp audit …` and `crp conformance`: verify, export and show a store's audit trail."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from crp_integrations.stores.address import holds_store
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 
-app = options.group("Check, export and show the trail of what was asked.")
+app = options.group("Check, export and show the audit trail.")
 
 
 class TrailExportFormat(StrEnum):
-    """How a trail is exported."""
+    """Format of a trail export."""
 
     NDJSON = "ndjson"
     OCSF = "ocsf"
@@ -50,14 +50,14 @@ class TrailExportFormat(StrEnum):
 @options.with_scope
 def verify(
     file: Annotated[
-        str, typer.Option("--file", help="An NDJSON export to check in the place of the store.")
+        str, typer.Option("--file", help="Check this NDJSON export instead of the store.")
     ] = "",
     keys: Annotated[
-        str, typer.Option("--keys", help="With --file: a key file in the place of the store's.")
+        str, typer.Option("--keys", help="With --file: use this key file, not the store's.")
     ] = "",
     bundle: Annotated[
         str,
-        typer.Option("--bundle", help="A bundle of crp slo to check instead; goes with --key."),
+        typer.Option("--bundle", help="Check this bundle of crp slo instead; needs --key."),
     ] = "",
     key: Annotated[
         str, typer.Option("--key", help="With --bundle: the public key that must have signed it.")
@@ -65,9 +65,9 @@ def verify(
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check every seal and every event; status 1 and the place when one does not fit."""
+    """Check every seal and every event; status 1 and the position if one does not verify."""
     if keys and not file:
-        raise RequestError("--keys goes with --file; a store is checked with its own keys")
+        raise RequestError("--keys needs --file; a store is checked with its own keys")
     if bool(bundle) != bool(key) or (bundle and file):
         raise RequestError("--bundle and --key go together and without --file")
     if bundle:
@@ -110,21 +110,21 @@ def _verify_bundle(bundle: str, key: str, *, as_json: bool) -> None:
 def export(
     form: Annotated[
         TrailExportFormat,
-        typer.Option("--format", help="Lines that can be verified, or OCSF class 6003."),
+        typer.Option("--format", help="Verifiable JSON lines, or OCSF class 6003."),
     ] = TrailExportFormat.NDJSON,
     out: options.Out = "",
-    # Without the variable that `ask` reads: an export of everything must not depend on it.
+    # Unlike in `ask`, CRP_SESSION is not read: it must not silently limit an export.
     session: Annotated[str, typer.Option("--session", help="Only events of this session.")] = "",
     window: Annotated[str, typer.Option("--window", help="Only events of this window.")] = "",
-    since: Annotated[str, typer.Option("--since", help="From this ISO 8601 time on.")] = "",
-    until: Annotated[str, typer.Option("--until", help="Before this ISO 8601 time.")] = "",
+    since: Annotated[str, typer.Option("--since", help="Only from this ISO 8601 time on.")] = "",
+    until: Annotated[str, typer.Option("--until", help="Only before this ISO 8601 time.")] = "",
     types: Annotated[
         list[EventType] | None,
-        typer.Option("--type", help="Only events of this type; may be repeated."),
+        typer.Option("--type", help="Only events of this type; repeatable."),
     ] = None,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
-    """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
+    """Write events as JSON lines; NDJSON keeps the HMAC of each event that is left out."""
     chosen = exports.ExportSelection(
         session_id=session,
         window_id=window,
@@ -152,11 +152,11 @@ def export(
 @app.command("show")
 @options.with_scope
 def show(
-    session: Annotated[str, typer.Argument(help="Session id; all sessions when left out.")] = "",
+    session: Annotated[str, typer.Argument(help="Session id. Default: list all sessions.")] = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show a session's windows and events, or which sessions there are."""
+    """Show a session's windows and events, or list the sessions."""
     with (
         opened_relay(scope) as relay,
         relay.fabric.begin(write=False) as transaction,
@@ -167,14 +167,14 @@ def show(
             return
         seals = transaction.journal.seals(session)
         if not seals:
-            raise RequestError(f"no window of session {session!r:.80} was sealed in this store")
+            raise RequestError(f"this store has no sealed window of session {session!r:.80}")
         chosen = exports.ExportSelection(session_id=session)
         events = [event for event in transaction.journal.events() if chosen.takes(event)]
     (store_views.print_session if as_json else store_views.draw_session)(session, seals, events)
 
 
 def _selected_events(events: Iterable[Event], chosen: exports.ExportSelection) -> Iterator[Event]:
-    """The events unchanged; an error at the end where none is of the chosen session or window."""
+    """The events unchanged; raises at the end if none is of the chosen session or window."""
     named = exports.ExportSelection(session_id=chosen.session_id, window_id=chosen.window_id)
     seen = False
     for event in events:
@@ -183,11 +183,11 @@ def _selected_events(events: Iterable[Event], chosen: exports.ExportSelection) -
     if not seen:
         of = [("session", chosen.session_id), ("window", chosen.window_id)]
         wanted = " and ".join(f"{what} {name!r:.60}" for what, name in of if name)
-        raise RequestError(f"no event of {wanted} is in this trail")
+        raise RequestError(f"this trail has no event of {wanted}")
 
 
 def _keys(path: str, store: str) -> KeyRing:
-    """The keys of a file; else those of the settings or of the store."""
+    """The keys of a file if given, else those of the settings or the store."""
     if path:
         if not Path(path).is_file():
             raise ConfigError(f"there is no key file {path!r:.200}")
@@ -196,14 +196,14 @@ def _keys(path: str, store: str) -> KeyRing:
     settings = load(Path(store) if there else None)
     if not (there or settings.key):
         raise RequestError(
-            "an export is checked with its store's key, and there is no store at "
+            "checking an export needs its store's key, and there is no store at "
             f"{printable_store(store)!r}; give --store or --keys, or the key as CRP_KEY"
         )
     return keyring_of(settings, None if settings.key else Path(existing_store(store)))
 
 
 def _verified_export(file: str, keyring: KeyRing, name: str) -> AuditTrail:
-    """Check an export."""
+    """Verify an NDJSON export."""
     first: list[int] = []
 
     def noted(events: Iterable[Event | Stub]) -> Iterator[Event | Stub]:
@@ -222,20 +222,20 @@ def _verified_export(file: str, keyring: KeyRing, name: str) -> AuditTrail:
     except ChainBroken as error:
         if [error.index] != first:
             raise
-        # Of a trail under other keys no event fits, so the first is where it shows.
+        # With wrong keys every event fails, so the error is at the first one.
         raise ChainBroken(
-            f"{error}; nor would it with the keys of another store, or if the trail is not that of "
+            f"{error}; other possible causes: the keys of another store, or a trail that is not of "
             f"tenant {name or LOCAL.tenant!r} (--tenant)",
             index=error.index,
         ) from error
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
+        reason = getattr(error, "strerror", None) or "it is not valid text"
         raise ConfigError(f"{file!r:.200} cannot be read: {reason}") from error
 
 
 def conformance(
     store: Annotated[
-        str | None, typer.Option("--store", help="Folder of a store, whose crp.toml is read.")
+        str | None, typer.Option("--store", help="Folder of a store, to read its crp.toml.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`crp check`: answers against documents, claim by claim."""
+"""`crp check`: check answers against documents, claim by claim."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from crp_integrations.dpe.records import Claim, Report
 
 STANDARD_INPUT = "-"
-# The file that GitHub shows below a run, by the variable that names it.
+# Environment variable with the file that GitHub shows below a run.
 SUMMARY = "GITHUB_STEP_SUMMARY"
 LEVELS = tuple(RiskLevel)
-# The claims that a table of answers counts, by the fields of a report's counts.
+# Fields of a report's claim counts that are columns of the table of answers.
 COUNTED = ("read", "supported", "wrong", "unread")
 
 
@@ -41,7 +41,7 @@ class CheckedAnswer:
 
     Attributes:
         name: file, or file and line.
-        file: the file that the answer is the text of, empty where it has no lines of its own.
+        file: file whose text is the answer; empty if the answer is only part of a file.
     """
 
     name: str
@@ -52,7 +52,7 @@ class CheckedAnswer:
 
 
 class LoggedAnswer(Part):
-    """A line of a log; further fields are passed over."""
+    """A line of a log; further fields are ignored."""
 
     answer: str
     context: str | list[str]
@@ -61,45 +61,45 @@ class LoggedAnswer(Part):
 
 def check(
     answer: Annotated[
-        str, typer.Argument(help="File, folder or saved page of answers; - reads standard input.")
+        str, typer.Argument(help="File, folder or saved page of answers; - for standard input.")
     ] = "",
     context: Annotated[
         list[str] | None,
-        typer.Option("--context", help="File, folder or saved page to agree with; repeatable."),
+        typer.Option("--context", help="File, folder or saved page of evidence; repeatable."),
     ] = None,
-    question: Annotated[str | None, typer.Option("--question", help="What was asked.")] = None,
+    question: Annotated[str | None, typer.Option("--question", help="The question.")] = None,
     watch: Annotated[
         str,
-        typer.Option("--watch", help="Log with answer, context and question as JSON a line."),
+        typer.Option("--watch", help="Log of JSON lines with answer, context and question."),
     ] = "",
     judge: options.Judge = None,
     judge_base: options.JudgeBase = None,
     fail_on: Annotated[
         RiskLevel | None,
-        typer.Option("--fail-on", case_sensitive=False, help="Status 1 from this risk on."),
+        typer.Option("--fail-on", case_sensitive=False, help="Status 1 at this risk or above."),
     ] = None,
     github: Annotated[
         bool,
-        typer.Option("--github", help="Annotations and a summary as GitHub Actions shows them."),
+        typer.Option("--github", help="Print annotations and a summary for GitHub Actions."),
     ] = False,
     html: Annotated[
         Path | None,
-        typer.Option("--html", help="Write a page of the answers, each claim by its evidence."),
+        typer.Option("--html", help="Write an HTML page with the evidence for each claim."),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check an answer against documents, claim by claim.
 
-    Each claim is printed with what is known of it and the words that it rests on. The exit status
-    is 0, 1 from the risk of --fail-on on, and 2 where something cannot be checked at all. No store
-    is needed, and no model is called without --judge.
+    The output shows each claim with its status and its evidence. The exit status is 1 if the risk
+    reaches --fail-on, 2 if something cannot be checked at all, else 0. No store is needed, and no
+    model is called without --judge.
     """
     if bool(answer) == bool(watch):
-        raise RequestError("give ANSWER with --context, or --watch with a log; one of the two")
+        raise RequestError("give either ANSWER with --context, or --watch with a log")
     if watch and (context or question is not None):
         raise RequestError("--watch takes context and question from the log; leave the options out")
     if answer and not context:
-        raise RequestError("--context is missing; give the documents that the answer rests on")
+        raise RequestError("--context is missing; give the documents that the answer is based on")
     if judge == options.OWN:
         raise RequestError("--judge self needs the model that answered; give a model's name")
     judging = options.judging(judge, judge_base, None, None)
@@ -133,7 +133,7 @@ def _checked(
 ) -> CheckedAnswer:
     from crp_integrations import examine
 
-    # In their order, since a report names texts by number: context-1, context-2, ….
+    # In order, since the report refers to texts by number: context-1, context-2, ….
     report = examine(text, [passage for _, passage in passages.values()], question, **judging)
     return CheckedAnswer(*place, text, passages, report)
 
@@ -143,7 +143,7 @@ def _named(texts: Sequence[tuple[str, str]]) -> Passages:
 
 
 def _passages(paths: Sequence[str]) -> Passages:
-    """The passages of documents, cut as an ingestion cuts them."""
+    """The passages of documents, split in the same way as on ingestion."""
     from crp_integrations.fabric.ingest.chunker import cut_blocks
     from crp_integrations.fabric.records import Document, shown
     from crp_integrations.loaders.documents import load_path
@@ -167,7 +167,7 @@ def _passages(paths: Sequence[str]) -> Passages:
 
 
 def _answers(path: str) -> Iterator[tuple[str, str, str]]:
-    """Name, file and text of each answer; no file where its lines are not the text's."""
+    """Name, file and text of each answer; file is "" if the text is only part of a file."""
     from crp_integrations.fabric.records import Document
     from crp_integrations.loaders.documents import load_path
     from crp_integrations.loaders.files import SUFFIXES, decode, find_files, read_bytes
@@ -209,7 +209,7 @@ def _logged(line: str, number: int, path: str) -> LoggedAnswer:
         known = {name: row[name] for name in LoggedAnswer.model_fields if name in row}
         return LoggedAnswer.model_validate(known)
     except (ValueError, TypeError, RecursionError) as error:
-        wrong = "it is no JSON object"
+        wrong = "it is not a JSON object"
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             wrong = f"{first['loc'][0]}: {first['msg']}"
@@ -220,7 +220,7 @@ def _logged(line: str, number: int, path: str) -> LoggedAnswer:
 
 
 def _fields(checked: CheckedAnswer) -> dict[str, Any]:
-    """An answer's report, and the passages that it names."""
+    """An answer's report, and the passages that it refers to."""
     report = checked.report.model_dump(mode="json")
     claims = checked.report.claims
     ids = {part.fact_id for claim in claims for part in claim.evidence}
@@ -245,15 +245,15 @@ def _write_page(done: Sequence[CheckedAnswer], path: Path) -> None:
 
 
 def _draw(done: Sequence[CheckedAnswer], *, whole: bool) -> None:
-    """Every claim of each answer, and a table where there are several."""
+    """Print every claim of each answer, and a table if there are several answers."""
     console = terminal.terminal()
     if whole:
         for checked in done:
             sources = len({name for name, _ in checked.passages.values()})
-            beside = (
+            counts = (
                 f"{counted(len(checked.passages), 'passage')} of {counted(sources, 'document')}"
             )
-            console.print(Text(f"{plain(checked.name)} against {beside}"), soft_wrap=True)
+            console.print(Text(f"{plain(checked.name)} against {counts}"), soft_wrap=True)
             console.print(terminal.verdict(checked.report, checked.passages))
     if whole and len(done) == 1:
         return
@@ -284,8 +284,8 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
             quotations = quotes(claim, checked.passages, judged=checked.report.was_read)
             evidence = "; ".join(f"“{quote.text}” ({quote.name})" for quote in quotations)
             remarks = "; ".join(remarks_of(claim))
-            beside = "; ".join(filter(None, (evidence, remarks)))
-            lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(beside)} |")
+            details = "; ".join(filter(None, (evidence, remarks)))
+            lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(details)} |")
             if claim.flagged or claim.disputed or any(finding.hides for finding in claim.findings):
                 typer.echo(_annotation(checked, claim, evidence, remarks))
         lines.append("")
@@ -302,14 +302,14 @@ def _annotation(checked: CheckedAnswer, claim: Claim, evidence: str, remarks: st
     if checked.file:
         line = checked.text.count("\n", 0, claim.start) + 1
         place = f"file={_escaped(checked.file, ':,')},line={line},"
-    # Characters that no reader sees are shown by the remark that decodes them.
+    # `_line` removes invisible characters; a remark shows what they encode.
     message = f"{_line(claim.text)} The context: {evidence or 'nothing of it'}"
     message += f" ({remarks})" if remarks else ""
     return f"::{kind} {place}title={claim.status}::{_escaped(message)}"
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """Text within a workflow command, whose own marks are written as their numbers."""
+    """Text for a workflow command, with that syntax's special characters percent-encoded."""
     return text.translate({ord(c): f"%{ord(c):02X}" for c in f"%\r\n{more}"})
 
 

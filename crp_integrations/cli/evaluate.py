@@ -1,4 +1,4 @@
-"""`crp eval …`: figures on a user's own data."""
+"""`crp eval …`: measurements on a user's own data."""
 
 from __future__ import annotations
 
@@ -65,28 +65,26 @@ from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import load
 
 Cache = Annotated[
-    Path | None, typer.Option("--cache", help="Folder that keeps vectors between runs.")
+    Path | None, typer.Option("--cache", help="Folder for vectors that later runs reuse.")
 ]
 
 
 def selection(
-    data: Annotated[Path, typer.Option("--data", help="A set's folder, or one that holds sets.")],
+    data: Annotated[Path, typer.Option("--data", help="Folder of a set, or of several sets.")],
     systems: Annotated[
-        str, typer.Option("--systems", help="Names with commas between; all without.")
+        str, typer.Option("--systems", help="Comma-separated names. Default: all.")
     ] = ",".join(SYSTEMS),
-    sets: Annotated[
-        str, typer.Option("--sets", help="Names with commas between; all without.")
-    ] = "",
+    sets: Annotated[str, typer.Option("--sets", help="Comma-separated names. Default: all.")] = "",
     budgets: Annotated[
-        str, typer.Option("--budgets", help="Tokens with commas between.")
+        str, typer.Option("--budgets", help="Comma-separated numbers of tokens.")
     ] = ",".join(map(str, BUDGETS)),
     queries: Annotated[
-        int | None, typer.Option("--queries", min=1, help="At most so many questions of each set.")
+        int | None, typer.Option("--queries", min=1, help="Maximum questions per set.")
     ] = None,
     cache: Cache = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure how much of the evidence for your questions stands in the context.
+    """Measure how much of the evidence for your questions is in the context.
 
     A set is a folder with documents.jsonl.gz (doc_id, title, collection, text) and
     queries.jsonl.gz (query_id, query, collection, evidence: doc_id, start, end).
@@ -116,7 +114,7 @@ def selection(
 
 
 def _tokens_sent(report: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Tokens sent and evidence in per cent, means over the sets, one row a budget."""
+    """One row per budget: mean tokens sent and mean evidence in per cent over the sets."""
     for system, sets in report["results"].items():
         for budget in (*report["settings"]["budgets"], AUTO):
             if all(f"tokens@{budget}" in values for values in sets.values()):
@@ -129,27 +127,27 @@ def _tokens_sent(report: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def rot(
     data: Annotated[
-        Path, typer.Option("--data", help="Questions with passages, or a folder of them.")
+        Path, typer.Option("--data", help="File of questions with passages, or a folder of them.")
     ],
     questions: Annotated[
-        int, typer.Option("--questions", min=1, help="At most so many for each point.")
+        int, typer.Option("--questions", min=1, help="Maximum questions per data point.")
     ] = context_rot.QUESTIONS,
     sizes: Annotated[
-        str, typer.Option("--sizes", help="Passages of a store, with commas between.")
+        str, typer.Option("--sizes", help="Comma-separated numbers of passages in the store.")
     ] = ",".join(map(str, context_rot.SIZES)),
     budgets: Annotated[
-        str, typer.Option("--budgets", help="Tokens with commas between.")
+        str, typer.Option("--budgets", help="Comma-separated numbers of tokens.")
     ] = ",".join(map(str, context_rot.BUDGETS)),
     budget: Annotated[
-        int, typer.Option("--budget", min=1, help="Tokens of the context that a model answers on.")
+        int, typer.Option("--budget", min=1, help="Tokens of the context for the model's answers.")
     ] = context_rot.BUDGET,
     model: Annotated[
-        str, typer.Option("--model", help="Answers by depth and length too; a LiteLLM name.")
+        str, typer.Option("--model", help="Also measure answers of this LiteLLM model.")
     ] = "",
     cache: Cache = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure how contexts hold up as they grow, and a model's answers over them.
+    """Measure how the quality of contexts, and of a model's answers, changes as they grow.
 
     A row of the data has query, answers (a list), title and passage. The passages of the other
     questions are the distractors.
@@ -176,7 +174,7 @@ def rot(
 @options.with_scope
 def drift(
     golden: Annotated[
-        str, typer.Argument(help="Golden questions, one JSON a line: id, question, sources.")
+        str, typer.Argument(help="Golden questions as JSON lines: id, question, sources.")
     ],
     baseline: BaselinePath = "",
     metrics: MetricsPath = "",
@@ -185,7 +183,7 @@ def drift(
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
+    """Run a golden set; with a baseline, status 1 if recall or precision fell too far."""
     questions = read_golden(Path(golden))
     before = read_record(baseline, GoldenRun) if baseline else None
     with opened_relay(scope) as relay:
@@ -241,7 +239,7 @@ def _parse_names(text: str) -> list[str]:
 def _parse_numbers(option: str, text: str, least: int) -> list[int]:
     names = _parse_names(text)
     if not all(name.isdecimal() and int(name) >= least for name in names):
-        raise RequestError(f"{option} is {text!r:.40}, wanted numbers from {least} with commas")
+        raise RequestError(f"{option} is {text!r:.40}, wanted comma-separated numbers >= {least}")
     return [int(name) for name in names]
 
 
@@ -250,12 +248,12 @@ def _print_progress(line: str) -> None:
 
 
 app = options.group("Measure answers, selection, context rot and drift on your data.")
-# Calls of a judge at the same time.
+# Number of simultaneous judge calls.
 THREADS = 8
 
 
 class OracleKind(StrEnum):
-    """What is made from the labels."""
+    """What the labels stand in for: a judge or a verifier."""
 
     JUDGE = "judge"
     VERIFIER = "verifier"
@@ -281,13 +279,13 @@ def answers(
         list[Path], typer.Option("--data", help="Labelled answers, JSON lines; repeatable.")
     ],
     judge: Annotated[
-        str, typer.Option("--judge", help="Model that judges, as LiteLLM names it.")
+        str, typer.Option("--judge", help="LiteLLM name of the model that judges.")
     ] = "",
     judge_base: Annotated[
         str, typer.Option("--judge-base", help="Address of the judge's provider.")
     ] = "",
     prompts_to: Annotated[
-        Path | None, typer.Option("--prompts", help="Write the judge's prompts, without labels.")
+        Path | None, typer.Option("--prompts", help="Only write the judge's prompts to this file.")
     ] = None,
     replies_from: Annotated[
         Path | None,
@@ -295,22 +293,22 @@ def answers(
     ] = None,
     use_oracle: Annotated[
         OracleKind | None,
-        typer.Option("--oracle", help="A judge or verifier made from the labels: always right."),
+        typer.Option("--oracle", help="Use a perfect judge or verifier, made from the labels."),
     ] = None,
     errs: Annotated[
-        float, typer.Option("--errs", min=0.0, max=1.0, help="Share that the oracle gets wrong.")
+        float, typer.Option("--errs", min=0.0, max=1.0, help="Share of the oracle's errors.")
     ] = 0.0,
     most: Annotated[
-        int | None, typer.Option("--most", min=1, help="Answers of each file, at most.")
+        int | None, typer.Option("--most", min=1, help="Maximum number of answers per file.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the sample.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed of the sample.")] = 0,
     as_json: options.AsJson = False,
 ) -> None:
     """Score verdicts on labelled answers: right ones that are flagged, wrong ones that pass.
 
-    Without a judge the exact comparison alone is scored, and most answers are UNKNOWN: they are
-    not flagged, and are counted in a column of their own. A row of the data has id, question,
-    passages, answer, hallucinated and spans; or id, evidence, claim and label.
+    Without a judge only the exact comparison is scored, and most answers are UNKNOWN: these are
+    not flagged and have a separate column. A row of the data has id, question, passages, answer,
+    hallucinated and spans; or id, evidence, claim and label.
     """
     ways = [bool(judge), replies_from is not None, use_oracle is not None]
     if sum(ways) > 1:
@@ -320,7 +318,7 @@ def answers(
     if known:
         cases = [case for case in cases if case.name in known]
         if not cases:
-            raise RequestError(f"{replies_from} has no reply to an answer of the data")
+            raise RequestError(f"{replies_from} contains no reply to any answer of the data")
     screens = [screened(case) for case in cases]
     if prompts_to is not None:
         with prompts_to.open("w", encoding="utf-8") as file:
@@ -363,7 +361,7 @@ app.command("drift")(drift)
 
 
 def _judge_terms() -> JudgeTerms:
-    """How a judge of the settings is asked: their prompt, rubric and language."""
+    """The judge's prompt, rubric and language from the settings."""
     chosen = load().judge
     return JudgeTerms("judge", JudgePrompt(chosen.prompt, chosen.rubric, chosen.language))
 

@@ -1,4 +1,4 @@
-"""`crp fabric …`: statistics, upkeep, facts and sources, the export, and copies of a store."""
+"""`crp fabric …`: statistics, maintenance, changes to facts and sources, export and migration."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class FactExportFormat(StrEnum):
-    """How an export is written."""
+    """Format of an export."""
 
     JSONL = "jsonl"
     GRAPHML = "graphml"
 
 
 class ExportStatus(StrEnum):
-    """Which facts an export lists."""
+    """Which facts an export contains."""
 
     ACTIVE = "active"
     STALE = "stale"
@@ -45,7 +45,7 @@ class ExportStatus(StrEnum):
     ARCHIVED = "archived"
 
     def where(self) -> Where:
-        """The facts that are meant."""
+        """The filter for these facts."""
         from crp_integrations.fabric.records import Where
 
         if self is ExportStatus.ARCHIVED:
@@ -55,7 +55,7 @@ class ExportStatus(StrEnum):
 
 
 class FactMark(StrEnum):
-    """What facts are marked as."""
+    """A mark that the command sets on facts."""
 
     QUARANTINED = "quarantined"
     LIFTED = "lifted"
@@ -65,7 +65,7 @@ class FactMark(StrEnum):
     FORGOTTEN = "forgotten"
 
 
-# The verbs of a namespace that take ids and nothing else.
+# Methods of a namespace that take only ids.
 _VERBS = {
     FactMark.LIFTED: "lift",
     FactMark.STALE: "mark_stale",
@@ -76,30 +76,30 @@ _VERBS = {
 
 @options.with_scope
 def mark(
-    status: Annotated[FactMark, typer.Argument(help="What the facts are from now on.")],
+    status: Annotated[FactMark, typer.Argument(help="New status of the facts.")],
     facts: Annotated[
         list[str] | None, typer.Argument(help="Fact ids.", metavar="FACT_ID...")
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--source", help="With forgotten: a source by id, URI or path, as a whole."),
+        typer.Option("--source", help="With forgotten: a whole source, by id, URI or path."),
     ] = None,
     reason: Annotated[
         str,
-        typer.Option("--reason", help="With quarantined: a sentence for who reviews it; not kept."),
+        typer.Option("--reason", help="With quarantined: a sentence to print; it is not stored."),
     ] = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Mark facts as quarantined, lifted, stale, archived, restored or forgotten.
 
-    Quarantined and archived facts are found by no search until they are lifted or restored; stale
-    ones are found as old; the bytes of forgotten ones go after the retention period.
+    No search finds quarantined or archived facts until they are lifted or restored. Stale facts
+    are found, marked as old. Forgotten facts are deleted after the retention period.
     """
     if reason and status is not FactMark.QUARANTINED:
-        raise RequestError("--reason goes with quarantined; leave it out")
+        raise RequestError("--reason is only for quarantined; leave it out")
     if source is not None and status is not FactMark.FORGOTTEN:
-        raise RequestError("--source goes with forgotten; give the ids of facts")
+        raise RequestError("--source is only for forgotten; give the ids of facts")
     ids = facts or []
     if not ids and status is not FactMark.FORGOTTEN:
         raise RequestError("no fact is named; give FACT_ID")
@@ -112,7 +112,7 @@ def mark(
             named = [] if source is None else sources_named(namespace, source)
             if (count := len(named)) > 1:
                 raise RequestError(
-                    f"{source!r:.80} is {count} sources, one a line; give one by its id"
+                    f"{source!r:.80} is {count} sources, one per line; give one by its id"
                 )
             report = namespace.forget(facts=ids, source=named[0].source_id if named else None)
     store_views.draw_change(report, as_json=as_json, reason=reason)
@@ -126,11 +126,11 @@ def erase(
             help="Sources by id, URI or the path they were ingested from.", metavar="SOURCE..."
         ),
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Erase sources: no byte of them stays; status 1 when files could not be scrubbed yet."""
+    """Erase sources completely; status 1 if files could not be scrubbed yet."""
     with opened_namespace(scope) as namespace:
         chosen = {
             source.source_id: source
@@ -139,7 +139,7 @@ def erase(
         }
         if not yes:
             _confirm(list(chosen.values()))
-        # The graph is built once for all of them, after the last.
+        # Build the graph only once, after the last erasure.
         last = list(chosen)[-1]
         reports = [namespace.erase(id_, graph=id_ == last) for id_ in chosen]
     store_views.draw_erasures(reports, as_json=as_json)
@@ -151,11 +151,11 @@ def erase(
 def export(
     out: options.Out = "",
     form: Annotated[
-        FactExportFormat, typer.Option("--format", help="Sources and facts, or the graph of facts.")
+        FactExportFormat, typer.Option("--format", help="JSON lines, or the graph of facts.")
     ] = FactExportFormat.JSONL,
     status: Annotated[
         ExportStatus | None,
-        typer.Option("--status", help="Only facts of this status; all that a search may find."),
+        typer.Option("--status", help="Only facts of this status. Default: all searchable facts."),
     ] = None,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
@@ -163,7 +163,7 @@ def export(
     if form is FactExportFormat.GRAPHML and not out:
         raise RequestError("GraphML is written to a file; give --out")
     if form is FactExportFormat.GRAPHML and status is not None:
-        raise RequestError("the graph is that of all facts that a search may find; leave --status")
+        raise RequestError("the graph contains all searchable facts; leave --status out")
     with opened_namespace(scope) as namespace, new_file(out) as file:
         if form is FactExportFormat.GRAPHML:
             # Ids, communities, sources and weights; no text.
@@ -176,18 +176,18 @@ def export(
 
 
 def _confirm(sources: list[Source]) -> None:
-    """Ask before an erasure, which nothing brings back."""
+    """Ask for confirmation, since an erasure cannot be undone."""
     if not sys.stdin.isatty():
-        raise RequestError("an erasure cannot be undone; give --yes where nobody can be asked")
+        raise RequestError("an erasure cannot be undone; without a terminal, confirm it with --yes")
     store_views.list_sources(sources)
     typer.confirm("Erase for good?", abort=True, err=True)
 
 
 @contextmanager
 def new_file(out: str) -> Iterator[TextIO]:
-    """A new file, or standard output for an empty name; a file that is not finished is removed."""
+    """A new file, or standard output for an empty name; an unfinished file is removed."""
     if not out:
-        # None where whoever called closed it.
+        # None if the calling process closed it.
         if sys.stdout is None:
             raise ConfigError("standard output is closed; open it, or give --out")
         yield sys.stdout
@@ -197,7 +197,7 @@ def new_file(out: str) -> Iterator[TextIO]:
 
 
 def write_bytes(data: bytes, out: str) -> None:
-    """Write a new file; one that is not finished is removed."""
+    """Write a new file; an unfinished file is removed."""
     with _opened(out, "xb") as file:
         file.write(data)
 
@@ -214,7 +214,7 @@ def _opened(out: str, mode: str, **how: Any) -> Iterator[Any]:
         unfinished.callback(Path(out).unlink, missing_ok=True)
         try:
             yield file
-            # A disk that is full is noticed here at the latest, and not while the file is closed.
+            # Report a full disk here rather than when the file is closed.
             file.flush()
         except OSError as error:
             raise ConfigError(f"{out!r:.200} cannot be written: {error.strerror}") from error
@@ -226,7 +226,7 @@ def migrate(
     target: Annotated[str, typer.Option("--to", help="Folder or postgresql:// address.")],
     as_json: options.AsJson = False,
 ) -> None:
-    """Copy every namespace of a store to another one; the state hashes are compared."""
+    """Copy every namespace of a store to another store and compare the state hashes."""
     from crp_integrations.stores.address import holds_store
     from crp_integrations.stores.transfer import move, moved_already
 
@@ -239,8 +239,8 @@ def migrate(
             opened.enter_context(closing(_open_store(address))) for address in (source, target)
         )
         if old.name == new.name:
-            raise RequestError(f"{old.name} was given as both stores; nothing was copied")
-        # Checked before anything is copied; what an interrupted copy has moved already stays.
+            raise RequestError(f"{old.name} is given as both stores; nothing was copied")
+        # Checked before copying; namespaces that an interrupted run copied are accepted.
         names = old.namespaces()
         taken = {*names} & {*new.namespaces()}
         done = {name: moved_already(old, new, name) for name in names if name in taken}
@@ -248,7 +248,7 @@ def migrate(
         if refused:
             raise StoreError(
                 f"{new.name} has {counted(len(refused), 'namespace')} of these names already, such "
-                f"as {refused[0]!r:.80}, with other content; nothing was copied"
+                f"as {refused[0]!r:.80}, with different content; nothing was copied"
             )
         copied = []
         for name in names:
@@ -270,8 +270,8 @@ def migrate(
     keys = Path(source) / "keys"
     if "://" not in source and keys.is_file():
         typer.echo(
-            f"The master key stays in {keys}: whoever opens the copy needs it, "
-            "as CRP_KEY for a database, as the file keys for a folder."
+            f"The master key stays in {keys}. To open the copy, give it as CRP_KEY for a database, "
+            "or copy it to the file keys of a folder."
         )
 
 
@@ -283,7 +283,7 @@ def _open_store(name: str) -> Store:
     return SqliteStore(place) if isinstance(place, Path) else place
 
 
-app = options.group("Look after what is stored.")
+app = options.group("Inspect and maintain the stored facts and sources.")
 app.command("mark")(mark)
 app.command("erase")(erase)
 app.command("export")(export)
@@ -295,18 +295,18 @@ app.command("migrate")(migrate)
 def stats(
     distorted: Annotated[
         bool,
-        typer.Option("--distorted", help="List the facts that answers repeatedly distort instead."),
+        typer.Option("--distorted", help="Instead, list facts that answers repeatedly distort."),
     ] = False,
     least: Annotated[
         int | None,
-        typer.Option("--least", min=1, help="With --distorted: findings against a fact, at least."),
+        typer.Option("--least", min=1, help="With --distorted: minimum findings for each fact."),
     ] = None,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what is stored: counts, hashes, sizes; or which facts to review."""
+    """Show counts, hashes and sizes of a store, or list facts to review."""
     if least is not None and not distorted:
-        raise RequestError("--least goes with --distorted; give both")
+        raise RequestError("--least needs --distorted; give both")
     with opened_namespace(scope) as namespace:
         if distorted:
             due = namespace.facts(namespace.due_for_review(least))
@@ -322,7 +322,7 @@ def doctor(
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Read everything that is stored; status 1 when something is wrong."""
+    """Read and check everything that is stored; status 1 if something is wrong."""
     with opened_namespace(scope) as namespace:
         examination = namespace.doctor()
     terminal.print_record(examination, store_views.draw_examination, as_json=as_json)
@@ -334,31 +334,31 @@ def doctor(
 @options.with_scope
 def maintain(
     recluster: Annotated[
-        bool, typer.Option("--recluster", help="Only find the communities anew, due or not.")
+        bool, typer.Option("--recluster", help="Only recompute the communities, due or not.")
     ] = False,
     compact: Annotated[
         bool,
-        typer.Option("--compact", help="Only rewrite the files, without free space."),
+        typer.Option("--compact", help="Only rewrite the files to free unused space."),
     ] = False,
     reembed: Annotated[
         bool,
-        typer.Option("--reembed", help="Only make all vectors anew; a kill loses nothing."),
+        typer.Option("--reembed", help="Only recompute all vectors; safe to interrupt."),
     ] = False,
     model: Annotated[
         str,
         typer.Option(
             "--model",
-            help="With --reembed: onnx:FOLDER or litellm:MODEL; the settings' when left out.",
+            help="With --reembed: onnx:FOLDER or litellm:MODEL. Default: that of the settings.",
         ),
     ] = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Do what time has made due: ttl, retention, disuse, communities, index."""
+    """Do all maintenance that is due: ttl, retention, archiving, communities, index."""
     if sum((recluster, compact, reembed)) > 1:
         raise RequestError("give one of --recluster, --compact and --reembed")
     if model and not reembed:
-        raise RequestError("--model goes with --reembed; give both")
+        raise RequestError("--model needs --reembed; give both")
     if reembed and scope.residency:
         raise RequestError("--reembed takes no --residency; give the region's folder as --store")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""`crp guard`: whether a policy's tests hold, what it decides, and the registered exceptions."""
+"""`crp guard`: run a policy's tests, show its decisions, and list the registered exceptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Bundle = Annotated[
     Path | None,
     typer.Option(
         "--bundle",
-        help="Folder of a policy; without, the one of the settings, else the one that ships.",
+        help="Policy folder. Default: the one in the settings, else the built-in policy.",
     ),
 ]
 
@@ -37,36 +37,36 @@ Bundle = Annotated[
 def guard(
     bundle: Bundle = None,
     tenant: Annotated[
-        str, typer.Option("--tenant", help="Say what the policy decides for this tenant instead.")
+        str, typer.Option("--tenant", help="Instead, show what the policy decides for a tenant.")
     ] = "",
     labels: Annotated[
         list[str] | None,
-        typer.Option("--label", help="With --tenant: of the things; may be repeated."),
+        typer.Option("--label", help="With --tenant: label of the facts; repeatable."),
     ] = None,
     roles: Annotated[
         list[str] | None,
-        typer.Option("--role", help="With --tenant: of the subject; may be repeated."),
+        typer.Option("--role", help="With --tenant: role of the subject; repeatable."),
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="With --tenant: of the subject.")] = "local",
+    name: Annotated[str, typer.Option("--name", help="With --tenant: the subject.")] = "local",
     action: Annotated[
         str, typer.Option("--action", help="With --tenant: read, write or erase.")
     ] = "read",
     exceptions: Annotated[
         bool,
-        typer.Option("--exceptions", help="List the registered exceptions of --store instead."),
+        typer.Option("--exceptions", help="Instead, list the registered exceptions of --store."),
     ] = False,
     store: options.Store = options.DEFAULT_STORE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run the tests of an access policy, or ask what it decides.
+    """Run the tests of an access policy, or show what it decides.
 
-    The status is 1 when a decision is another one than a test wants. With --tenant it says what the
-    policy decides about a class of things, and the status is 1 when it denies.
+    The status is 1 if a test fails. With --tenant, the command prints the policy's decision for a
+    tenant and labels, and the status is 1 if it denies access.
     """
     if tenant and exceptions:
         raise RequestError("give one of --tenant and --exceptions")
     if (labels or roles) and not tenant:
-        raise RequestError("--label and --role go with --tenant; give it too")
+        raise RequestError("--label and --role need --tenant; give it too")
     if exceptions:
         _list_exceptions(store, as_json=as_json)
     elif tenant:
@@ -82,7 +82,7 @@ def _decide(
     if action not in get_args(Action):
         wanted = ", ".join(get_args(Action))
         raise RequestError(f"--action is {action!r:.40}, wanted one of {wanted}")
-    # A server named in the settings decides here too, unless a bundle is given.
+    # Without a bundle, a policy server in the settings decides here too.
     ours = Settings().guard
     asked = guard_of(
         GuardSettings(policy=True, bundle=bundle, entrypoint=ours.entrypoint)
@@ -96,13 +96,13 @@ def _decide(
 
 
 def _run_tests(bundle: Path | None, *, as_json: bool) -> None:
-    """Run the `*_test.rego` files of a policy; status 1 when a decision is not the wanted one."""
+    """Run the `*_test.rego` files of a policy; status 1 if a test fails."""
     ours = Settings().guard
-    # Test the policy that decides: that of the settings, else the one that ships.
+    # Test the policy in force: that of the settings, else the built-in one.
     bundle = bundle or ours.bundle
     if bundle is None and ours.opa_url:
         raise RequestError(
-            "guard.opa_url names a server, whose policy is not here; give --bundle FOLDER"
+            "guard.opa_url names a server, whose policy files are not here; give --bundle FOLDER"
         )
     if bundle is None:
         name = "access_test.rego"
@@ -112,7 +112,7 @@ def _run_tests(bundle: Path | None, *, as_json: bool) -> None:
         policy = read_bundle(bundle, ours.entrypoint)
         tests = tests_of(bundle)
     if not tests:
-        raise RequestError(f"policy {policy.name} has no *_test.rego file, so nothing holds it")
+        raise RequestError(f"policy {policy.name} has no *_test.rego file; nothing was tested")
     results = list(run_tests(policy, tests))
     wrong = [result for result in results if not result.passed]
     if as_json:
@@ -128,13 +128,13 @@ def _run_tests(bundle: Path | None, *, as_json: bool) -> None:
 
 
 def _list_exceptions(store: str, *, as_json: bool) -> None:
-    """List the registered exceptions: what each allows, who answers, its state and its uses."""
+    """List the registered exceptions: scope, owner, state and number of uses of each."""
     with _open_unmaintained(store, LOCAL.tenant) as relay:
         registered = relay.fabric.guard
         entries = registered.ledger() if isinstance(registered, ExceptionGuard) else ()
     uses: Counter[object] = Counter()
     for tenant in sorted({entry.scope.tenant for entry in entries}):
-        # Each use is recorded in the journal of the tenant that it was for.
+        # Each use is recorded in the journal of the tenant concerned.
         with (
             _open_unmaintained(store, tenant) as relay,
             relay.fabric.begin(write=False) as transaction,

@@ -20,23 +20,23 @@ from crp_integrations.markup import counted
 from crp_integrations.seals import sha256
 
 STANDARD_INPUT = "-"
-# Of a folder, these files are read.
+# Suffixes of the files that are read from a folder.
 SUFFIXES = (".json", ".jsonl", ".ndjson")
-NO_OBJECT = "is no JSON object"
+NOT_AN_OBJECT = "is not a JSON object"
 _BOM = b"\xef\xbb\xbf"
-# Where something is, and its fields; or the sentence that says why there are none.
+# Place of an item, and its fields or the reason why they cannot be read.
 FoundItem = tuple[str, dict[str, Any] | str]
 
 
 def items_in(names: Iterable[str]) -> Iterator[FoundItem]:
-    """What the files hold in their order, each with file and line, or its number in a list."""
+    """The items of files, in order, each with its file and line, or its number in a list."""
     for name in names:
         for file in _files_of(name):
             try:
                 yield from _items_in_file(file)
             except (OSError, ValueError) as error:
-                # A name with a NUL is a ValueError, which has no message of the system's.
-                reason = getattr(error, "strerror", None) or "no usable path"
+                # A name with a NUL raises ValueError, which has no system message.
+                reason = getattr(error, "strerror", None) or "not a usable path"
                 raise RequestError(f"{file!r:.200} cannot be read: {reason}") from error
 
 
@@ -59,46 +59,46 @@ def _items_in_file(name: str) -> Iterator[FoundItem]:
     whole = _parse(data)
     if isinstance(whole, list):
         for number, value in enumerate(whole, 1):
-            yield f"{name}[{number}]", value if isinstance(value, dict) else NO_OBJECT
+            yield f"{name}[{number}]", value if isinstance(value, dict) else NOT_AN_OBJECT
         return
-    # One object may be drawn out over several lines; anything else is read line by line.
+    # A single object may span several lines; anything else is read line by line.
     for number, line in enumerate([data] if isinstance(whole, dict) else data.split(b"\n"), 1):
         if line.strip():
             value = _parse(line.rstrip())
-            reason = str(value) if isinstance(value, _Unreadable) else NO_OBJECT
+            reason = str(value) if isinstance(value, _Unreadable) else NOT_AN_OBJECT
             yield f"{name}:{number}", value if isinstance(value, dict) else reason
 
 
 class _Unreadable(ValueError):
-    """Why something is no JSON."""
+    """Why a text is not JSON."""
 
 
 def _parse(data: bytes) -> Any:
-    """The JSON value; `_Unreadable` where there is none."""
+    """The JSON value, or an `_Unreadable` with the reason."""
     try:
         return json.loads(data.decode(), object_pairs_hook=_unique_fields)
     except UnicodeDecodeError as error:
-        return _Unreadable(f"is no UTF-8 text: byte {error.start} does not decode")
+        return _Unreadable(f"is not valid UTF-8 at byte {error.start}")
     except json.JSONDecodeError as error:
-        return _Unreadable(f"{NO_OBJECT}: {error.msg} at column {error.colno}")
+        return _Unreadable(f"{NOT_AN_OBJECT}: {error.msg} at column {error.colno}")
     except _Unreadable as error:
         return error
     except (ValueError, RecursionError):
-        # A number with thousands of digits, or lists within lists.
-        return _Unreadable(NO_OBJECT)
+        # A number with thousands of digits, or deeply nested lists.
+        return _Unreadable(NOT_AN_OBJECT)
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; two readers may take different ones of two fields with one name."""
+    """An object; duplicate keys are refused, since JSON readers differ in which one they take."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise _Unreadable("has two fields of one name in an object")
+        raise _Unreadable("has two fields of the same name in an object")
     return fields
 
 
 app = options.group("Check memory items in files or in a store.")
 
-# Where an item is, and what is wrong with it; None for nothing.
+# Place of an item, and what is wrong with it; None if nothing is.
 CheckedItem = tuple[str, str | None]
 
 
@@ -107,26 +107,25 @@ def lint(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Files of memory items, one JSON a line or a list; folders of them; - reads input."
+            help="Files (JSON lines or a list) of memory items, or folders; - for standard input."
         ),
     ] = None,
-    # Without the environment variable and the default of other commands, so that giving only
-    # files checks only files.
+    # No environment variable and no default, so that a command with files checks only files.
     store: Annotated[
-        str, typer.Option("--store", help="Folder or address of a store whose items are meant.")
+        str, typer.Option("--store", help="Folder or address of a store whose items to check.")
     ] = "",
     tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Look at memory items; malformed or unlabelled ones are told, and the status is 1."""
+    """Check memory items; lists malformed or unlabelled ones, with status 1."""
     names = files or []
     if not names and not store:
-        raise RequestError("nothing to look at; give FILE, a folder of files, or --store")
+        raise RequestError("nothing to check; give FILE, a folder of files, or --store")
     if "" in names:
-        # As a path it would be the current folder.
+        # A path would turn it into the current folder.
         raise RequestError("FILE is empty; give a file, a folder of files, or --store")
     if tenant and not store:
-        raise RequestError("--tenant goes with --store; an item in a file names its own tenant")
+        raise RequestError("--tenant needs --store; an item in a file names its own tenant")
     seen = 0
     problems = []
     for looked in (_check_files(names), _check_store(store, tenant)):
@@ -138,7 +137,7 @@ def lint(
             if not as_json:
                 typer.echo(plain(f"{where}: {wrong}", whole=True))
     if not seen:
-        # A gate that checked nothing must not pass.
+        # A CI step that checked nothing must not pass.
         sought = ", ".join([*names, *([printable_store(store)] if store else [])])
         raise RequestError(f"there is no memory item in {sought:.200}, so nothing was checked")
     if as_json:
@@ -151,7 +150,7 @@ def lint(
 
 
 def _check_files(names: list[str]) -> Iterator[CheckedItem]:
-    # By id: where an item was first, and the hash of its content.
+    # Id → place of the first item with it, and the hash of its content.
     known: dict[str, tuple[str, str]] = {}
     for where, parsed in items_in(names):
         if isinstance(parsed, str):
@@ -164,8 +163,8 @@ def _check_files(names: list[str]) -> Iterator[CheckedItem]:
             continue
         content = sha256(memory_item.text)
         first, first_content = known.setdefault(memory_item.id, (where, content))
-        # A writer refuses a second item of one id, unless it says the same.
-        wrong = f"memory item is refused: id is that of {first}, which has another content"
+        # Writing a second item with the same id fails unless the content is equal.
+        wrong = f"memory item is refused: id is that of {first}, which has different content"
         yield where, None if content == first_content else wrong
 
 
@@ -180,5 +179,5 @@ def _check_store(store: str, tenant: str) -> Iterator[CheckedItem]:
                 if of_fact(record) is not None:
                     yield printable_store(store), None
             except FactRejected as error:
-                # It names the fact.
+                # The message names the fact.
                 yield printable_store(store), str(error)

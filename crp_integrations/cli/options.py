@@ -1,4 +1,4 @@
-"""Options that several commands share, and the stores, tenants and namespaces that they open."""
+"""Options that several commands share, and functions that open a store, tenant or namespace."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DEFAULT_STORE = "crp-store"
 
 
 def group(help: str) -> typer.Typer:
-    """A group of commands, whose help is plain text as everywhere in this room."""
+    """A group of commands with plain-text help, as in all of this subpackage."""
     return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
 def read_budget(text: str | None) -> Budget | None:
-    """A budget as it is typed."""
+    """Parse the value of --budget-tokens."""
     if text in (None, "auto", "window"):
         return cast("Budget | None", text)
     if not str(text).isdecimal() or int(str(text)) < 1:
@@ -42,24 +42,24 @@ def read_budget(text: str | None) -> Budget | None:
     return int(str(text))
 
 
-# A text, since a path would turn "" into the current folder.
+# A string, since a path would turn "" into the current folder.
 Store = Annotated[
     str,
     typer.Option("--store", envvar="CRP_STORE", help="Folder of the store."),
 ]
 Kind = Annotated[
     SourceKind | None,
-    typer.Option("--kind", help="Kind of source; a file's own front matter wins when left out."),
+    typer.Option("--kind", help="Kind of source. Default: that of the file's front matter."),
 ]
 ModelName = Annotated[
     str | None,
-    typer.Option("--model", help="Provider string as LiteLLM takes it, or extractive."),
+    typer.Option("--model", help="LiteLLM name of the model, or extractive."),
 ]
 BudgetTokens = Annotated[
     str | None,
     typer.Option(
         "--budget-tokens",
-        help="Most tokens of the context; auto takes what the question needs, window all.",
+        help="Maximum tokens of context; auto: what the question needs; window: all that fits.",
     ),
 ]
 Grounding = Annotated[
@@ -68,7 +68,7 @@ Grounding = Annotated[
 ]
 Session = Annotated[
     str | None,
-    typer.Option("--session", envvar="CRP_SESSION", help="A name of yours, or a session's id."),
+    typer.Option("--session", envvar="CRP_SESSION", help="A name that you choose, or an id."),
 ]
 Cache = Annotated[
     str | None,
@@ -86,33 +86,33 @@ Judge = Annotated[
     str | None,
     typer.Option(
         "--judge",
-        help="Model that checks the answer, as LiteLLM names it; self for the one that answers.",
+        help="LiteLLM name of the model that checks the answer; self for the answering model.",
     ),
 ]
 JudgeBase = Annotated[
     str | None,
-    typer.Option("--judge-base", help="Address of the judge's provider, as of a local server."),
+    typer.Option("--judge-base", help="Address of the judge's provider, such as a local server."),
 ]
 JudgeWhen = Annotated[str | None, typer.Option("--judge-when", help="always, doubt or sample:0.1.")]
 JudgeFailure = Annotated[
     str | None,
-    typer.Option("--judge-failure", help="Where the judge fails: report, or halt the answer."),
+    typer.Option("--judge-failure", help="If the judge fails: report it, or halt the answer."),
 ]
 Continue = Annotated[
     list[str] | None,
-    typer.Option("--continue", help="Continuation id of a window to go on from; repeatable."),
+    typer.Option("--continue", help="Continuation id of the window to continue; repeatable."),
 ]
 Shared = Annotated[
     str,
     typer.Option("--shared", help="A shared namespace of the store, for the operator."),
 ]
 Residency = Annotated[
-    str, typer.Option("--residency", help="A region of the store, with a trail of its own.")
+    str, typer.Option("--residency", help="A region of the store, with a separate trail.")
 ]
 Tenant = Annotated[
-    str, typer.Option("--tenant", help="A gateway's tenant, for the operator; else the local one.")
+    str, typer.Option("--tenant", help="A tenant of a gateway. Default: the local tenant.")
 ]
-Out = Annotated[str, typer.Option("--out", "-o", help="A new file; standard output when left out.")]
+Out = Annotated[str, typer.Option("--out", "-o", help="New file. Default: standard output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -121,9 +121,9 @@ class StoreScope:
     """The part of a store that a command works on.
 
     Attributes:
-        shared: name of a shared namespace, for the operator; empty for a tenant's own.
-        residency: a region, which is a store of its own; empty for the store itself.
-        tenant: a gateway's tenant, for the operator; empty for the local one.
+        shared: name of a shared namespace, for the operator; empty for the tenant's namespace.
+        residency: name of a region, which is a separate store; empty for the main store.
+        tenant: tenant of a gateway, for the operator; empty for the local one.
     """
 
     store: str = DEFAULT_STORE
@@ -137,7 +137,7 @@ _SCOPE_OPTIONS: Final = {"store": Store, "shared": Shared, "residency": Residenc
 
 
 def with_scope(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of its parameter `scope`."""
+    """Replace a command's parameter `scope` by one option for each field of `StoreScope`."""
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         if parameter.annotation is not StoreScope:
@@ -158,16 +158,16 @@ def with_scope(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-# What stands for the model that answers, where a judge is named.
+# Value of --judge that means the answering model.
 OWN: Final = "self"
 
 
 def judging(
     judge: str | None, base: str | None, when: str | None, failure: str | None
 ) -> dict[str, Any]:
-    """The arguments of `Relay.open` and `ask` that the options of a judge stand for."""
+    """The arguments of `Relay.open` and `ask` for the judge options."""
     if base is not None and judge in (None, OWN):
-        raise RequestError("--judge-base goes with --judge NAME; give both")
+        raise RequestError("--judge-base needs --judge NAME; give both")
     source: Any = True if judge == OWN else judge
     if base is not None:
         source = {"model": judge, "api_base": base}
@@ -176,7 +176,7 @@ def judging(
 
 
 def existing_store(store: str, residency: str = "") -> str:
-    """The store's folder, so that a question never makes a store where there was none."""
+    """The store's folder; raises if there is no store, so that no command creates an empty one."""
     from crp_integrations.relay.settings import load
     from crp_integrations.stores.address import holds_store
 
@@ -193,7 +193,7 @@ def existing_store(store: str, residency: str = "") -> str:
 
 
 def printable_store(store: str) -> str:
-    """A store as it may be printed: an address may hold a password, so only its kind is left.
+    """A store name that is safe to print: an address is cut to its scheme to hide passwords.
 
     >>> printable_store("postgresql://me:secret@host/kb"), printable_store("kb")
     ('postgresql://…', 'kb')
@@ -202,17 +202,17 @@ def printable_store(store: str) -> str:
 
 
 def subject_of(tenant: str, shared: str) -> Subject:
-    """Who a command speaks for: a tenant that was named, else the local one."""
+    """The subject that a command acts as: the given tenant, else the local one."""
     from crp_integrations.guard.decisions import LOCAL, Subject
 
     if tenant and shared:
-        raise RequestError("--tenant and --shared name two namespaces; give one of them")
+        raise RequestError("--tenant and --shared name different namespaces; give one of them")
     return Subject(tenant=tenant) if tenant else LOCAL
 
 
 @contextmanager
 def opened_relay(scope: StoreScope) -> Iterator[Relay]:
-    """The relay of a store that is there, as it is: opening it does none of the upkeep."""
+    """The relay of an existing store, opened without maintenance."""
     from crp_integrations import Relay
 
     with Relay.open(
@@ -228,14 +228,14 @@ def opened_relay(scope: StoreScope) -> Iterator[Relay]:
 
 @contextmanager
 def opened_namespace(scope: StoreScope) -> Iterator[Namespace]:
-    """The namespace of a store that is there, for who looks after it."""
+    """The namespace of an existing store, opened without maintenance."""
     with opened_relay(scope) as relay:
         yield relay.fabric
 
 
 @contextmanager
 def questioned_relay(store: str, tenant: str = "") -> Iterator[Relay]:
-    """The relay of a store that is there, for who asks it."""
+    """The relay of an existing store, opened with maintenance, for asking questions."""
     from crp_integrations import Relay
 
     with Relay.open(existing_store(store), subject=subject_of(tenant, "")) as relay:
@@ -244,7 +244,7 @@ def questioned_relay(store: str, tenant: str = "") -> Iterator[Relay]:
 
 
 def _refuse_unknown(relay: Relay, tenant: str, residency: str = "") -> None:
-    """Check that a tenant who was named has something in the store."""
+    """Raise if the given tenant has no data in the store."""
     if not tenant:
         return
     with relay.fabric.begin(write=False) as transaction:
@@ -258,10 +258,9 @@ def _refuse_unknown(relay: Relay, tenant: str, residency: str = "") -> None:
 def reembedding(
     store: str, shared: str, model: str, tenant: str = ""
 ) -> Iterator[Callable[[Progress], ReembedReport]]:
-    """The move of a store's namespace to another embedder; nothing is done before it is called.
+    """Yield a function that moves a store's namespace to another embedder.
 
-    A store of an embedder that this command does not know can be moved all the same: no vector of
-    the old one is asked for.
+    The old embedder is not needed, so it may be one that is not available here.
     """
     from crp_integrations.fabric.region import check_configured, stored_name
     from crp_integrations.relay.build import moving_fabric
@@ -279,15 +278,15 @@ def reembedding(
 
 
 def sources_named(namespace: Namespace, name: str) -> list[Source]:
-    """The sources that a person means: by id, by URI, or by the path they were ingested from.
+    """The sources that a name refers to: an id, a URI, or the path they were ingested from.
 
-    A file of JSON lines is many sources, one a line; its path means all of them. An erased source
-    has no URI any more and is still found by the one that it had.
+    A file of JSON lines has one source per line; its path means all of them. An erased source is
+    still found by its former URI.
     """
     from crp_integrations.fabric.records import source_id
 
     uris = [name]
-    # A path is taken as the loaders take it, whether or not the file is still there.
+    # Make a URI of a path as the loaders do, whether or not the file still exists.
     if name.strip() and "\x00" not in name:
         uris.append(Path(name).resolve().as_uri())
     known = {source.source_id: source for source in namespace.sources()}
@@ -297,7 +296,7 @@ def sources_named(namespace: Namespace, name: str) -> list[Source]:
     lines = [s for s in known.values() if any(u and s.uri.startswith(f"{u}#") for u in uris)]
     if not lines:
         raise RequestError(
-            f"no source is known as {name!r:.80}; give its id, its URI or the path it was "
+            f"there is no source {name!r:.80}; give its id, its URI or the path it was "
             "ingested from (crp fabric export lists them)"
         )
     return lines

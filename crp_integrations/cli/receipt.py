@@ -1,4 +1,4 @@
-"""`crp receipt …`: show, check, redact, replay and share receipts; their files, keys and proofs."""
+"""`crp receipt …`: show, check, redact, replay and export receipts, with keys and proofs."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_receipt(path: str) -> Receipt:
-    """The receipt of a file, as it is written; nothing of it is verified."""
+    """The receipt in a file; only its structure is checked, nothing is verified."""
     return read_signed(path, read)
 
 
 def read_signed(path: str, reading: Callable[[bytes], _T]) -> _T:
-    """What a file holds: a receipt, a proof or a head."""
+    """The receipt, proof or head in a file, as `reading` parses it."""
     try:
         return reading(read_bytes(path))
     except ReceiptBroken as error:
@@ -65,7 +65,7 @@ def read_signed(path: str, reading: Callable[[bytes], _T]) -> _T:
 
 
 def read_public_keys(path: str) -> list[bytes]:
-    """The public keys of a file: PEM, one or more, or 32 bytes as they are, in base64 or hex."""
+    """The public keys in a file: one or more in PEM, or one as 32 bytes, raw, base64 or hex."""
     data = read_bytes(path)
     blocks = _PEM.findall(data)
     if blocks:
@@ -81,7 +81,7 @@ def read_public_keys(path: str) -> list[bytes]:
         if len(key) == KEY_BYTES:
             return [key]
     raise ConfigError(
-        f"{path!r:.200} holds no public key; wanted PEM, or {KEY_BYTES} bytes in hex or base64"
+        f"{path!r:.200} contains no public key; wanted PEM, or {KEY_BYTES} bytes in hex or base64"
     )
 
 
@@ -89,9 +89,9 @@ def _key_of_pem(block: bytes, path: str) -> bytes:
     try:
         key = load_pem_public_key(block)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"{path!r:.200} holds a PEM block that is no public key") from error
+        raise ConfigError(f"{path!r:.200} has a PEM block that is not a public key") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise ConfigError(f"{path!r:.200} holds a {type(key).__name__}, wanted one of Ed25519")
+        raise ConfigError(f"{path!r:.200} has a {type(key).__name__}, wanted an Ed25519 key")
     return key.public_bytes_raw()
 
 
@@ -102,12 +102,12 @@ def public_key_pem(key: bytes) -> str:
 
 
 def write_receipt(receipt: Receipt, out: str) -> None:
-    """Write the file of a receipt."""
+    """Write a receipt to a new file."""
     write_text(write(receipt), out)
 
 
 def write_text(data: bytes, out: str) -> None:
-    """Write canonical JSON, which is UTF-8, or another text."""
+    """Write UTF-8 text, such as canonical JSON, to a new file or standard output."""
     with new_file(out) as file:
         file.write(data.decode("utf-8"))
 
@@ -120,35 +120,35 @@ def export(
     key: Annotated[
         bool,
         typer.Option(
-            "--key", help="The store's public keys as PEM instead, the present one first."
+            "--key", help="Instead, the store's public keys as PEM, the current one first."
         ),
     ] = False,
     head: Annotated[
-        bool, typer.Option("--head", help="The signed head of the log of receipts instead.")
+        bool, typer.Option("--head", help="Instead, the signed head of the log of receipts.")
     ] = False,
     since: Annotated[
-        str, typer.Option("--since", help="With --head: an earlier head that must be continued.")
+        str, typer.Option("--since", help="With --head: earlier head that the log must extend.")
     ] = "",
     proof: Annotated[
-        bool, typer.Option("--proof", help="The proof that the receipt is in the log instead.")
+        bool, typer.Option("--proof", help="Instead, the proof that the receipt is in the log.")
     ] = False,
     size: Annotated[
         int | None,
-        typer.Option("--size", min=1, help="With --proof: size of the log; the present one."),
+        typer.Option("--size", min=1, help="With --proof: size of the log. Default: the current."),
     ] = None,
     out: options.Out = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
-    """Write a receipt of a store to a file, or the public key, head or proof that go with it.
+    """Write a receipt of a store to a file, or a public key, log head or proof.
 
-    With --since, status 1 when the log does not go on from the earlier head.
+    With --since, the status is 1 if the log does not extend the earlier head.
     """
     if key + head + proof > 1:
         raise RequestError("give one of --key, --head and --proof")
     if bool(name) == (key or head):
-        raise RequestError("give ID for a receipt or a proof, and none with --key or --head")
+        raise RequestError("give ID for a receipt or a proof, but not with --key or --head")
     if (since and not head) or (size is not None and not proof):
-        raise RequestError("--since goes with --head, and --size with --proof")
+        raise RequestError("--since needs --head, and --size needs --proof")
     before = read_signed(since, SignedHead.read) if since else None
     with opened_relay(scope) as relay:
         receipts = relay.receipts()
@@ -178,7 +178,7 @@ def export(
 def _check_continued(receipts: Receipts, before: SignedHead, now: SignedHead) -> None:
     before.check(receipts.keys)
     if before.head.size > now.head.size:
-        reason = f"is {now.head.size}, that before was {before.head.size}"
+        reason = f"is {now.head.size}, but {before.head.size} in the earlier head"
         raise ReceiptBroken("head.size", reason)
     path = receipts.consistency(before.head.size, now.head.size)
     check_consistency(path, before.head, now.head)
@@ -197,26 +197,26 @@ def list_receipts(session: str, scope: options.StoreScope, *, as_json: bool) -> 
 def replay(
     file: File,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=0, help="What if: tokens of the context.")
+        int | None, typer.Option("--budget", min=0, help="What if: another budget in tokens.")
     ] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option("--without", help="What if: not this fact, by its id; may be repeated."),
+        typer.Option("--without", help="What if: without the fact of this id; repeatable."),
     ] = None,
     policy: Annotated[
         str | None, typer.Option("--policy", help="What if: another safety policy.")
     ] = None,
     recorded: Annotated[
-        bool, typer.Option("--recorded", help="Only from the receipt; no engine is asked.")
+        bool, typer.Option("--recorded", help="Use only the receipt, no embedder or verifier.")
     ] = False,
     store: Annotated[
-        str, typer.Option("--store", help="A store whose settings stand for withheld weights.")
+        str, typer.Option("--store", help="Take weights that the receipt withholds from a store.")
     ] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs.
+    """Repeat ranking, packing, rendering, examination, judge and policy; status 1 if one differs.
 
-    A what-if is always one JSON document.
+    A what-if option changes one input; its result is always one JSON document.
     """
     from crp_integrations.relay.settings import load
 
@@ -234,7 +234,7 @@ def replay(
 
 
 def verified_receipt(file: str) -> Receipt:
-    """The receipt of a file, with signature, tree and texts checked."""
+    """The receipt in a file; raises if its signature, tree or texts do not verify."""
     data = read_bytes(file)
     verification = check(data)
     if not verification.ok:
@@ -243,7 +243,7 @@ def verified_receipt(file: str) -> Receipt:
 
 
 def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: bool) -> ReplayTools:
-    """The settings and engines at hand for a replay."""
+    """The settings and engines for a replay."""
     from crp_integrations.relay.defaults import (
         chosen_embedder,
         default_policy,
@@ -255,7 +255,7 @@ def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: boo
     if not asked:
         return ReplayTools(**arguments)
     model = receipt.content.get("model")
-    # The content may have any shape here: only the replay checks it.
+    # The content may have any shape here; only the replay checks it.
     name = str(model.get("asked", "")) if isinstance(model, Mapping) else ""
     if name:
         # Without the model's tokenizer the recorded counts are used, and the replay says so.
@@ -263,7 +263,7 @@ def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: boo
             arguments["counter"] = tokenizers(settings)(name)
     return ReplayTools(
         embedder=chosen_embedder(None, settings),
-        # Receipts of `literal` name `alignment`: at hand where the settings name no verifier.
+        # Receipts of the preset `literal` need `alignment`, so it is the fallback.
         verifier=default_verifier(settings.dpe.verifier) or default_verifier("alignment"),
         policy=default_policy(),
         **arguments,
@@ -281,60 +281,60 @@ def show(
     file: Annotated[
         str,
         typer.Argument(
-            help="File of a receipt; without, the store's are listed.", metavar="RECEIPT"
+            help="File of a receipt. Default: list the store's receipts.", metavar="RECEIPT"
         ),
     ] = "",
     against: Annotated[
-        str, typer.Option("--diff", help="Another receipt: show what differs, with status 1.")
+        str, typer.Option("--diff", help="Another receipt; status 1 if the two differ.")
     ] = "",
     html: Annotated[
         str,
-        typer.Option("--html", help="Write a page instead, which checks itself: a new file."),
+        typer.Option("--html", help="Instead, write a page that verifies itself to a new file."),
     ] = "",
     others: Annotated[
         list[str] | None,
-        typer.Option("--with", help="With --html: receipt of another window; may be repeated."),
+        typer.Option("--with", help="With --html: receipt of another window; repeatable."),
     ] = None,
     session: Annotated[
-        str, typer.Option("--session", help="Of a list: only those of this session.")
+        str, typer.Option("--session", help="List only receipts of this session.")
     ] = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Show a receipt: question, answer, what the model saw, verdict per claim, policy.
 
-    Status 1 when it does not verify, or differs from the one of --diff in more than ids, times and
-    places in the chain.
+    The status is 1 if it does not verify, or differs from the receipt of --diff in more than ids,
+    times and chain positions.
     """
     if (others and not html) or (against and html):
-        raise RequestError("--with goes with --html, and --diff goes alone")
+        raise RequestError("--with needs --html, and --diff cannot be combined with --html")
     if not file and (against or html):
-        raise RequestError("no receipt is named; give RECEIPT")
+        raise RequestError("no receipt is given; give RECEIPT")
     if not file:
         list_receipts(session, scope, as_json=as_json)
         return
     if session:
-        raise RequestError("--session chooses from a store's list; leave RECEIPT out")
+        raise RequestError("--session is for the list of a store; leave RECEIPT out")
     if against:
         compared = compare(verified_receipt(file), verified_receipt(against))
         terminal.print_record(compared, receipt_views.draw_comparison, as_json=as_json)
         if not compared.same:
             raise typer.Exit(1)
         return
-    # A file that is no receipt is refused here; one that does not verify gets a page that says so.
+    # This raises for a file that is not a receipt; one that does not verify is still shown.
     receipt = read_receipt(file)
     data = read_bytes(file)
     if html:
-        beside = [(read_receipt(path), read_bytes(path))[1] for path in others or ()]
-        write_text(page(data, beside).encode(), html)
+        other_receipts = [(read_receipt(path), read_bytes(path))[1] for path in others or ()]
+        write_text(page(data, other_receipts).encode(), html)
         receipt_views.report_written(html, "page")
         return
     verification = check(data)
     if as_json:
-        # Only what was signed, without texts.
+        # Only the signed payload, without texts.
         typer.echo(receipt.signed.payload.decode())
     else:
-        # Malformed content is reported before anything is drawn.
+        # Report malformed content before anything is printed.
         content_of(receipt)
         receipt_views.draw_receipt(receipt, verification)
     if not verification.ok:
@@ -349,15 +349,15 @@ def verify(
     ] = "",
     parents: Annotated[
         list[str] | None,
-        typer.Option("--parent", help="Receipt of a window that it follows; may be repeated."),
+        typer.Option("--parent", help="Receipt of a window that it follows; repeatable."),
     ] = None,
     proof: Annotated[
-        str, typer.Option("--proof", help="Proof that it is in a log; goes with --head.")
+        str, typer.Option("--proof", help="Proof that it is in a log; needs --head.")
     ] = "",
     head: Annotated[str, typer.Option("--head", help="Signed head of the log.")] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Check signature, tree, texts and chain; status 1 and the place when one does not hold."""
+    """Check signature, tree, texts and chain; status 1 and the place if one is wrong."""
     if bool(proof) != bool(head):
         raise RequestError("--proof and --head go together; give both or none")
     pins = read_public_keys(key) if key else None
@@ -382,15 +382,15 @@ def verify(
 def redact(
     file: File,
     facts: Annotated[
-        list[str] | None, typer.Option("--fact", help="Id of a fact; may be repeated.")
+        list[str] | None, typer.Option("--fact", help="Id of a fact; repeatable.")
     ] = None,
     sources: Annotated[
         list[str] | None,
-        typer.Option("--source", help="Id of a source, for all of its facts; may be repeated."),
+        typer.Option("--source", help="Id of a source, for all of its facts; repeatable."),
     ] = None,
     texts: Annotated[
         list[str] | None,
-        typer.Option("--text", help="Name of another text, such as request; may be repeated."),
+        typer.Option("--text", help="Name of another text, such as request; repeatable."),
     ] = None,
     keep_quoting: Annotated[
         bool,
@@ -402,7 +402,7 @@ def redact(
 ) -> None:
     """Write a copy without some texts; its signature and tree still verify."""
     if not (facts or sources or texts):
-        raise RequestError("nothing is left out; give --fact, --source or --text")
+        raise RequestError("nothing would be left out; give --fact, --source or --text")
     receipt = read_receipt(file)
     copy = without(
         receipt,

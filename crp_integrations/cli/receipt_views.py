@@ -1,4 +1,4 @@
-"""Tables for receipts and replays; their texts are printed and never interpreted."""
+"""Tables for receipts and replays; texts are printed without control characters or markup."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ MARK = {
     False: ("does not hold", "bold red"),
     None: ("not taken", "yellow"),
 }
-# Shown instead of a text that is not in this copy.
+# Printed instead of a text that is missing from this copy.
 GONE = {"redacted": "left out of this copy", "erased": "erased with its source"}
-# So many characters of an id tell a fact from the others.
+# Number of characters that identify a fact in print.
 DIGITS = 12
 
 
 def draw_verification(verification: Verified) -> None:
-    """The steps, and the first place that does not hold."""
+    """Print the steps of a verification, its key and its result."""
     table = Table(title="Verification", title_justify="left", show_header=False)
     for step in verification.steps:
         words, style = MARK[step.ok]
@@ -56,20 +56,20 @@ def draw_verification(verification: Verified) -> None:
         here = f"{verification.shown} of {counted(verification.texts, 'text')} here"
         gone = f"{verification.redacted} left out, {verification.erased} erased"
         lines.append(f"{verification.receipt_id}: {here}, {gone}")
-        whose = "whose it is the file cannot say"
+        whose = "the file cannot show whose key this is"
         if verification.pinned:
-            held = any(step.name == "signature" and step.ok for step in verification.steps)
-            whose = "the key that was given" if held else "not held by the key that was given"
+            signed = any(step.name == "signature" and step.ok for step in verification.steps)
+            whose = "the given key" if signed else "not the given key"
         lines.append(f"signed by key {verification.keyid}: {whose}")
     verdict = Text("verifies", "green") if verification.ok else Text("does not verify", "bold red")
     terminal().print(table)
-    # No line is broken, so that an id can be copied whole.
+    # Lines are not wrapped, so that an id can be copied whole.
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
     terminal().print(verdict)
 
 
 def draw_receipt(receipt: Receipt, verification: Verified) -> None:
-    """Question, answer, what the model saw, verdict per claim, policy, and where it stands."""
+    """Print question, answer, envelope, verdict per claim, policy, identity and verification."""
     state = Text("verifies", "green")
     if not verification.ok:
         why = plain(f"{verification.place} {verification.reason}", whole=True)
@@ -86,14 +86,14 @@ def draw_receipt(receipt: Receipt, verification: Verified) -> None:
             state,
         )
     except MALFORMED as error:
-        # The report is open to any field; the signature says who wrote it, not that it is one.
-        problem = f"it is not as it should be: {type(error).__name__}"
+        # The content has no fixed schema, and a valid signature does not make it well-formed.
+        problem = f"it is malformed: {type(error).__name__}"
         raise ReceiptBroken("payload.predicate.content", problem) from error
     terminal().print(parts)
 
 
 def _printable(value: Any) -> Any:
-    """Content whose words cannot steer the terminal; whoever signed it could write any."""
+    """The content with control characters removed, since its signer could put any into it."""
     if isinstance(value, str):
         return plain(value, whole=True)
     if isinstance(value, Mapping):
@@ -102,7 +102,7 @@ def _printable(value: Any) -> Any:
 
 
 def _answer_leaf(receipt: Receipt) -> int:
-    """The leaf of the answer that was examined, also where that answer was withheld."""
+    """The leaf of the examined answer, even if that answer was withheld."""
     leaf = (receipt.content.get("examined") or {}).get("answer")
     return leaf if isinstance(leaf, int) else receipt.number("answer")
 
@@ -194,7 +194,7 @@ def _claim(receipt: Receipt, claim: Mapping[str, Any], claim_text: str) -> Text:
 
 
 def _words(receipt: Receipt, evidence: Mapping[str, Any] | None) -> str:
-    """The words of the context that a finding rests on; empty for none, or in a parted copy."""
+    """The words of the context for a finding; empty if there are none or they were redacted."""
     if evidence is None:
         return ""
     text = shown_text(receipt, evidence["fact_id"]) or ""
@@ -202,7 +202,7 @@ def _words(receipt: Receipt, evidence: Mapping[str, Any] | None) -> str:
 
 
 def shown_text(receipt: Receipt, fact_id: str) -> str | None:
-    """A fact's text as the model was shown it; None for one that was not shown or is not here."""
+    """A fact's text as the model saw it; None if the model did not see it or it is missing here."""
     content = receipt.content
     passages = (content.get("examined") or {}).get("passages")
     if passages is not None:
@@ -215,7 +215,7 @@ def shown_text(receipt: Receipt, fact_id: str) -> str | None:
         if candidate["id"] == fact_id:
             text = receipt.text(candidate["leaf"])
             spans = fact.get("spans")
-            # A leaf that is itself a part of a longer fact is shown whole.
+            # A leaf that is itself an excerpt of a longer fact is returned whole.
             if text is None or not spans or spans == candidate.get("spans"):
                 return text
             return ELLIPSIS.join(text[start:end] for start, end in spans)
@@ -258,13 +258,13 @@ def _identity(receipt: Receipt, content: Mapping[str, Any]) -> Table:
 
 
 def report_written(out: str, what: str) -> None:
-    """Where something was written, in one line; nothing when it went to standard output."""
+    """Print where something was written; nothing for standard output."""
     if out:
         terminal().print(Text(f"{what} written to {out}"), soft_wrap=True)
 
 
 def report_redacted(before: Receipt, after: Receipt, out: str) -> None:
-    """What a copy does not have, by the names of its texts; nothing beside standard output."""
+    """Print the names of the texts that a copy lacks; nothing if it went to standard output."""
     if not out:
         return
     gone = [
@@ -278,7 +278,7 @@ def report_redacted(before: Receipt, after: Receipt, out: str) -> None:
 
 
 def draw_receipt_list(receipts: Iterable[Receipt], *, as_json: bool) -> None:
-    """One line a receipt, in the order of the log."""
+    """Print one line per receipt, in the order of the log."""
     if as_json:
         names = ("timestamp", "session_id", "window_number", "window_id")
         rows = [
@@ -297,13 +297,13 @@ def draw_receipt_list(receipts: Iterable[Receipt], *, as_json: bool) -> None:
 
 
 STYLE = {EQUAL: "green", DIFFERS: "bold red"}
-# So many ids are listed.
-SOME = 5
+# Maximum number of ids in a list.
+MAX_IDS = 5
 _LINES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def draw_replay(replayed: Replayed) -> None:
-    """Each part with what became of it, and what a replay cannot show."""
+    """Print the result for each part, and the limits of the replay."""
     table = Table(title="Replay", title_justify="left")
     for name in ("part", "state", "where", "remark"):
         table.add_column(name, overflow="fold")
@@ -320,12 +320,12 @@ def draw_replay(replayed: Replayed) -> None:
     style = "yellow" if replayed.not_run else "green"
     verdict = Text(replayed.summary, style if replayed.same else "bold red")
     terminal().print(Group(table, _limits(replayed.limits)))
-    # One line at any width, as the last line is what scripts read.
+    # Not wrapped, as scripts read the last line.
     terminal().print(verdict, soft_wrap=True)
 
 
 def draw_comparison(compared: ComparedReceipts) -> None:
-    """Where two receipts differ, and their contexts line by line."""
+    """Print where two receipts differ, and a line diff of their contexts."""
     missing = compared.not_compared
     left_out = [Text(f"not compared, not in both copies: {_first_ids(missing)}")] if missing else []
     if compared.same:
@@ -348,18 +348,18 @@ def draw_comparison(compared: ComparedReceipts) -> None:
         ("facts only in the left context", compared.facts_out),
     )
     lines = [Text(f"{what}: {_first_ids(ids)}") for what, ids in sets if ids]
-    beside = _line_diff(compared.left_context, compared.right_context, ("left", "right"))
-    terminal().print(Group(table, *lines, *left_out, *beside))
+    context_diff = _line_diff(compared.left_context, compared.right_context, ("left", "right"))
+    terminal().print(Group(table, *lines, *left_out, *context_diff))
 
 
 def _first_ids(ids: Sequence[str]) -> str:
-    """Ids, the first of them where they are many."""
-    more = len(ids) - SOME
-    return ", ".join(map(plain, ids[:SOME])) + (f" and {more} more" if more > 0 else "")
+    """The first ids, and the number of further ones."""
+    more = len(ids) - MAX_IDS
+    return ", ".join(map(plain, ids[:MAX_IDS])) + (f" and {more} more" if more > 0 else "")
 
 
 def _line_diff(before: str, after: str, names: tuple[str, str]) -> list[Text]:
-    """A difference of two texts, line by line; none where they are the same or not here."""
+    """A line diff of two texts; empty if they are equal or one is missing."""
     if not before or not after:
         return []
     lines = unified_diff(before.split("\n"), after.split("\n"), *names, lineterm="", n=1)

@@ -1,4 +1,4 @@
-"""`crp serve` and `crp keys`: the gateway, and who may use it."""
+"""`crp serve` and `crp keys`: run the gateway and manage its API keys."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from crp_integrations.errors import ConfigError, RequestError
 if TYPE_CHECKING:
     from crp_integrations.gateway import Scope
 
-# The extra is asked for by the commands, so that the others work without it.
+# Gateway modules are imported in the functions, since they need an optional extra.
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 Keys = Annotated[
-    str, typer.Option("--keys", envvar="CRP_KEYS", help="File of keys, made by crp keys TENANT.")
+    str, typer.Option("--keys", envvar="CRP_KEYS", help="Key file, made by crp keys TENANT.")
 ]
 
 
@@ -34,56 +34,56 @@ def serve(
     ] = "",
     upstream_key: Annotated[
         str,
-        typer.Option("--upstream-key", help="Name of the variable that holds the server's key."),
+        typer.Option("--upstream-key", help="Environment variable with the server's key."),
     ] = "OPENAI_API_KEY",
     context_limit: Annotated[
         int,
         typer.Option(
             "--context-limit",
             min=0,
-            help="Tokens that the models take in; 0 for what the server, or their names, say.",
+            help="Context limit of the models in tokens; 0: as the server or their names imply.",
         ),
     ] = 0,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", help="A model that callers may ask; may be repeated."),
+        typer.Option("--model", help="A model that callers may use; repeatable."),
     ] = None,
     pass_field: Annotated[
         list[str] | None,
-        typer.Option("--pass-field", help="A field that only the upstream knows; repeatable."),
+        typer.Option("--pass-field", help="A request field to pass to the upstream; repeatable."),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 for a free one.")
     ] = 8080,
     rate: Annotated[
-        float, typer.Option("--rate", min=0.001, help="Requests a minute of each key.")
+        float, typer.Option("--rate", min=0.001, help="Maximum requests per minute and key.")
     ] = 600.0,
     at_once: Annotated[
-        int, typer.Option("--at-once", min=1, help="Requests of each key at the same time.")
+        int, typer.Option("--at-once", min=1, help="Maximum simultaneous requests per key.")
     ] = 64,
     body_bytes: Annotated[
-        int, typer.Option("--body-bytes", min=1_000, help="Most bytes of a conversation.")
+        int, typer.Option("--body-bytes", min=1_000, help="Maximum bytes of a conversation.")
     ] = 1_000_000,
     threads: Annotated[
         int, typer.Option("--threads", min=1, help="Threads that read, examine and commit.")
     ] = 4,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", help="Safety policy that no caller can relax."),
+        typer.Option("--policy", help="Safety policy that callers cannot relax."),
     ] = None,
     judge: options.Judge = None,
     judge_base: options.JudgeBase = None,
     judge_when: options.JudgeWhen = None,
     judge_failure: options.JudgeFailure = None,
     open_metrics: Annotated[
-        bool, typer.Option("--open-metrics", help="Answer /metrics without a key.")
+        bool, typer.Option("--open-metrics", help="Serve /metrics without a key.")
     ] = False,
     buffer: Annotated[
-        bool, typer.Option("--buffer", help="Let every stream wait for its verdict.")
+        bool, typer.Option("--buffer", help="Hold back every stream until its verdict.")
     ] = False,
     no_log: Annotated[
-        bool, typer.Option("--no-log", help="No line of ids for each request.")
+        bool, typer.Option("--no-log", help="Do not log a line of ids for each request.")
     ] = False,
     observe: Annotated[
         bool,
@@ -92,7 +92,7 @@ def serve(
 ) -> None:
     """Serve the protocol over HTTP in front of your models.
 
-    They are those of an OpenAI-compatible server, or what LiteLLM routes to.
+    The models are those of an OpenAI-compatible server, or any that LiteLLM supports.
     """
     from crp_integrations.gateway import (
         GatewaySettings,
@@ -135,7 +135,7 @@ def serve(
     with ExitStack() as stack:
         opening: dict[str, Any] = options.judging(judge, judge_base, judge_when, judge_failure)
         if opening:
-            # A mistake in the judge's options is reported now, not at the first question.
+            # Report an error in the judge's options now, not at the first question.
             judge_of(opening)
         if observe:
             from crp_integrations.observability.observers import serving_observer
@@ -152,12 +152,12 @@ def serve(
 
 
 def _warn(host: str, missing: str) -> None:
-    """Say that a store is not there, and that keys go over plain HTTP where others can listen."""
+    """Warn if the store does not exist yet, or if other machines can reach the plain HTTP port."""
     if missing:
         typer.echo(f"crp: there is no store at {missing!r} yet; every tenant is empty", err=True)
     if host not in LOOPBACK:
         typer.echo(
-            f"crp: {host} is reached from other machines, and keys and texts go over plain HTTP; "
+            f"crp: other machines can reach {host}, and keys and texts go over plain HTTP; "
             "put TLS in front",
             err=True,
         )
@@ -165,31 +165,31 @@ def _warn(host: str, missing: str) -> None:
 
 def keys(
     tenant: Annotated[
-        str, typer.Argument(help="Make a key: whose facts, sessions and windows it reaches.")
+        str, typer.Argument(help="Create a key for the facts and sessions of this tenant.")
     ] = "",
     revoke: Annotated[
-        str, typer.Option("--revoke", help="Take a key out of the file: its id, or the key.")
+        str, typer.Option("--revoke", help="Remove a key, by its id or the key itself.")
     ] = "",
     keys: Keys = "crp-keys.jsonl",
     name: Annotated[
         str, typer.Option("--name", help="User or process within the tenant, for the guard.")
     ] = "gateway",
     role: Annotated[
-        list[str] | None, typer.Option("--role", help="Role for the guard; may be repeated.")
+        list[str] | None, typer.Option("--role", help="Role for the guard; repeatable.")
     ] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="ask, facts, audit or metrics; may be repeated."),
+        typer.Option("--scope", help="ask, facts, audit or metrics; repeatable."),
     ] = None,
     days: Annotated[
-        int | None, typer.Option("--days", min=1, max=36_500, help="Until it expires.")
+        int | None, typer.Option("--days", min=1, max=36_500, help="Days until it expires.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the gateway's keys, make or revoke one.
+    """List, create or revoke API keys of the gateway.
 
-    A new key is printed this once, and the file keeps its hash. A gateway that runs notices a key
-    that was revoked within a second.
+    A new key is printed only once; the file contains its hash. A running gateway stops accepting
+    a revoked key within a second.
     """
     from crp_integrations.gateway.admission import EVERYTHING, KeyFile, new_key
 
@@ -197,7 +197,7 @@ def keys(
     if tenant and revoke:
         raise RequestError("give one of TENANT and --revoke")
     if not tenant and (role or scope or days is not None):
-        raise RequestError("--role, --scope and --days go with TENANT; name the tenant")
+        raise RequestError("--role, --scope and --days need TENANT; give the tenant")
     if revoke:
         file.revoke(revoke)
     elif tenant:
@@ -211,8 +211,8 @@ def keys(
         file.add(stored_key)
         typer.echo(json.dumps({"key_id": stored_key.key_id, "key": made}) if as_json else made)
     elif as_json:
-        held = [key.model_dump(mode="json", exclude={"secret_hash"}) for key in file.all().values()]
-        typer.echo(json.dumps(held, indent=2))
+        rows = [key.model_dump(mode="json", exclude={"secret_hash"}) for key in file.all().values()]
+        typer.echo(json.dumps(rows, indent=2))
     else:
         for key in file.all().values():
             until = key.expires_at.date().isoformat() if key.expires_at else "never expires"
@@ -230,7 +230,7 @@ def _scopes(names: list[str] | None) -> tuple[Scope, ...]:
 
 
 def _configure_logging(*, access: bool) -> None:
-    """Write what the gateway and uvicorn say to standard error."""
+    """Write log messages of the gateway and uvicorn to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
     for name in ("crp_integrations", "uvicorn"):

@@ -1,4 +1,4 @@
-"""`crp slo`: service levels from what was sealed, and evidence."""
+"""`crp slo`: service levels from sealed windows, and signed evidence bundles."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 _RecordType = TypeVar("_RecordType", bound=Record)
 
 BaselinePath = Annotated[
-    str, typer.Option("--baseline", help="A baseline that was captured before.")
+    str, typer.Option("--baseline", help="File of a baseline from an earlier run.")
 ]
 MetricsPath = Annotated[
     str,
     typer.Option("--metrics", help="A .prom file for the node exporter; needs observability."),
 ]
 Evaluations = Annotated[
-    str, typer.Option("--evaluations", help="A log of evaluations, one JSON a line.")
+    str, typer.Option("--evaluations", help="Log of evaluations, as JSON lines.")
 ]
 
 
@@ -51,34 +51,34 @@ def slo(
     baseline: BaselinePath = "",
     save_baseline: Annotated[
         str,
-        typer.Option("--save-baseline", help="A new file for the latency up to now, for later."),
+        typer.Option("--save-baseline", help="New file for the present latency as a baseline."),
     ] = "",
     evaluations: Evaluations = "",
     strict: Annotated[
-        bool, typer.Option("--strict", help="A level that could not be measured fails as well.")
+        bool, typer.Option("--strict", help="Fail also if a level could not be measured.")
     ] = False,
     bundle: Annotated[
         str,
         typer.Option(
-            "--bundle", help="A new file: levels, traces, trail and log head as a signed bundle."
+            "--bundle", help="New file for a signed bundle of levels, traces, trail and log head."
         ),
     ] = "",
     reports: Annotated[
         list[Path] | None,
-        typer.Option("--report", help="With --bundle: a file to put in as it is; repeatable."),
+        typer.Option("--report", help="With --bundle: a file to include unchanged; repeatable."),
     ] = None,
     metrics: MetricsPath = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compute the service levels of what was sealed.
+    """Compute service levels from the sealed windows of a store.
 
-    The status is 1 when one is not met.
+    The status is 1 if a level is not met.
     """
     if reports and not bundle:
-        raise RequestError("--report goes with --bundle; give both")
+        raise RequestError("--report needs --bundle; give both")
     if evaluations and not Path(evaluations).exists():
-        # Only the command that adds to a log may begin one.
+        # Only a command that appends to a log may create it.
         raise ConfigError(f"there is no log of evaluations {evaluations!r:.200}")
     before = read_record(baseline, LatencyBaseline) if baseline else None
     log = merge_evaluations(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
@@ -92,7 +92,7 @@ def slo(
         if bundle:
             files = {f"reports/{path.name}": read_bytes(str(path)) for path in reports or ()}
             if len(files) < len(reports or ()):
-                raise RequestError("two reports have one name; rename one of them")
+                raise RequestError("two reports have the same name; rename one of them")
             if evaluations:
                 files["evaluations.ndjson"] = read_bytes(evaluations)
             receipts = relay.receipts(residency=scope.residency or None)
@@ -125,11 +125,11 @@ def slo(
 
 
 def read_record(path: str, kind: type[_RecordType]) -> _RecordType:
-    """A record of a file."""
+    """The record in a file."""
     try:
         return kind.model_validate_json(read_bytes(path))
     except ValidationError:
-        raise ConfigError(f"{path!r:.200} is no {kind.SCHEMA}") from None
+        raise ConfigError(f"{path!r:.200} is not a {kind.SCHEMA} record") from None
 
 
 def _write_levels(path: str, measured: ServiceLevelTable, before: LatencyBaseline | None) -> None:
@@ -144,7 +144,7 @@ def _write_levels(path: str, measured: ServiceLevelTable, before: LatencyBaselin
 
 
 def write_metrics(levels: LevelGauges, path: str) -> None:
-    """Write a file of metrics."""
+    """Write metrics to a file."""
     try:
         levels.write(Path(path))
     except OSError as error:
@@ -164,5 +164,5 @@ def _draw_levels(measured: ServiceLevelTable) -> None:
     title = f"Service levels over {counted(measured.windows, 'window')}"
     terminal.print_table(title, ("level", "value", "target", "met", "on"), rows)
     if measured.hard_failure:
-        text = Text("a pack is above its budget by more than a tenth", "bold red")
+        text = Text("a pack exceeds its budget by more than a tenth", "bold red")
         terminal.terminal().print(text)

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.records import Fact, Source
     from crp_integrations.fabric.similarity_graph import ClusterReport
 
-# What the JSON form tells of a fact to look at.
+# Fields of a fact to review in the JSON output.
 REVIEWED = {"fact_id", "source_id", "content"}
-# So many sources are named before an erasure.
+# Maximum number of sources listed before an erasure.
 _NAMED = 10
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
 def draw_stats(stats: NamespaceStats) -> None:
-    """What is stored, as a table."""
+    """Print the statistics of a namespace as a table."""
     table = Table(title=f"Fabric in {stats.store}", title_justify="left", show_header=False)
-    # Long values are folded, since a hash that is cut off is of no use.
+    # Fold long values, since a truncated hash is useless.
     for name in ("what", "how much"):
         table.add_column(name, overflow="fold")
     table.add_row("Namespace", Text(plain(stats.namespace, whole=True)))
@@ -58,7 +58,7 @@ def draw_stats(stats: NamespaceStats) -> None:
 
 
 def draw_examination(examination: NamespaceExamination) -> None:
-    """What is wrong, one paragraph each, or that nothing is."""
+    """Print one paragraph per problem, or that nothing is wrong."""
     counts = f"{counted(examination.facts, 'fact')}, {counted(examination.sources, 'source')}"
     looked = f"{counts} and {counted(examination.events, 'event')} looked at"
     if not examination.findings:
@@ -72,7 +72,7 @@ def draw_examination(examination: NamespaceExamination) -> None:
 
 
 def draw_change(report: ChangeReport, *, as_json: bool, reason: str = "") -> None:
-    """What a verb did, in one line; with the reason that the operator is given."""
+    """Print in one line what a change did, with the operator's reason."""
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
         return
@@ -83,7 +83,7 @@ def draw_change(report: ChangeReport, *, as_json: bool, reason: str = "") -> Non
 
 
 def list_for_review(facts: Sequence[Fact], *, as_json: bool) -> None:
-    """Facts to look at, one a line, with how to take one out."""
+    """Print facts to review, one per line, and how to quarantine one."""
     if as_json:
         rows = [fact.model_dump(mode="json", include=REVIEWED) for fact in facts]
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -93,15 +93,15 @@ def list_for_review(facts: Sequence[Fact], *, as_json: bool) -> None:
         for fact in facts
     ]
     lines.append(
-        "Take one out with crp fabric mark quarantined FACT_ID."
+        "Quarantine one with crp fabric mark quarantined FACT_ID."
         if facts
-        else "No fact was found at fault often enough."
+        else "No fact has enough findings against it."
     )
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def draw_erasures(reports: Sequence[ErasureReport], *, as_json: bool) -> None:
-    """What erasures removed, and where it is written down that they did."""
+    """Print what erasures removed, and the journal events that record them."""
     if as_json:
         typer.echo(json.dumps([report.model_dump(mode="json") for report in reports], indent=2))
         return
@@ -115,12 +115,12 @@ def draw_erasures(reports: Sequence[ErasureReport], *, as_json: bool) -> None:
         else:
             lines.append(f"source {report.source_id} was erased already")
         if not report.scrubbed:
-            lines.append("  another process holds the files; run crp fabric maintain when it ended")
+            lines.append("  another process uses the files; run crp fabric maintain when it ended")
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def list_sources(sources: Sequence[Source]) -> None:
-    """Which sources an erasure is about, on standard error."""
+    """Print the sources that would be erased on standard error."""
     from crp_integrations.fabric.records import shown
 
     for source in sources[:_NAMED]:
@@ -131,7 +131,7 @@ def list_sources(sources: Sequence[Source]) -> None:
 
 
 def draw_maintenance(report: MaintenanceReport) -> None:
-    """What was due, in one line."""
+    """Print in one line what maintenance did."""
     done = [
         f"{counted(count, 'fact')} {word}"
         for count, word in (
@@ -158,7 +158,7 @@ def draw_maintenance(report: MaintenanceReport) -> None:
 
 
 def draw_clusters(report: ClusterReport) -> None:
-    """Which communities there are now, in one line."""
+    """Print the new communities in one line."""
     groups = "1 community" if report.communities == 1 else f"{report.communities} communities"
     line = (
         f"{groups} among {counted(report.facts, 'fact')}, {report.unclustered} in none; "
@@ -169,7 +169,7 @@ def draw_clusters(report: ClusterReport) -> None:
 
 
 def draw_reembedding(report: ReembedReport) -> None:
-    """Which embedder the vectors are of now, in one line."""
+    """Print in one line which embedder the vectors are from now."""
     if report.before == report.embedder:
         line = f"the vectors are of {report.embedder} already"
     else:
@@ -181,7 +181,7 @@ def draw_reembedding(report: ReembedReport) -> None:
 
 
 def draw_compaction(before: int, after: int, *, as_json: bool) -> None:
-    """The size of the files before and after."""
+    """Print the size of the files before and after."""
     if as_json:
         typer.echo(json.dumps({"bytes_before": before, "bytes_after": after}, indent=2))
     else:
@@ -199,30 +199,30 @@ def _size(count: int) -> str:
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
-# So many digits of a hash tell it from the others of a session.
+# Number of digits that identify a hash within a session.
 DIGITS = 12
 _LONGEST = 60
-# What every event says, and what the table of windows says already.
+# Fields that every event has, or that the table of windows already shows.
 _ELSEWHERE = frozenset(
     {"session_id", "window_hmac", "window_number", "outcome", "parent_hmac", "response_hash"}
 ) | {"report_hash", "risk_level"}
 
 
 def trail_fields(trail: AuditTrail) -> dict[str, Any]:
-    """A trail for a program."""
+    """The fields of a trail for JSON output."""
     names = ("state", "events", "windows", "sessions", "left_out", "tip")
     return {name: getattr(trail, name) for name in names}
 
 
 def draw_trail(trail: AuditTrail) -> None:
-    """What was checked, and the tip to be noted elsewhere."""
+    """Print what was checked, and the tip, for the operator to record elsewhere."""
     counts = (
         f"{counted(trail.events, 'event')}, {counted(trail.windows, 'window')} and "
         f"{counted(trail.sessions, 'session')} checked: {trail.state}"
     )
     lines = [counts, f"tip {trail.tip or 'none'}"]
     if trail.left_out:
-        lines.insert(1, f"{counted(trail.left_out, 'event')} left out, of which there is the HMAC")
+        lines.insert(1, f"{counted(trail.left_out, 'event')} left out, with only the HMAC")
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
@@ -231,8 +231,8 @@ SESSION_WIDTH = 41
 
 
 def draw_sessions(seals: Iterable[WindowSeal]) -> None:
-    """Which sessions there are, one line each."""
-    # Whole, so that it can be handed to `crp audit show`.
+    """Print the sessions, one per line."""
+    # Not truncated, so that it can be passed to `crp audit show`.
     whole = Column("Session", no_wrap=True, min_width=SESSION_WIDTH)
     table = Table(whole, "Windows", "First", "Last", title="Sessions", title_justify="left")
     for span in _spans(seals):
@@ -241,12 +241,12 @@ def draw_sessions(seals: Iterable[WindowSeal]) -> None:
 
 
 def print_sessions(seals: Iterable[WindowSeal]) -> None:
-    """The same as one JSON document: a list with an object for each session."""
+    """Print one JSON document: a list with an object for each session."""
     typer.echo(json.dumps(list(_spans(seals)), indent=2))
 
 
 def print_session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
-    """A session's windows and events as one JSON document."""
+    """Print a session's windows and events as one JSON document."""
     document = {
         "session_id": session_id,
         "windows": [seal.model_dump(mode="json") for seal in seals],
@@ -256,7 +256,7 @@ def print_session(session_id: str, seals: Sequence[WindowSeal], events: Sequence
 
 
 def _spans(seals: Iterable[WindowSeal]) -> Iterator[dict[str, str | int]]:
-    """Of each session how many windows were sealed, and the times of the first and last."""
+    """For each session: the number of sealed windows and the times of the first and last."""
     for session_id, group in groupby(seals, key=lambda seal: seal.session_id):
         times = [seal.timestamp for seal in group]
         yield {
@@ -268,8 +268,8 @@ def _spans(seals: Iterable[WindowSeal]) -> Iterator[dict[str, str | int]]:
 
 
 def draw_session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
-    """A session's windows and events, as two tables."""
-    # Imported here, since it loads cryptography and numpy, which no help text needs.
+    """Print a session's windows and events as two tables."""
+    # Imported here, since it loads cryptography and numpy, which would slow down `--help`.
     from crp_integrations.audit.window_seals import parents_of
 
     numbers = {seal.hmac: seal.window_number for seal in seals}
@@ -311,6 +311,6 @@ def _event_summary(event: Event) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A hash by its first digits; other text up to a length."""
+    """The first digits of a hash; other text cut to a maximum length."""
     hashed = text.removeprefix("sha256:")
     return hashed[:DIGITS] if hashed != text else text[:_LONGEST]

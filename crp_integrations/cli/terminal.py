@@ -1,4 +1,4 @@
-"""Tables for answers, previews and ingestions; texts are printed and never interpreted."""
+"""Tables for answers, previews and ingestions; texts are printed without control characters."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from crp_integrations.relay.records import Answer
 
 _Record = TypeVar("_Record", bound=BaseModel)
-EXCERPT = 96
-# Characters of a budget's bar, and of a terminal that shows evidence beside claims.
+EXCERPT = 96  # maximum characters of an excerpt
+# Width of a budget bar, and minimum terminal width for evidence next to claims.
 BAR, WIDE = 40, 140
-# So many of the files that were left out are named.
-MOST_NAMES = 5
+# Maximum number of skipped files to list.
+MAX_NAMES = 5
 RISK_STYLE = {
     RiskLevel.LOW: "green",
     RiskLevel.UNKNOWN: "yellow",
@@ -58,12 +58,12 @@ STATUS_STYLE = {
 
 
 def terminal() -> Console:
-    """Standard output, on which nothing is coloured for what it happens to look like."""
+    """Standard output, without automatic highlighting."""
     return Console(highlight=False)
 
 
 def print_table(title: str, columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table, whose cells are texts as they are, or drawn already."""
+    """Print a table; string cells are printed as they are, without markup."""
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
@@ -71,7 +71,7 @@ def print_table(title: str, columns: Sequence[str | Column], rows: Iterable[Sequ
 
 
 def print_record(record: _Record, draw: Callable[[_Record], None], *, as_json: bool) -> None:
-    """Print a record as one JSON document, or draw it."""
+    """Print a record as one JSON document or as a table."""
     if as_json:
         typer.echo(record.model_dump_json(indent=2))
     else:
@@ -79,14 +79,14 @@ def print_record(record: _Record, draw: Callable[[_Record], None], *, as_json: b
 
 
 def draw_question(text: str) -> None:
-    """The question as a rule across the screen."""
+    """Print the question as a heading across the screen."""
     console = terminal()
     console.print()
     console.rule(Text(text, style="bold"))
 
 
 def draw_answer(answer: Answer, *, headers: bool = False) -> None:
-    """Answer, envelope and verdict per claim, in this order, and the headers where asked for."""
+    """Print answer, envelope and verdict per claim, and the headers if requested."""
     terminal().print(
         _answer(answer.text),
         _envelope(answer.envelope),
@@ -96,7 +96,7 @@ def draw_answer(answer: Answer, *, headers: bool = False) -> None:
 
 
 def draw_verdict(answer: str, report: Report, envelope: Envelope) -> None:
-    """An answer and the verdict on it, beside the facts that the model saw."""
+    """Print an answer and the verdict on it, with evidence from the envelope."""
     terminal().print(_answer(answer), verdict(report, _facts(envelope)))
 
 
@@ -109,7 +109,7 @@ def _facts(envelope: Envelope) -> dict[str, tuple[str, str]]:
 
 
 def draw_preview(seen: EnvelopePreview) -> None:
-    """A preview as a table."""
+    """Print a preview as a table."""
     table = Table(title="Preview", title_justify="left", show_header=False)
     table.add_row("Quality tier", seen.quality_tier.value)
     table.add_row("Facts", f"{seen.facts_included} of {seen.facts_available}")
@@ -123,14 +123,14 @@ def draw_preview(seen: EnvelopePreview) -> None:
 
 
 def budget_bar(tokens: int, budget: int) -> Text:
-    """How much of a budget is used, as a bar."""
+    """The used part of a budget as a bar."""
     used = min(BAR, round(BAR * tokens / budget)) if budget else 0
     free = max(0, budget - tokens)
     return Text.assemble(("█" * used, "blue"), ("░" * (BAR - used), "dim"), f" {free} free")
 
 
 def draw_ingestion(report: IngestReport, store: str, passed: Sequence[Path]) -> None:
-    """What an ingestion added, in one line, and what it left out, by name."""
+    """Print what an ingestion added, and the names of the files that it skipped."""
     facts, sources = counted(len(report.facts), "fact"), counted(len(report.sources), "source")
     parts = [f"{facts} from {sources} added to {printable_store(store)}"]
     if report.stale:
@@ -149,28 +149,28 @@ def draw_ingestion(report: IngestReport, store: str, passed: Sequence[Path]) -> 
         lines += _first_names([shown(uri) for uri in report.skipped])
     if passed:
         lines.append(
-            f"{counted(len(passed), 'file')} passed over: of a type that is not read, or a link "
-            "that leads out of its folder"
+            f"{counted(len(passed), 'file')} passed over: an unsupported type, or a link that "
+            "leads out of its folder"
         )
         lines += _first_names(list(map(str, passed)))
-    # No line is broken, so that a path can be copied whole.
+    # Lines are not wrapped, so that a path can be copied whole.
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def _first_names(names: Sequence[str]) -> list[str]:
-    """A line for each of the first of several files, and one for how many there are besides."""
-    lines = [f"  {plain(' '.join(name.splitlines()), whole=True)}" for name in names[:MOST_NAMES]]
-    more = len(names) - MOST_NAMES
+    """One line for each of the first files, and one with the number of further files."""
+    lines = [f"  {plain(' '.join(name.splitlines()), whole=True)}" for name in names[:MAX_NAMES]]
+    more = len(names) - MAX_NAMES
     return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
 @contextmanager
 def progress_bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on a terminal's standard error, one line a step; nothing when quiet."""
+    """A progress bar on standard error, one line per step; nothing if quiet or not a terminal."""
     step = TextColumn("{task.description}")
     columns = (step, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    # Nothing is drawn where standard error is no terminal: it holds errors only.
+    # If standard error is not a terminal, it is only for errors.
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         tasks = {}
@@ -212,7 +212,7 @@ def _envelope(envelope: Envelope) -> Group:
 def envelope_table(
     rows: Iterable[tuple[str, str, str, str]], lines: list[str], dropped: Iterable[str]
 ) -> Group:
-    """The facts of an envelope, each with number, score, tokens and text, and lines below."""
+    """A table of an envelope's facts (number, score, tokens, text) with lines below it."""
     table = Table(title="Envelope: what the model saw", title_justify="left")
     for name in ("#", "score", "tokens"):
         table.add_column(name, justify="right")
@@ -224,9 +224,9 @@ def envelope_table(
 
 
 def verdict(report: Report, passages: Passages) -> Group:
-    """Each claim with its status and the words that it rests on, then the risk and why.
+    """Each claim with its status and evidence, then the risk and its reasons.
 
-    On a wide terminal what it rests on stands beside the claim, else below it.
+    The evidence is next to the claim on a wide terminal, else below it.
     """
     wide = terminal().width >= WIDE
     claims = Table.grid(padding=(0, 2, 0, 0), expand=wide)
@@ -235,9 +235,9 @@ def verdict(report: Report, passages: Passages) -> Group:
         claims.add_column(overflow="fold", ratio=1)
     for claim in report.claims:
         text, evidence = _claim(claim, passages, judged=report.was_read)
-        beside = (text, evidence) if wide else (Text("\n").join(filter(None, (text, evidence))),)
+        cells = (text, evidence) if wide else (Text("\n").join(filter(None, (text, evidence))),)
         status = Text(claim.status.value, style=STATUS_STYLE[claim.status])
-        claims.add_row(status, *beside)
+        claims.add_row(status, *cells)
     summary = Text.assemble(
         "Risk ",
         (report.risk_level.value, RISK_STYLE[report.risk_level]),
@@ -250,7 +250,7 @@ def verdict(report: Report, passages: Passages) -> Group:
 
 
 def _claim(claim: Claim, passages: Passages, *, judged: bool) -> tuple[Text, Text]:
-    """A claim with the wrong words marked and what is wrong, and what it rests on."""
+    """A claim with its wrong words marked; its evidence, findings and remarks."""
     text = Text(plain(claim.text, whole=True).replace("\n", " "))
     if claim.wrong is not None:
         text.stylize("bold red", claim.wrong[0] - claim.start, claim.wrong[1] - claim.start)
@@ -286,7 +286,7 @@ def _headers(headers: dict[str, str]) -> Table:
 
 
 def plain(text: str, *, whole: bool = False) -> str:
-    """Text without control characters, so that nothing in it can steer the terminal."""
+    """Text without control characters, so that it cannot control the terminal."""
     printable = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
     if whole:
         return printable

@@ -3,13 +3,13 @@
 In: OpenAI requests with CRP headers, from callers whose bearer keys are bound to a tenant. Out:
 OpenAI responses with CRP headers, previews, facts, reports, trails and receipts of that tenant
 alone. Read `app.py` (the routes), `endpoint.py` with `responses.py` (admission, limits, answers,
-the access log), `tenants.py` (a relay a tenant, and where models are) with `admission.py` (keys),
-`request_bodies.py` and `chat_completions.py`, then `resources.py` and `server.py`. The room never
-logs a text, and hands no header of a caller on to a model's provider.
+the access log), `tenants.py` (a relay per tenant, and the models) with `admission.py` (keys),
+`request_bodies.py` and `chat_completions.py`, then `resources.py` and `server.py`. The gateway
+never logs a text and never forwards a caller's headers to a model provider.
 """
 
 try:
-    import starlette  # noqa: F401 - asked for by name so that the error says what to install
+    import starlette  # noqa: F401 - imported first, so that the error can say what to install
     import uvicorn  # noqa: F401
 except ImportError as error:
     from crp_integrations.errors import MissingExtra

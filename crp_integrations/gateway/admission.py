@@ -1,7 +1,7 @@
 """Admission: bearer keys bound to tenants, limits of rate and concurrency, request metrics.
 
-A key is `crp_key_`, twelve characters that name it, and a secret of 256 random bits; so one plain
-hash of the secret is enough, and a list of hashes helps nobody who reads it.
+A key is `crp_key_`, an id of twelve characters, and a secret of 256 random bits. Because of this
+length a plain hash of the secret is safe to store.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ PREFIX: Final = "crp_key_"
 FILE_MODE: Final = 0o600
 ID_BYTES: Final = 6
 SECRET_BYTES: Final = 32
-# That a writer of the key file waits for another one.
+# Maximum seconds that a writer of the key file waits for another one.
 BUSY_SECONDS: Final = 30.0
 _KEY: Final = re.compile(r"crp_key_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
-# What an unknown key is compared with, so that it takes as long as a known one.
+# Compared with an unknown key, so that the check takes as long as for a known one.
 _UNKNOWN_HASH: Final = "sha256:" + "0" * 64
 
 
@@ -60,16 +60,16 @@ EVERYTHING: Final = (Scope.ASK, Scope.FACTS, Scope.AUDIT)
 
 
 class Key(Record):
-    """A key as it is kept.
+    """A key as it is stored, without its secret.
 
     Attributes:
-        key_id: names the key in logs and lists; part of the key and no secret.
-        tenant: whose facts, sessions and windows the key reaches, and no others.
-        name: the user or process within the tenant, for the guard.
-        roles: for the guard.
-        scopes: what the key may do.
+        key_id: id of the key in logs and lists; part of the key and not secret.
+        tenant: tenant whose facts, sessions and windows the key can access.
+        name: user or process within the tenant, for the guard.
+        roles: roles of the subject, for the guard.
+        scopes: operations that the key allows.
         secret_hash: `sha256:…` of the secret.
-        expires_at: from when on it is refused; None for never.
+        expires_at: time from which the key is refused; None for never.
     """
 
     SCHEMA = "gateway-key/1"
@@ -85,7 +85,7 @@ class Key(Record):
 
     @property
     def subject(self) -> Subject:
-        """Who asks, for the guard."""
+        """The subject that the key stands for, for the guard."""
         return Subject(tenant=self.tenant, name=self.name, roles=self.roles)
 
 
@@ -97,7 +97,7 @@ def new_key(
     scopes: tuple[Scope, ...] = EVERYTHING,
     expires_at: datetime | None = None,
 ) -> tuple[str, Key]:
-    """A new key, to be shown once, and the record that is stored of it."""
+    """A new key, to be shown once, and the record of it to store."""
     if not tenant.strip():
         raise RequestError("a key needs a tenant; name one")
     refuse_reserved(tenant)
@@ -116,9 +116,9 @@ def new_key(
 
 
 def find_key(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | None:
-    """The key that a caller presents; None for one that is unknown, wrong or expired.
+    """The record of a presented key; None if the key is unknown, wrong or expired.
 
-    The comparison takes the same time wherever a secret differs, and for an unknown key too.
+    The comparison takes constant time, also for an unknown key.
     """
     read = _KEY.fullmatch(presented)
     key_id, secret = (read[1], read[2]) if read else ("", "")
@@ -130,7 +130,7 @@ def find_key(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | No
 
 
 def has_roles(keys: Mapping[str, Key], subject: Subject, now: datetime) -> bool:
-    """Whether one key that has not expired is of this subject and gives it all of its roles."""
+    """Whether a key that has not expired gives this subject all of its roles."""
     return any(
         (key.tenant, key.name) == (subject.tenant, subject.name)
         and set(subject.roles) <= set(key.roles)
@@ -144,13 +144,13 @@ def _hash_secret(secret: str) -> str:
 
 
 class KeyFile:
-    """Keys in a file, one JSON line each; noticed when it changes.
+    """Keys in a file, one JSON line each; changes of the file are noticed.
 
-    Safe under threads, and writers of several processes take turns.
+    Thread-safe; a file lock serializes writers of several processes.
     """
 
     def __init__(self, path: str | Path, *, every_seconds: float = 1.0) -> None:
-        """Point at a file, there or not."""
+        """Refer to a file, which need not exist."""
         self._path = Path(path)
         self._every = every_seconds
         self._lock = threading.Lock()
@@ -159,10 +159,10 @@ class KeyFile:
         self._keys: Mapping[str, Key] = MappingProxyType({})
 
     def all(self) -> Mapping[str, Key]:
-        """The keys by id, as the file has them by now.
+        """The keys by id; a change of the file shows after at most `every_seconds`.
 
         Raises:
-            ConfigError: the file cannot be read, or a line is no key.
+            ConfigError: the file cannot be read, or a line is not a key.
         """
         with self._lock:
             now = time.monotonic()
@@ -175,21 +175,21 @@ class KeyFile:
             return self._keys
 
     def add(self, key: Key) -> None:
-        """Write a key to the file, which is made with mode 0600 when it is not there.
+        """Add a key to the file, which is created with mode 0600 if it does not exist.
 
         Raises:
             ConfigError: the file cannot be read or written.
-            StoreBusy: another process wrote it for too long.
+            StoreBusy: another process held the file's lock for too long.
         """
         with self._lock, file_held(self._path, BUSY_SECONDS):
             keys = self._read() if self._state() else []
             self._write([*keys, key])
 
     def revoke(self, key_id: str) -> None:
-        """Take a key out of the file.
+        """Remove a key from the file.
 
         Args:
-            key_id: its id; a whole key, which is often all that there is, names it as well.
+            key_id: the key's id, or the whole key.
 
         Raises:
             RequestError: the file has no such key.
@@ -216,7 +216,7 @@ class KeyFile:
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is not text"
+            why = getattr(error, "strerror", None) or "it is not valid text"
             raise ConfigError(f"key file {str(self._path)!r:.200} cannot be read: {why}") from error
         keys = []
         for number, line in enumerate(lines, 1):
@@ -227,15 +227,15 @@ class KeyFile:
             except ValidationError as error:
                 field, problem = first_problem(error)
                 detail = f"{field}: {problem}"
-                raise ConfigError(f"line {number} of the key file is no key: {detail}") from None
+                raise ConfigError(f"line {number} of the key file is not a key: {detail}") from None
             except (ValueError, RecursionError):
-                raise ConfigError(f"line {number} of the key file is no JSON") from None
+                raise ConfigError(f"line {number} of the key file is not JSON") from None
         return keys
 
     def _write(self, keys: list[Key]) -> None:
         text = "".join(key.model_dump_json() + "\n" for key in keys)
         try:
-            # A temporary file has mode 0600; in its place at once, so nobody reads half of it.
+            # A temporary file has mode 0600; renaming is atomic, so no reader sees half a file.
             handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".keys-")
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -249,15 +249,15 @@ class KeyFile:
         self._looked = float("-inf")
 
 
-# Buckets of keys that were used last; one that was dropped is full again.
-KEPT: Final = 10_000
+# Maximum number of buckets in memory. The least recently used is dropped, and then starts full.
+MAX_BUCKETS: Final = 10_000
 
 
 class GatewayBusy(LimitReached):
-    """Too much at once or too often.
+    """Too many requests at once or per minute.
 
     Attributes:
-        retry_seconds: after which it may be tried again, at least 1.
+        retry_seconds: seconds after which the caller may retry, at least 1.
     """
 
     def __init__(self, message: str, *, retry_seconds: int) -> None:
@@ -266,7 +266,7 @@ class GatewayBusy(LimitReached):
 
 
 class RequestRates:
-    """A bucket for each key that fills up steadily. For one event loop alone."""
+    """A token bucket for each key. Not thread-safe: use it from one event loop only."""
 
     def __init__(self, per_minute: float, burst: int) -> None:
         self._per_second = per_minute / 60.0
@@ -279,7 +279,7 @@ class RequestRates:
         left = min(self._burst, left + (now - at) * self._per_second)
         allowed = left >= 1.0
         self._buckets[key_id] = (left - 1.0 if allowed else left, now)
-        if len(self._buckets) > KEPT:
+        if len(self._buckets) > MAX_BUCKETS:
             self._buckets.popitem(last=False)
         if not allowed:
             wait = max(1, math.ceil((1.0 - left) / self._per_second))
@@ -291,7 +291,7 @@ class RequestRates:
 
 
 class ConcurrencyLimit:
-    """Counts requests under way. For one event loop alone."""
+    """Limits running requests. Not thread-safe: use it from one event loop only."""
 
     def __init__(self, each: int, in_all: int) -> None:
         self._each = each
@@ -301,7 +301,7 @@ class ConcurrencyLimit:
 
     @property
     def running(self) -> int:
-        """Requests under way."""
+        """Number of running requests."""
         return self._all
 
     @contextmanager
@@ -309,12 +309,12 @@ class ConcurrencyLimit:
         """Count a request while the block lasts."""
         if self._running[key_id] >= self._each:
             raise GatewayBusy(
-                f"key {key_id} has {self._each} requests under way, which is its limit",
+                f"key {key_id} has {self._each} running requests, which is its limit",
                 retry_seconds=1,
             )
         if self._all >= self._in_all:
             raise GatewayBusy(
-                f"the gateway has {self._in_all} requests under way, which is its limit",
+                f"the gateway has {self._in_all} running requests, which is its limit",
                 retry_seconds=1,
             )
         self._running[key_id] += 1
@@ -328,30 +328,30 @@ class ConcurrencyLimit:
                 del self._running[key_id]
 
 
-# Seconds.
+# Upper bounds of the histogram's buckets, in seconds.
 BOUNDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _HELP: Final = {
     "crp_gateway_requests_total": "Requests by route, method and status.",
     "crp_gateway_request_seconds": "Time of a request from its headers to its last byte.",
     "crp_gateway_tokens_total": "Tokens that models reported.",
-    "crp_gateway_outcomes_total": "Windows by how they ended.",
-    "crp_gateway_requests_running": "Requests under way.",
-    "crp_gateway_relays_open": "Relays that are open.",
+    "crp_gateway_outcomes_total": "Windows by outcome.",
+    "crp_gateway_requests_running": "Running requests.",
+    "crp_gateway_relays_open": "Open relays.",
 }
 
 
 @runtime_checkable
 class MetricsSource(Protocol):
-    """Metrics of others, such as `observability.prometheus.Metrics`."""
+    """Another source of metrics, such as `observability.prometheus.Metrics`."""
 
     def text(self) -> str:
-        """Everything, as Prometheus reads it."""
+        """All metrics in Prometheus text format."""
         ...
 
 
 class GatewayMetrics:
-    """What happened since the gateway began. For one event loop alone."""
+    """Counters since the gateway started. Not thread-safe: use it from one event loop only."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, str]] = Counter()
@@ -363,18 +363,18 @@ class GatewayMetrics:
         self._others: list[MetricsSource] = []
 
     def also(self, other: MetricsSource) -> None:
-        """Tell the metrics of another registry as well, behind the gateway's own."""
+        """Append the metrics of another source to the gateway's own."""
         self._others.append(other)
 
     def gauge(self, name: str, value: Callable[[], int]) -> None:
-        """Tell a number whenever it is asked for."""
+        """Register a gauge, whose function is called on each scrape."""
         self._gauges[name] = value
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request.
 
         Args:
-            route: as the gateway's table has it, so that a caller makes no labels.
+            route: path pattern of the route, so that callers cannot create labels.
         """
         self._requests[route, method, str(status)] += 1
         self._buckets[route][bisect_left(BOUNDS, seconds)] += 1
@@ -385,11 +385,11 @@ class GatewayMetrics:
         self._tokens[kind] += count
 
     def outcome(self, kind: str) -> None:
-        """Count a window by its end."""
+        """Count a window by its outcome."""
         self._outcomes[kind] += 1
 
     def text(self) -> str:
-        """Everything, as Prometheus reads it."""
+        """All metrics in Prometheus text format."""
         own = "\n".join(self._lines()) + "\n"
         return own + "".join(other.text() for other in self._others)
 

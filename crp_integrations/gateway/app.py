@@ -1,4 +1,4 @@
-"""The application: every path, what it needs and what the OpenAPI document says of it."""
+"""The ASGI application: every path with its operations and their OpenAPI description."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from crp_integrations.gateway.records import (
     ChatRequest,
     Completion,
     FactsPage,
-    GivenFacts,
     Health,
     ListedModel,
     ModelList,
+    NewFacts,
     SessionTrail,
     StoredFacts,
 )
@@ -69,7 +69,7 @@ TRAILS: Final = "/v1/audit/{session_id}"
 _TEXT: Final = MappingProxyType({"type": "string"})
 _NUMBER: Final = MappingProxyType({"type": "integer", "minimum": 0})
 _COUNT: Final = MappingProxyType({"type": "integer", "minimum": 1})
-# Parameters that callers choose, in which a slash may stand.
+# Path parameters that may contain a slash, since callers choose these ids.
 _WITH_SLASHES: Final = ("{fact_id}", "{source_id}", "{model_id}")
 
 
@@ -85,35 +85,36 @@ def create_app(
     """The gateway over a store, as an ASGI application.
 
     Args:
-        store: the store's folder, or a `postgresql://` address; each tenant has a namespace of its
-            own in it.
-        keys: such as a `KeyFile`.
-        upstream: where models are; None for the extractive model and whatever LiteLLM routes to.
+        store: folder of the store, or a `postgresql://` address; each tenant has a separate
+            namespace in it.
+        keys: source of the keys, such as a `KeyFile`.
+        upstream: server of the models; None for the extractive model and those of LiteLLM.
         settings: the gateway's limits.
-        options: what `Relay.open` takes besides store, subject and settings, such as `guard`.
+        options: further arguments of `Relay.open`, such as `guard`.
         arguments: fields of the relay's settings, such as `policy`.
 
     Raises:
-        ConfigError: a setting has no usable value, or nobody reads the answers that the policy
-            makes demands of.
+        ConfigError: a setting has no usable value, or the policy needs a judge or a reading
+            verifier and there is none.
     """
     limits = settings or GatewaySettings()
     root = None if is_address(store) else Path(store)
     tree = _with_gateway_addresses(load(root, **arguments))
     _require_reader(tree, options or {})
     if root is not None:
-        # A place that can hold no store is refused now, not at the first request.
+        # Report an unusable folder now, not at the first request.
         SqliteStore(root).close()
-    # A database is opened once for all tenants, as the login of its address.
+    # A database is opened once for all tenants, with the login of its address.
     shared = None if root else store_at(str(store), busy_seconds=limits.busy_seconds)
     keyring = (options or {}).get("keyring")
     if shared is not None and keyring is None and tree.key is None:
         refuse_lost_keys([shared])
     asked = upstream or Routed(timeout_s=tree.timeout_s)
-    # With routing by names alone, only models that the operator has named are asked.
+    # LiteLLM could route to any provider, so only models that the operator named are allowed.
     models = limits.models or ((tree.model,) if isinstance(asked, Routed) else ())
 
-    # A key that may only ask removes nothing: findings are counted, and an operator's relay acts.
+    # A key with scope `ask` must not remove facts: the gateway only counts findings against them,
+    # and an operator's relay quarantines.
     life = tree.fabric.lifecycle.model_copy(update={"quarantine": False})
     counting = tree.model_copy(
         update={"fabric": tree.fabric.model_copy(update={"lifecycle": life})}
@@ -125,8 +126,8 @@ def create_app(
         return limits.context_limit or (listed(model) if listed else None)
 
     def opened(subject: Subject) -> Relay:
-        # A folder gets its own store, which its relay closes; under load the writers of a tenant
-        # wait in line.
+        # In a folder each relay opens and closes its own store object; writers of a tenant wait
+        # for each other.
         own: Any = (
             SqliteStore(store, busy_seconds=limits.busy_seconds) if shared is None else Lent(shared)
         )
@@ -156,7 +157,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         with ThreadPoolExecutor(limits.threads, thread_name_prefix="crp-gateway") as threads:
-            # Turns are read, examined and committed in the loop's own threads.
+            # `asyncio.to_thread` uses these threads to read, examine and commit turns.
             asyncio.get_running_loop().set_default_executor(threads)
             yield
             await tenants.close()
@@ -175,10 +176,10 @@ def create_app(
 
 
 def judge_of(options: Mapping[str, Any], settings: Settings | None = None) -> Judge | None:
-    """The judge that `options` of `create_app` name; each tenant's relay makes its own of them.
+    """The judge that `options` of `create_app` define; each relay builds its own from them.
 
     Args:
-        settings: whose judge is meant where the options name none; None for nobody's.
+        settings: settings with the default judge; None for no default.
     """
     chosen = {name: options[name] for name in JUDGE_OPTIONS if options.get(name) is not None}
     base = settings.judge if settings else None
@@ -188,7 +189,7 @@ def judge_of(options: Mapping[str, Any], settings: Settings | None = None) -> Ju
 
 
 def _require_reader(tree: Settings, options: Mapping[str, Any]) -> None:
-    """Refuse a policy that no question here could fulfil: callers bring no judge."""
+    """Raise if the policy needs a judge or verifier and none is configured; callers bring none."""
     if tree.policy:
         judge = judge_of(options, tree)
         require_reader_of("the gateway", {}, judge, tree, options.get("verifier"))
@@ -200,9 +201,9 @@ def openapi() -> dict[str, Any]:
 
 
 def _with_gateway_addresses(tree: Settings) -> Settings:
-    """The settings with the places where the gateway itself serves reports and trails.
+    """The settings with the gateway's own addresses of reports and trails.
 
-    An operator's own addresses stay.
+    Addresses that the operator has set stay.
     """
     plain = type(tree.headers)()
     addresses: dict[str, str] = {}
@@ -214,7 +215,7 @@ def _with_gateway_addresses(tree: Settings) -> Settings:
 
 
 def _route_pattern(path: str) -> str:
-    """A path as the router matches it: ids of callers go on to the path's end."""
+    """A path pattern for the router, in which ids that may contain slashes match greedily."""
     for parameter in _WITH_SLASHES:
         path = path.replace(parameter, parameter[:-1] + ":path}")
     return path
@@ -234,12 +235,12 @@ async def _openapi(call: GatewayRequest) -> GatewayResponse:
 
 @cache
 def _document_bytes() -> bytes:
-    # It takes 20 ms to make, and nobody needs a key to ask for it.
+    # Cached: building takes 20 ms, and anyone may request it without a key.
     return json.dumps(openapi()).encode()
 
 
 def _operation_table() -> dict[str, dict[str, Operation]]:
-    """Every path by method: what is done, and what the document says of it."""
+    """Every path and method with its operation."""
     ask, store, audit = KeyScope.ASK, KeyScope.FACTS, KeyScope.AUDIT
     kinds = {"type": "string", "enum": [kind.value for kind in SourceKind]}
     filters = {"limit": _COUNT, "after": _TEXT, "source_id": _TEXT, "label": _TEXT, "kind": kinds}
@@ -259,7 +260,7 @@ def _operation_table() -> dict[str, dict[str, Operation]]:
             gives=ListedModel)},
         "/v1/preview": {"POST": Operation(
             chat_completions.preview_envelope, "previewEnvelope",
-            "What the envelope of a question would be; no model is called.", ask,
+            "Preview the envelope of a question; no model is called.", ask,
             takes=ChatRequest, gives=EnvelopePreview, statuses=ASKING, asks=True)},
         "/v1/facts": {
             "GET": Operation(
@@ -267,7 +268,7 @@ def _operation_table() -> dict[str, dict[str, Operation]]:
                 gives=FactsPage, query=filters),
             "POST": Operation(
                 resources.put_facts, "putFacts", "Store facts: the whole batch or nothing.", store,
-                takes=GivenFacts, gives=StoredFacts, statuses=(409, 422), asks=True, large=True)},
+                takes=NewFacts, gives=StoredFacts, statuses=(409, 422), asks=True, large=True)},
         "/v1/facts/{fact_id}": {
             "GET": Operation(resources.get_fact, "getFact", "A fact.", store, gives=Fact),
             "DELETE": Operation(
@@ -286,7 +287,7 @@ def _operation_table() -> dict[str, dict[str, Operation]]:
             resources.get_receipt, "getReceipt", "The receipt on a window.", audit,
             media=(JSON,))},
         resources.ROUTE: {"GET": Operation(
-            resources.open_artifact, "openArtifact", "What a signed address opens, once.",
+            resources.open_artifact, "openArtifact", "The artifact of a signed one-time address.",
             media=("*/*",), statuses=(403, 404, 429, 503), query={"token": _TEXT},
             admit=resources.artifact_key, head=False)},
         "/healthz": {"GET": Operation(

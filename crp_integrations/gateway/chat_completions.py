@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`, `/v1/preview` and `/v1/models`: a turn of the tenant's relay."""
+"""`/v1/chat/completions`, `/v1/preview` and `/v1/models`: turns of the tenant's relay."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from crp_integrations.gateway.records import (
     ListedModel,
     ModelList,
     Proof,
-    SaidFunction,
-    SaidMessage,
-    SaidTool,
-    SaidUsage,
+    ResponseFunction,
+    ResponseMessage,
+    ResponseToolCall,
+    ResponseUsage,
 )
 from crp_integrations.gateway.request_bodies import ChatQuestion, check_model, read_question
 from crp_integrations.gateway.responses import (
@@ -50,12 +50,12 @@ from crp_integrations.relay.steps import Outcome, Release
 
 EVENTS: Final = "text/event-stream; charset=utf-8"
 DONE: Final = b"data: [DONE]\n\n"
-# What OpenAI's clients know as the end of an answer.
+# Finish reasons that OpenAI clients know.
 FINISHES: Final = frozenset({"stop", "length", "tool_calls", "content_filter"})
 
 
 def proof_of(answer: Answer) -> Proof:
-    """What a response says of its window in its body."""
+    """The CRP ids and headers of a window, for the response body."""
     return Proof(
         session_id=answer.session_id,
         window_id=answer.window_id,
@@ -66,7 +66,7 @@ def proof_of(answer: Answer) -> Proof:
 
 
 def completion_of(answer: Answer, id_: str, created: int) -> Completion:
-    """The whole answer; its text is the model's, unaltered."""
+    """The complete response; its text is the model's, unaltered."""
     tools = _tools(answer)
     return Completion(
         id=id_,
@@ -74,7 +74,7 @@ def completion_of(answer: Answer, id_: str, created: int) -> Completion:
         model=answer.reply.model or answer.envelope.model,
         choices=(
             Choice(
-                message=SaidMessage(
+                message=ResponseMessage(
                     content=None if tools and not answer.text else answer.text, tool_calls=tools
                 ),
                 finish_reason=_finish(answer),
@@ -86,10 +86,10 @@ def completion_of(answer: Answer, id_: str, created: int) -> Completion:
 
 
 class Chunks:
-    """The events of one answer."""
+    """Builds the server-sent events of one answer."""
 
     def __init__(self, id_: str, created: int, model: str, *, usage: bool) -> None:
-        """Know what every event says."""
+        """Store the fields that all events share."""
         self._frame: dict[str, Any] = {
             "id": id_,
             "object": "chat.completion.chunk",
@@ -107,7 +107,7 @@ class Chunks:
         return self._chunk({"content": piece})
 
     def end(self, answer: Answer) -> Iterator[bytes]:
-        """Tool calls, the finish with the proof in `crp`, the tokens where asked for, the end."""
+        """Tool calls, the finish reason with `crp`, the usage if requested, and `[DONE]`."""
         for place, call in enumerate(_tools(answer) or ()):
             yield self._chunk({"tool_calls": [{"index": place, **call.model_dump()}]})
         yield self._chunk({}, _finish(answer), crp=proof_of(answer).model_dump(mode="json"))
@@ -122,7 +122,7 @@ class Chunks:
 
 
 def refusal_event(body: bytes) -> bytes:
-    """The event of a refusal after the first text; OpenAI's clients raise it."""
+    """The event of a refusal after the first text; OpenAI clients raise it as an error."""
     return b"data: " + body + b"\n\n"
 
 
@@ -137,17 +137,19 @@ def _finish(answer: Answer) -> str:
     return reason if reason in FINISHES else "stop"
 
 
-def _tools(answer: Answer) -> tuple[SaidTool, ...] | None:
+def _tools(answer: Answer) -> tuple[ResponseToolCall, ...] | None:
     calls = tuple(
-        SaidTool(id=call.id, function=SaidFunction(name=call.name, arguments=call.arguments))
+        ResponseToolCall(
+            id=call.id, function=ResponseFunction(name=call.name, arguments=call.arguments)
+        )
         for call in answer.reply.tool_calls
     )
     return calls or None
 
 
-def _usage(answer: Answer) -> SaidUsage:
+def _usage(answer: Answer) -> ResponseUsage:
     used = answer.reply.usage
-    return SaidUsage(
+    return ResponseUsage(
         prompt_tokens=used.prompt_tokens,
         completion_tokens=used.completion_tokens,
         total_tokens=used.total_tokens,
@@ -174,7 +176,7 @@ async def complete_chat(call: GatewayRequest) -> GatewayResponse:
 
 
 async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
-    """What the envelope of a question would be; no model is called and nothing is sealed.
+    """Preview the envelope of a question; no model is called and nothing is sealed.
 
     Spec: CRP-SPEC-003 §12.1, §12.3
     """
@@ -190,20 +192,20 @@ async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
 
 
 async def list_models(call: GatewayRequest) -> GatewayResponse:
-    """The models that callers may ask; none where the upstream is asked for every name."""
+    """The models that callers may use; an empty list if any name is passed to the upstream."""
     call.only()
     return json_response(ModelList(data=tuple(ListedModel(id=name) for name in call.models)))
 
 
 async def get_model(call: GatewayRequest) -> GatewayResponse:
-    """A model, where callers may ask it; any name where the upstream is asked for every one."""
+    """A model that callers may use; any name if every name is passed to the upstream."""
     call.only()
     check_model(call.path["model_id"], call.models)
     return json_response(ListedModel(id=call.path["model_id"]))
 
 
 async def _admitted_question(call: GatewayRequest) -> ChatQuestion:
-    """The question, for a model that is asked here."""
+    """The question, after checking that its model may be used here."""
     asked = await asyncio.to_thread(read_question, call.body, call.headers, call.settings)
     check_model(asked.model, call.models)
     await asyncio.to_thread(call.upstream.known, asked.model)
@@ -212,7 +214,7 @@ async def _admitted_question(call: GatewayRequest) -> ChatQuestion:
 
 
 async def _limit_header(call: GatewayRequest, model: str) -> dict[str, str]:
-    """How much the model was taken to take in, so that an empty envelope can be explained."""
+    """The model's assumed context limit, which can explain an empty envelope."""
     tokens, source = await asyncio.to_thread(call.relay.context_limit, model)
     return {names.CONTEXT_LIMIT: f"{tokens};source={source.partition(' ')[0]}"}
 
@@ -235,7 +237,7 @@ def _preview_headers(envelope: Envelope, session_id: str, show_community: bool) 
 
 
 async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> GatewayResponse:
-    """The answer in events: as it comes, or, where it may be withheld, after the verdict.
+    """The answer in events: as it arrives or, if it may be withheld, after the verdict.
 
     Spec: related facts §7
     """
@@ -258,7 +260,7 @@ async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> Ga
         if isinstance(first, str) and shown:
             limit = await _limit_header(call, asked.model)
             live_headers = {names.SESSION_ID: turn.session_id, **limit}
-            # Known to the log also where the caller goes away before the end.
+            # Set now, so that the log has it even if the caller disconnects before the end.
             call.log_entry.session_id = turn.session_id
             events = _live_events(call, chunks, first, parts)
             return GatewayResponse(
@@ -300,7 +302,7 @@ async def _live_events(
                 for event in chunks.end(part.answer):
                     yield event
             else:
-                # What was shown cannot be taken back; the status went out before it.
+                # The status and part of the text are sent already, so the refusal is an event.
                 yield refusal_event(outcome_response(part).body)
     except CRPError as error:
         log_failure(call.request_id, error)

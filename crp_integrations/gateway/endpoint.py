@@ -1,6 +1,6 @@
-"""One ASGI endpoint a path: admission, rate, body limits, then the operation.
+"""One ASGI endpoint per path: admission, rate, body limits, then the operation.
 
-A caller who disconnects ends what was done for him, and the window is sealed. The log gets ids.
+If the caller disconnects, the work is cancelled and its window sealed. Logs contain only ids.
 
 Spec: CRP-SPEC-003 §16.1
 """
@@ -42,38 +42,38 @@ from crp_integrations.gateway.tenants import TenantRelays, Upstream
 from crp_integrations.headers import names
 from crp_integrations.ports import Clock, KeyRing
 
-# The headers whose values are read here; printable ASCII alone.
+# Headers that the endpoint reads, besides those of CRP; their values must be printable ASCII.
 _CHECKED_HEADERS: Final = ("authorization", "content-length", "x-request-id")
 _PRINTABLE: Final = re.compile(rb"[\t\x20-\x7e]*")
-MOST_PARAMETERS: Final = 20
+MAX_PARAMETERS: Final = 20
 
 Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
 class KeyStore(Protocol):
-    """Where keys are kept."""
+    """A source of keys."""
 
     def all(self) -> Mapping[str, Key]:
-        """The keys by id, as they are by now."""
+        """The current keys by id."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that the gateway does, and what the OpenAPI document says of it.
+    """One operation of the gateway, with its OpenAPI description.
 
     Attributes:
-        name: its `operationId`.
-        scope: that a key needs; None for what needs no key.
-        takes: model of the body; None for no body.
-        gives: model of a 200 in JSON; None for another media type.
-        media: further media types of a 200, or the only ones.
-        statuses: besides those that every operation may answer with.
-        query: parameters of the address: name, schema.
-        asks: whether CRP's request headers are read.
+        name: the `operationId`.
+        scope: scope that the key needs; None if no key is needed.
+        takes: model of the request body; None for no body.
+        gives: model of a 200 response in JSON; None for another media type.
+        media: media types of a 200 response in addition to `gives`.
+        statuses: statuses in addition to those of every operation.
+        query: query parameters: name → schema.
+        asks: whether the operation reads CRP request headers.
         large: whether the body is a batch of facts.
-        admit: who an address without a key lets in; raises AccessDenied for nobody.
-        head: whether a HEAD is answered as a GET is; not where a GET changes something.
+        admit: replaces the key check: makes a key from a signed address or raises AccessDenied.
+        head: whether HEAD is answered like GET; False if GET changes something.
     """
 
     handler: Handler
@@ -93,12 +93,12 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class GatewayState:
-    """What all endpoints share.
+    """State that all endpoints share.
 
     Attributes:
-        models: names that are asked here; empty for any.
-        keyring: of the store, for signed addresses.
-        now: seconds of a clock that never goes back.
+        models: names of the allowed models; empty for any.
+        keyring: keys of the store, for signed addresses.
+        now: monotonic clock, in seconds.
     """
 
     settings: GatewaySettings
@@ -115,7 +115,7 @@ class GatewayState:
 
 
 class _RequestRefused(Exception):
-    """Ends a request with an answer."""
+    """Ends a request with a response."""
 
     def __init__(self, answered: GatewayResponse) -> None:
         super().__init__(answered.status)
@@ -128,7 +128,7 @@ class Endpoint:
     def __init__(
         self, route: str, operations: Mapping[str, Operation], state: GatewayState
     ) -> None:
-        """Take a path's operations."""
+        """Store a path's operations."""
         self._route = route
         self._operations = dict(operations)
         self._state = state
@@ -165,7 +165,7 @@ class Endpoint:
             operation = None
         if not self._operations:
             raise _refused(
-                404, "unknown_path", "there is nothing here; /openapi.json has all paths"
+                404, "unknown_path", "there is no such path; /openapi.json lists all paths"
             )
         if operation is None:
             allowed = ", ".join(sorted(self._operations))
@@ -184,11 +184,11 @@ class Endpoint:
             if not shown.startswith(names.PREFIX) and shown not in _CHECKED_HEADERS:
                 continue
             if not (_PRINTABLE.fullmatch(name) and _PRINTABLE.fullmatch(value)):
-                problem = f"header {shown!r:.60} holds a character that is not printable ASCII"
+                problem = f"header {shown!r:.60} has a character that is not printable ASCII"
                 raise _refused(400, "header_syntax_error", problem)
 
     def _admit(self, exchange: HttpExchange, operation: Operation) -> Key | None:
-        """The key of the request, with its right to the operation and its rate checked."""
+        """The key of the request, after checking its scope and rate."""
         state = self._state
         if operation.admit is not None:
             let_in = operation.admit(state, exchange.scope)
@@ -210,12 +210,12 @@ class Endpoint:
         state.rates.take(key.key_id, state.now())
         if wanted not in key.scopes:
             raise _refused(
-                403, "access_denied", f"key {key.key_id} has no right to {wanted.value}", {}
+                403, "access_denied", f"key {key.key_id} lacks the scope {wanted.value}", {}
             )
         return key
 
     async def _body(self, exchange: HttpExchange, operation: Operation) -> bytes:
-        """The whole body, within its limit and its time."""
+        """The whole body, within the limits of size and time."""
         settings, headers = self._state.settings, exchange.scope["headers"]
         wrong = refuse_two_lengths(headers) or (
             refuse_media_type(headers) if operation.takes else None
@@ -243,11 +243,11 @@ class Endpoint:
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
-            problem = f"the body was not there after {settings.body_seconds:g} s"
+            problem = f"the body was not complete after {settings.body_seconds:g} s"
             raise _refused(408, "request_timeout", problem) from None
 
     async def _work(self, exchange: HttpExchange, operation: Operation, body: bytes) -> None:
-        """Do the operation and send its answer, until that is done or the caller is gone."""
+        """Run the operation and send its response; cancel it if the caller disconnects."""
         work = asyncio.ensure_future(self._perform(exchange, operation, body))
         gone = asyncio.ensure_future(_wait_for_disconnect(exchange.receive))
         try:
@@ -256,7 +256,7 @@ class Endpoint:
                 exchange.status = exchange.status or CLIENT_GONE
                 exchange.log_entry.outcome = exchange.log_entry.outcome or "cancelled"
                 work.cancel()
-            # A turn that is cancelled seals its window first.
+            # Wait: a cancelled turn still seals its window.
             await asyncio.wait({work})
         except asyncio.CancelledError:
             work.cancel()
@@ -276,7 +276,7 @@ class Endpoint:
                 return
             async with self._state.tenants.lease(exchange.key.subject) as relay:
                 await exchange.answer(await self._handle(exchange, operation, body, relay))
-        except Exception as error:  # noqa: BLE001 - a caller gets a 500, and nothing of the error
+        except Exception as error:  # noqa: BLE001 - the caller gets a 500 without its details
             await exchange.fail(error)
 
     async def _handle(
@@ -304,13 +304,13 @@ class Endpoint:
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
-    """Return when the caller has gone."""
+    """Return when the caller has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def _too_large(most: int) -> _RequestRefused:
-    return _refused(413, "body_too_large", f"at most {most} bytes are taken here")
+    return _refused(413, "body_too_large", f"at most {most} bytes are accepted")
 
 
 def _refused(
@@ -330,11 +330,11 @@ def _query_parameters(scope: Scope) -> dict[str, str]:
             keep_blank_values=True,
             strict_parsing=bool(scope.get("query_string")),
             errors="strict",
-            max_num_fields=MOST_PARAMETERS,
+            max_num_fields=MAX_PARAMETERS,
         )
     except ValueError:
-        raise RequestError("the address has parameters that cannot be read") from None
+        raise RequestError("the query parameters of the address cannot be parsed") from None
     read = dict(pairs)
     if len(read) < len(pairs):
-        raise RequestError("a parameter of the address stands twice; give it once")
+        raise RequestError("a query parameter occurs twice; give it once")
     return read

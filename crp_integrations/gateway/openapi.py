@@ -1,4 +1,4 @@
-"""The gateway's OpenAPI 3.1 document, its schemas made from the records themselves."""
+"""The gateway's OpenAPI 3.1 document, with schemas generated from the records."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from crp_integrations.headers import codec, grammar
 
 REF: Final = "#/components/schemas/{model}"
 BEARER: Final = "key"
-# What every operation with a key may answer, and what all may.
+# Statuses of every operation with a key, of those without, and of questions.
 WITH_KEY: Final = (400, 401, 403, 404, 408, 413, 429, 431, 500, 503)
 OPEN: Final = (400, 405, 408, 413, 431, 500)
 ASKING: Final = (409, 422, 424, 451, 502)
 STATUSES: Final = MappingProxyType(
     {
-        304: "The caller's envelope and answer still hold; the headers of that window again.",
+        304: "The caller's envelope and answer are still valid; repeats that window's headers.",
         400: "The request, a header or a policy is malformed.",
         401: "No valid key, or no genuine session token.",
         403: "The key, the guard, a depth or a stricter policy forbids it.",
-        404: "Not known here.",
+        404: "Not found.",
         405: "The path has no such method.",
-        408: "The body came too slowly.",
-        409: "The session has gone on since; or the state forbids it.",
+        408: "The body arrived too slowly.",
+        409: "The session has continued since, or the current state forbids the request.",
         413: "The body is too large.",
-        415: "The body is no JSON by its headers, or compressed.",
+        415: "The body is not JSON according to its headers, or is compressed.",
         422: "A fact breaks a rule of the fabric.",
-        424: "The fabric holds nothing relevant, and only-if-ckf was asked.",
-        429: "Too often, or too many at once; Retry-After says when.",
+        424: "The fabric contains nothing relevant, and only-if-ckf was requested.",
+        429: "Too many requests at once or per minute; see Retry-After.",
         431: "The headers are too large.",
         451: "The answer was examined and is withheld.",
         500: "The gateway failed.",
-        502: "The upstream failed; its 400, 401, 403, 404, 409, 422 and 429 are handed on as such.",
-        503: "No envelope of an accepted quality can be made; or the store is busy.",
+        502: "The upstream failed; its 400, 401, 403, 404, 409, 422 and 429 are passed on as such.",
+        503: "No envelope of an accepted quality is possible, or the store is busy.",
     }
 )
 
 
 def document(paths: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any]:
-    """The document of a table of paths."""
+    """The OpenAPI document of a table of paths."""
     docs = [doc for methods in paths.values() for doc in methods.values()]
     kinds: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Refused, "serialization")]
     kinds += [(doc.takes, "validation") for doc in docs if doc.takes]
@@ -127,6 +127,6 @@ def _header_names() -> list[str]:
 
 
 def _header_schema(name: str) -> dict[str, str]:
-    """A header's grammar, as regular expressions are written in JSON schemas."""
+    """A header's grammar as a JSON schema."""
     pattern = grammar.GRAMMAR[name].pattern.replace(r"\-", "-")
     return {"type": "string", "pattern": f"^(?:{pattern})$"}

@@ -1,4 +1,4 @@
-"""What the gateway takes and gives as JSON, beside the records of other rooms."""
+"""JSON bodies of the gateway's requests and responses, besides records of other subpackages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from crp_integrations.fabric.records import Duration, Fact, Metadata, Moment
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import Decomposition, HaltReason, QualityTier, SourceKind
 
-# As PostgreSQL, SQLite and JSON readers in other languages take it.
+# The range in which JSON parsers of all languages, SQLite and PostgreSQL are exact.
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Penalty = Annotated[float, Field(ge=-2.0, le=2.0)]
 _T = TypeVar("_T")
-# One error is told; to find one for each of a million members takes seconds of the event loop.
+# Stop at the first error: collecting one for each of a million members would block the event loop.
 Several = Annotated[tuple[_T, ...], Field(fail_fast=True)]
 
 
@@ -27,34 +27,34 @@ class TextPart(Part):
     text: str
 
 
-class CalledFunction(Part):
+class MessageFunction(Part):
     """The function of a tool call."""
 
     name: str
     arguments: str = "{}"
 
 
-class CalledTool(Part):
+class MessageToolCall(Part):
     """A tool call of an assistant's message."""
 
     id: str = ""
     type: Literal["function"] = "function"
     index: int | None = None
-    function: CalledFunction
+    function: MessageFunction
 
 
 class ChatMessage(Part):
-    """A message in the OpenAI shape, text alone.
+    """A message in the OpenAI shape, text only.
 
     Attributes:
-        refusal, annotations, audio, function_call, reasoning_content: what clients send back of an
-            earlier response; nothing of it goes on.
+        refusal, annotations, audio, function_call, reasoning_content: fields of earlier responses
+            that clients send back; accepted and ignored.
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Several[TextPart] | None = None
     name: str | None = None
-    tool_calls: Several[CalledTool] | None = None
+    tool_calls: Several[MessageToolCall] | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
     annotations: Several[JsonValue] | None = None
@@ -65,16 +65,16 @@ class ChatMessage(Part):
     @field_validator("content", mode="before")
     @classmethod
     def _text_alone(cls, value: Any) -> Any:
-        # In words of ours: a reader of several forms tells of the first one alone.
+        # Checked here, since pydantic's error for a union names only its first type.
         for part in value if isinstance(value, list) else ():
             kind = part.get("type", "text") if isinstance(part, dict) else "text"
             if kind != "text":
-                raise ValueError(f"it holds {kind!r:.40}; one text is examined, so give text alone")
+                raise ValueError(f"it contains {kind!r:.40}; only text can be examined")
         return value
 
 
 class StreamOptions(Part):
-    """What a stream tells besides its text."""
+    """What a stream contains besides its text."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
@@ -84,11 +84,11 @@ class CRPFields(Part):
     """Fields of a question for which CRP has no header.
 
     Attributes:
-        budget_tokens: cap on the envelope, `auto` or `window`; none for the settings' choice.
+        budget_tokens: cap on the envelope, `auto` or `window`; None for that of the settings.
         k: cap on the number of facts.
-        k_nearest: candidates that are looked for.
+        k_nearest: number of candidates to search for.
         sub_queries: information needs of the question, instead of those that rules find.
-        decompose: who takes the question apart.
+        decompose: how the question is split into needs.
         agent_id: registered agent that asks.
     """
 
@@ -106,8 +106,8 @@ class ChatRequest(Part):
     """`POST /v1/chat/completions` and `/v1/preview`.
 
     Attributes:
-        n, logprobs, modalities: only the values that one examined text can have.
-        crp: goes to no model.
+        n, logprobs, modalities: only values that are possible for one examined text.
+        crp: CRP fields; never sent to a model.
     """
 
     model: str = Field(min_length=1, max_length=256)
@@ -143,40 +143,40 @@ class ChatRequest(Part):
     crp: CRPFields | None = None
 
 
-class SaidFunction(Part):
+class ResponseFunction(Part):
     """The function of a tool call that a model asked for."""
 
     name: str
     arguments: str
 
 
-class SaidTool(Part):
+class ResponseToolCall(Part):
     """A tool call that a model asked for."""
 
     id: str
     type: Literal["function"] = "function"
-    function: SaidFunction
+    function: ResponseFunction
 
 
-class SaidMessage(Part):
+class ResponseMessage(Part):
     """The answer's message."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None
     refusal: None = None
-    tool_calls: tuple[SaidTool, ...] | None = None
+    tool_calls: tuple[ResponseToolCall, ...] | None = None
 
 
 class Choice(Part):
     """The one answer."""
 
     index: int = 0
-    message: SaidMessage
+    message: ResponseMessage
     logprobs: None = None
     finish_reason: str
 
 
-class SaidUsage(Part):
+class ResponseUsage(Part):
     """Tokens of all calls of the window together."""
 
     prompt_tokens: int
@@ -185,11 +185,11 @@ class SaidUsage(Part):
 
 
 class Proof(Part):
-    """What a response says of its window, also where a client hides its headers.
+    """Ids and headers of a window in the body, for clients that do not expose headers.
 
     Attributes:
         headers: CRP response headers by name.
-        receipt_id: of the window's receipt; empty where none is kept.
+        receipt_id: id of the window's receipt; empty if there is none.
     """
 
     session_id: str
@@ -207,12 +207,12 @@ class Completion(Part):
     created: int
     model: str
     choices: tuple[Choice, ...]
-    usage: SaidUsage
+    usage: ResponseUsage
     crp: Proof
 
 
 class ListedModel(Part):
-    """A model that callers may ask, as OpenAI lists one."""
+    """A model that callers may use, in the OpenAI shape."""
 
     id: str
     object: Literal["model"] = "model"
@@ -228,10 +228,10 @@ class ModelList(Part):
 
 
 class ErrorObject(Part):
-    """What OpenAI clients read of an error.
+    """The `error` object that OpenAI clients read.
 
     Attributes:
-        type, param, code: the upstream's own, as they are, where the error is the upstream's.
+        type, param, code: unchanged values of the upstream if the error comes from it.
     """
 
     message: str
@@ -241,17 +241,17 @@ class ErrorObject(Part):
 
 
 class Refused(Record):
-    """Body of every refusal: OpenAI's `error`, and the fields that CRP has for the status.
+    """Body of every refusal: OpenAI's `error`, and the CRP fields for the status.
 
     Spec: related facts §3, §6; CRP-SPEC-003 §8.4
 
     Attributes:
         crp_halt_reason, session_id, audit_trail_uri, oversight_required, retry_condition, value:
-            of a 451.
+            fields of a 451.
         accepted, best_achievable, caps, envelope_score, coverage_score, relevance_mean,
-            saturation, facts_included, facts_available: of a 503 for quality.
-        directive, parent, child: of a 403 for a relaxed policy; a 451 has the first.
-        column: of a 400 for a policy's syntax.
+            saturation, facts_included, facts_available: fields of a 503 for quality.
+        directive, parent, child: fields of a 403 for a relaxed policy; a 451 has `directive` too.
+        column: field of a 400 for a policy's syntax.
     """
 
     SCHEMA = "gateway-refusal/1"
@@ -279,25 +279,25 @@ class Refused(Record):
     column: int | None = None
 
 
-def _named(value: str) -> str:
-    """An id that an address can name: clients leave out a path's dots before they send it."""
+def _check_addressable(value: str) -> str:
+    """Refuse an id that cannot be part of a URL: clients resolve `.` and `..` in paths."""
     if value in (".", ".."):
-        raise ValueError("an id of dots alone can be in no address; give another")
+        raise ValueError("an id must not be '.' or '..'; give another")
     if "\0" in value:
-        raise ValueError("an id holds a NUL; give one without")
+        raise ValueError("an id contains a NUL character; give one without")
     return value
 
 
-Id = Annotated[str, AfterValidator(_named)]
+Id = Annotated[str, AfterValidator(_check_addressable)]
 
 
-class GivenFact(Part):
-    """A fact to be stored.
+class NewFact(Part):
+    """A fact to store.
 
     Attributes:
-        fact_id: its own id, under which it can be changed later; empty for the UUIDv5 of source,
-            location and content.
-        ttl: ISO 8601 duration after which it turns STALE.
+        fact_id: id by which it can be changed later; empty for a UUIDv5 of source, location and
+            content.
+        ttl: ISO 8601 duration after which it becomes STALE.
     """
 
     content: str = Field(min_length=1)
@@ -313,20 +313,20 @@ class GivenFact(Part):
     metadata: Metadata = {}
 
 
-class GivenFacts(Part):
-    """`POST /v1/facts`: all of them are stored, or none."""
+class NewFacts(Part):
+    """`POST /v1/facts`: facts to store, all or none."""
 
-    facts: Several[GivenFact] = Field(min_length=1)
+    facts: Several[NewFact] = Field(min_length=1)
 
 
 class StoredFacts(Record):
-    """What a batch came to.
+    """The result of storing a batch.
 
     Attributes:
-        facts: ids of what was added, in order.
-        unchanged, returned, rewritten: ids of what was there already, is found again, or has
-            another content or metadata now.
-        state_hash: of the tenant's facts afterwards.
+        facts: ids of the added facts, in order.
+        unchanged, returned, rewritten: ids of facts that existed already, are active again, or
+            have new content or metadata.
+        state_hash: hash of the tenant's facts afterwards.
     """
 
     SCHEMA = "gateway-stored/1"
@@ -342,7 +342,7 @@ class FactsPage(Record):
     """Facts by id.
 
     Attributes:
-        after: to be given as `after` for the next page; empty on the last one.
+        after: value of `after` for the next page; empty on the last page.
     """
 
     SCHEMA = "gateway-facts/1"
@@ -352,12 +352,12 @@ class FactsPage(Record):
 
 
 class SessionTrail(Record):
-    """What was sealed in a session.
+    """The seals and events of a session.
 
     Attributes:
         seals: the session's windows by number.
-        events: the session's events in the journal's order.
-        after: to be given as `after` for further events; 0 at the end of the journal.
+        events: the session's events in the order of the journal.
+        after: value of `after` for further events; 0 at the end of the journal.
     """
 
     SCHEMA = "gateway-trail/1"
@@ -378,7 +378,7 @@ class Health(Record):
 
 
 def extra_fields(request: Any, names: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
-    """A request without the fields that go on to the upstream as they are, and those."""
+    """Split a request into its OpenAI fields and the named fields to pass to the upstream."""
     if not isinstance(request, dict):
         return request, {}
     aside = {name: value for name, value in request.items() if name in names}

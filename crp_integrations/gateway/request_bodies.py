@@ -1,4 +1,4 @@
-"""An OpenAI request with CRP headers, checked and read as a question."""
+"""Checks an OpenAI request with CRP headers and converts it to a question."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from crp_integrations.records import Part
 from crp_integrations.relay.question_fields import QuestionFields, from_headers
 from crp_integrations.relay.settings import first_problem
 
-# Fields that go to the upstream as they came, unless they are empty.
+# Fields that are passed to the upstream unchanged unless they are empty.
 UPSTREAM_FIELDS: Final = (
     "top_p", "stop", "max_completion_tokens", "presence_penalty", "frequency_penalty",
     "logit_bias", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
     "service_tier", "reasoning_effort", "verbosity", "store", "metadata", "prediction",
     "response_format", "tool_choice", "parallel_tool_calls",
 )  # fmt: skip
-# Nothing of CRP goes to a provider, whatever an operator lists.
+# Fields with this prefix never go to a provider, even if an operator lists them.
 CRP_PREFIX: Final = "crp"
-# Of one object: each may be an error, and all are looked for before one is told.
-MOST_NAMES: Final = 10_000
-# Of the place of what is wrong, which is as long as a body is deep.
-MOST_PLACE: Final = 120
+# Maximum number of names in an object: each unknown one costs a validation error.
+MAX_NAMES: Final = 10_000
+# Maximum length of an error's field path, which grows with the nesting of the body.
+MAX_PLACE: Final = 120
 
 _Model = TypeVar("_Model", bound=Part)
 
 
 class ModelUnlisted(RequestError):
-    """The gateway does not ask a model of that name."""
+    """The gateway does not allow a model of that name."""
 
     status_hint = 404
     param = "model"
@@ -45,13 +45,14 @@ class ModelUnlisted(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class ChatQuestion:
-    """A request, read.
+    """A chat request, converted for the relay.
 
     Attributes:
         query: the last message of the user.
-        asking: the fields of the question, for the relay.
-        arguments: what else the upstream is told.
-        stream: whether server-sent events are wanted, and with usage.
+        asking: fields of the question, for the relay.
+        arguments: further fields for the upstream.
+        stream: whether the caller wants server-sent events.
+        usage: whether the stream ends with the usage.
     """
 
     query: str
@@ -62,29 +63,29 @@ class ChatQuestion:
 
     @property
     def model(self) -> str:
-        """The model that is asked for."""
+        """The requested model."""
         return str(self.asking.get("model"))
 
 
 def read_json(data: bytes) -> Any:
-    """A body's JSON."""
+    """Parse a body as JSON."""
     try:
-        # Of bytes the reader takes UTF-16 and UTF-32 as well, which no other reader here would.
+        # Decoded here, since `json.loads` would also accept bytes in UTF-16 and UTF-32.
         text = data.decode("utf-8-sig")
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     except (ValueError, RecursionError):
         raise RequestError(
-            "the body is no JSON in UTF-8 with each name once; send one object"
+            "the body is not JSON in UTF-8 with unique names; send one object"
         ) from None
 
 
 def read_as(kind: type[_Model], value: Any) -> _Model:
-    """JSON as one of our models."""
+    """Validate a JSON value as a record."""
     try:
         return kind.model_validate(value)
     except ValidationError as error:
         field, problem = first_problem(error)
-        place = field[:MOST_PLACE]
+        place = field[:MAX_PLACE]
         refused = RequestError(f"{place or 'the body'} is not usable: {problem}")
         refused.param = place or None
         raise refused from None
@@ -93,16 +94,16 @@ def read_as(kind: type[_Model], value: Any) -> _Model:
 def read_question(
     data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySettings
 ) -> ChatQuestion:
-    """A request as a question.
+    """Convert a request to a question.
 
-    Only the user's last message is asked of the fabric; the others go along.
+    Only the user's last message is the query for the fabric; the others are sent as history.
     """
     own, aside = extra_fields(read_json(data), limits.pass_fields)
     request = read_as(ChatRequest, own)
     _check_length("the conversation has {} messages", len(request.messages), limits.messages)
     asked = question_of([message.model_dump(exclude_none=True) for message in request.messages])
     around = len(asked.system) + sum(map(_message_length, asked.history))
-    template = "the messages beside the question have {} characters"
+    template = "the messages other than the question have {} characters"
     _check_length(template, around, limits.conversation_characters)
     asking = from_headers(headers)
     if request.seed is not None and asking.get("seed", request.seed) != request.seed:
@@ -127,7 +128,7 @@ def read_question(
         **aside,
     }
     written = _encoded_length(handed) + (len(json.dumps(request.tools)) if request.tools else 0)
-    template = "the fields beside the messages have {} characters as JSON"
+    template = "the fields other than the messages have {} characters as JSON"
     _check_length(template, written, limits.field_characters)
     options = request.stream_options
     return ChatQuestion(
@@ -142,10 +143,10 @@ def read_question(
 
 
 def check_model(model: str, listed: Sequence[str]) -> None:
-    """Check that the gateway asks a model."""
+    """Raise if the gateway does not allow a model."""
     if listed and model not in listed:
         raise ModelUnlisted(
-            f"model {model!r:.120} is not one of {', '.join(sorted(listed))}, which are asked here"
+            f"model {model!r:.120} is not one of the allowed models: {', '.join(sorted(listed))}"
         )
 
 
@@ -157,27 +158,27 @@ def _message_length(message: Message) -> int:
 
 def _check_length(template: str, length: int, most: int) -> None:
     if length > most:
-        raise RequestError(f"{template.format(length)}, at most {most} are taken here")
+        raise RequestError(f"{template.format(length)}, at most {most} are accepted")
 
 
 def _encoded_length(arguments: dict[str, Any]) -> int:
-    """How long arguments are as JSON, which they must be."""
+    """Length of arguments as JSON; raises if they contain CRP fields or are not JSON."""
     for name in arguments:
         if name.lower().startswith(CRP_PREFIX):
             raise RequestError(f"field {name!r:.40} would send CRP metadata to a provider")
     try:
         return len(json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, RecursionError):
-        raise RequestError("a field holds a character that is not Unicode text") from None
+        raise RequestError("a field has a character that is not valid Unicode text") from None
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without repeated names: two readers might take different values of one."""
+    """An object; duplicate names are refused, since readers differ in which value they take."""
     names = dict(pairs)
     if len(names) < len(pairs):
         raise ValueError
-    if len(names) > MOST_NAMES:
-        raise RequestError(f"an object of the body has more than {MOST_NAMES} names")
+    if len(names) > MAX_NAMES:
+        raise RequestError(f"an object of the body has more than {MAX_NAMES} names")
     return names
 
 
@@ -192,9 +193,9 @@ _PLAIN: Final = frozenset({"", "identity"})
 
 
 def refuse_two_lengths(headers: Iterable[tuple[bytes, bytes]]) -> GatewayResponse | None:
-    """The refusal of a body with two lengths, whose end two servers may see in different places.
+    """The refusal of a body with two lengths, since servers may disagree on where it ends.
 
-    RFC 9112 §6.1 lets a server refuse it.
+    RFC 9112 §6.1 allows a server to refuse it.
     """
     names = {name.lower() for name, _ in headers}
     if not {b"transfer-encoding", b"content-length"} <= names:
@@ -208,11 +209,11 @@ def refuse_two_lengths(headers: Iterable[tuple[bytes, bytes]]) -> GatewayRespons
 
 
 def refuse_media_type(headers: Iterable[tuple[bytes, bytes]]) -> GatewayResponse | None:
-    """The refusal of a body that is no JSON by its headers; a body without them is read."""
+    """The refusal of a body that is not JSON according to its headers; None if it may be read."""
     for name, value in headers:
         text = value.decode("latin-1").strip().lower()
         if name.lower() == b"content-encoding" and text not in _PLAIN:
-            return _unsupported_response(f"the body is encoded as {text!r:.40}; send it as it is")
+            return _unsupported_response(f"the body is encoded as {text!r:.40}; send it unencoded")
         if name.lower() == b"content-type" and not _is_json(text):
             return _unsupported_response(f"the body is {text!r:.80}; send {JSON} in UTF-8")
     return None

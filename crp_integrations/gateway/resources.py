@@ -1,8 +1,8 @@
 """`/v1/facts`, `/v1/reports`, `/v1/audit`, `/v1/receipts` and `/v1/artifacts` of the key's tenant.
 
-The signed address of an artifact is the permission: no bearer key is asked for. The guard and the
-list of keys are asked again, since an address says which roles the subject had when it was made. A
-HEAD is refused, since whoever only looks must not use the address up.
+The signed address of an artifact grants access without a bearer key. The guard and the list of
+keys are checked again, since the address has the subject's roles at the time it was made. HEAD is
+refused, since it would use up the one-time address.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crp_integrations.gateway.admission import Key
 from crp_integrations.gateway.endpoint import GatewayState
 from crp_integrations.gateway.records import (
     FactsPage,
-    GivenFacts,
+    NewFacts,
     SessionTrail,
     StoredFacts,
 )
@@ -46,10 +46,10 @@ PAGE = 100
 
 
 async def put_facts(call: GatewayRequest) -> GatewayResponse:
-    """Store facts, or change those whose ids are there: the whole batch or nothing.
+    """Store facts, or change those whose ids exist: the whole batch or nothing.
 
-    Under `CRP-Context-Cache: no-store` they are kept in memory for the session of
-    `CRP-Context-Session-Id` alone.
+    With `CRP-Context-Cache: no-store` they are only kept in memory, for the session of
+    `CRP-Context-Session-Id`.
     """
     facts = await asyncio.to_thread(_given, call)
     asked = from_headers(call.headers)
@@ -57,7 +57,7 @@ async def put_facts(call: GatewayRequest) -> GatewayResponse:
     session_id, residency = str(asked.get("session_id") or ""), asked.get("residency")
     if isinstance(cache, CacheDirectives) and cache.no_store and not session_id:
         raise RequestError(
-            "under no-store facts are kept for a session alone; name it in CRP-Context-Session-Id"
+            "with no-store facts are kept only for a session; name it in CRP-Context-Session-Id"
         )
 
     def stored() -> IngestReport:
@@ -79,7 +79,7 @@ async def put_facts(call: GatewayRequest) -> GatewayResponse:
 
 
 async def list_facts(call: GatewayRequest) -> GatewayResponse:
-    """The tenant's retrievable facts by id, a page at a time."""
+    """A page of the tenant's retrievable facts, ordered by id."""
     call.only("limit", "after", "source_id", "label", "kind")
     limit = call.whole("limit", PAGE, least=1, most=call.settings.page)
     after, where = call.query.get("after", ""), _where(call)
@@ -108,7 +108,7 @@ async def get_fact(call: GatewayRequest) -> GatewayResponse:
 
 
 async def forget_fact(call: GatewayRequest) -> GatewayResponse:
-    """Delete a fact: it is unretrievable at once, and its bytes go after the retention period."""
+    """Delete a fact: unretrievable at once; its bytes are purged after the retention period."""
     call.only()
     fact_id = call.path["fact_id"]
     try:
@@ -120,7 +120,7 @@ async def forget_fact(call: GatewayRequest) -> GatewayResponse:
 
 
 async def erase_source(call: GatewayRequest) -> GatewayResponse:
-    """Erase a source: no byte of its facts stays in any file, and the trail says so.
+    """Erase a source: no byte of its facts stays in any file, and the trail records the erasure.
 
     Spec: CRP-SPEC-009 §8.3
     """
@@ -135,10 +135,10 @@ async def erase_source(call: GatewayRequest) -> GatewayResponse:
 
 
 def _given(call: GatewayRequest) -> list[Fact]:
-    batch = read_as(GivenFacts, read_json(call.body))
+    batch = read_as(NewFacts, read_json(call.body))
     if len(batch.facts) > call.settings.facts_batch:
         raise RequestError(
-            f"the batch has {len(batch.facts)} facts, at most {call.settings.facts_batch} are taken"
+            f"the batch has {len(batch.facts)} facts, at most {call.settings.facts_batch} allowed"
         )
     return [Fact.model_validate(fact.model_dump(exclude_none=True)) for fact in batch.facts]
 
@@ -155,18 +155,18 @@ def _where(call: GatewayRequest) -> Where:
 
 
 def _unknown(what: str, id_: str) -> GatewayResponse:
-    # In the same words for one that never was, and for one of another tenant.
-    return refusal_response(404, f"unknown_{what}", f"no {what} is known here as {id_!r:.60}")
+    # The same message for one that does not exist and for one of another tenant.
+    return refusal_response(404, f"unknown_{what}", f"there is no {what} {id_!r:.60}")
 
 
 NDJSON: Final = "application/x-ndjson"
 RECEIPT_ID: Final = re.compile(re.escape(ID_PREFIX) + "[0-9a-f]{32}", re.ASCII)
-# Sequence numbers of a journal.
+# Largest sequence number of a journal.
 LAST: Final = 2**53
 
 
 async def get_report(call: GatewayRequest) -> GatewayResponse:
-    """The report on a window, as `CRP-Provenance-Report-URI` names it.
+    """The report on a window, at the address in `CRP-Provenance-Report-URI`.
 
     Spec: CRP-SPEC-005 §15.4
     """
@@ -182,10 +182,10 @@ async def get_report(call: GatewayRequest) -> GatewayResponse:
 
 
 async def get_trail(call: GatewayRequest) -> GatewayResponse:
-    """The seals and events of a session; as NDJSON the whole journal, to be verified elsewhere.
+    """The seals and events of a session; as NDJSON the whole journal, for verification elsewhere.
 
-    In NDJSON an event of another session is a line that holds its HMAC alone, so that the chain
-    still verifies.
+    In NDJSON the line of another session's event contains only its HMAC, so that the chain can
+    still be verified.
 
     Spec: CRP-SPEC-005 §15.3; related facts §5
     """
@@ -210,7 +210,7 @@ async def get_trail(call: GatewayRequest) -> GatewayResponse:
 
 
 async def get_receipt(call: GatewayRequest) -> GatewayResponse:
-    """A receipt by its id or by its window's, the file as it is verified elsewhere."""
+    """The receipt file by its own id or its window's id."""
     call.only()
     name = call.path["receipt_id"]
     receipt = None
@@ -233,7 +233,7 @@ def _seals(call: GatewayRequest, session_id: str) -> list[WindowSeal]:
 def _page(
     call: GatewayRequest, after: int, most: int, session_id: str = ""
 ) -> tuple[list[Event], int]:
-    """Events of a session, or all, and the number of the last one looked at; 0 at the end."""
+    """Events of a session, or all, and the sequence number of the last one read; 0 at the end."""
     events: list[Event] = []
     with call.relay.fabric.begin(write=False) as transaction:
         for event in transaction.journal.events(after=after):
@@ -245,7 +245,7 @@ def _page(
 
 
 async def _lines(call: GatewayRequest, session_id: str) -> AsyncIterator[bytes]:
-    # A page a transaction: a slow reader must not keep an old state of the store alive.
+    # One transaction per page, so that a slow reader does not hold an old snapshot of the store.
     chosen, after = ExportSelection(session_id=session_id), 0
     while True:
         page, after = await asyncio.to_thread(_page, call, after, call.settings.page)
@@ -257,9 +257,9 @@ async def _lines(call: GatewayRequest, session_id: str) -> AsyncIterator[bytes]:
 
 ROUTE: Final = PATH
 _KEY_DIGITS: Final = 12
-# Of a key that is none: no secret has this hash.
+# Placeholder for an address, which has no secret; no secret has this hash.
 _NO_SECRET: Final = "sha256:" + "0" * 64
-# A page of another origin cannot show it, and a browser runs nothing in it.
+# Browsers download the artifact instead of showing it, and run nothing in it.
 _HEADERS: Final = {
     "Content-Disposition": "attachment",
     "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -268,13 +268,13 @@ _HEADERS: Final = {
 
 
 def artifact_key(state: GatewayState, scope: Scope) -> Key:
-    """Who a genuine address lets in, whether it still holds or not."""
+    """A key for the subject of a signed address, which may have expired; checks its signature."""
     query = scope.get("query_string", b"").decode("latin-1")
     token = dict(parse_qsl(query)).get("token", "")
     claim = read_address((scope.get("path_params") or {})["artifact_id"], token, state.keyring)
     subject = claim.subject
     return Key(
-        # Its own rate, and its own name in the log.
+        # Each address has its own rate and its own id in the log.
         key_id=claim.nonce[:_KEY_DIGITS],
         tenant=subject.tenant,
         name=subject.name,
@@ -294,9 +294,9 @@ async def open_artifact(call: GatewayRequest) -> GatewayResponse:
     artifact_id, token = call.path["artifact_id"], call.query.get("token", "")
     claim = read_address(artifact_id, token, call.relay.keyring)
     sandbox = call.relay.sandbox(residency=claim.residency)
-    held = call.holds if call.settings.address_keys else lambda subject: True
+    has_roles = call.holds if call.settings.address_keys else lambda subject: True
     try:
-        content = await asyncio.to_thread(sandbox.open, artifact_id, token, held=held)
+        content = await asyncio.to_thread(sandbox.open, artifact_id, token, held=has_roles)
     except RequestError:
         return _unknown("artifact", artifact_id)
     return GatewayResponse(200, _HEADERS, content.data, content.artifact.media_type)

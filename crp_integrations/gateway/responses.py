@@ -1,4 +1,4 @@
-"""A request that was let in, the response to it, and its line in the access log."""
+"""An admitted request, the response to it, and its line in the access log."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from crp_integrations.seals import sha256
 
 JSON: Final = "application/json"
 INTERNAL_ERROR: Final = 500
-# OpenAI's words for a status.
+# OpenAI's error types by status.
 ERROR_TYPES: Final = MappingProxyType(
     {
         401: "authentication_error",
@@ -66,10 +66,10 @@ ERROR_TYPES: Final = MappingProxyType(
         451: "safety_halt",
     }
 )
-# Clients of OpenAI ask again by themselves after these statuses, which changes nothing here.
+# OpenAI clients would retry after the statuses of these errors, although the result cannot change.
 NOT_RETRYABLE: Final = (StaleTip, QualityUnreachable, LimitReached)
 NO_RETRY: Final = MappingProxyType({"X-Should-Retry": "false"})
-# What an upstream may answer otherwise the next time, as it may from 500 on.
+# Upstream statuses below 500 after which a retry may succeed.
 PASSING: Final = frozenset({408, 429})
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{1,63}", re.ASCII)
 
@@ -79,8 +79,8 @@ class GatewayResponse:
     """A response.
 
     Attributes:
-        events: the body in pieces as they come; None for `body`.
-        close: lets go of what the events come from, also when nobody has asked for one.
+        events: pieces of a streamed body; None if `body` is sent.
+        close: closes the source of the events, even if none was read.
     """
 
     status: int
@@ -94,7 +94,7 @@ class GatewayResponse:
 def json_response(
     record: BaseModel, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> GatewayResponse:
-    """A record of ours as JSON."""
+    """A response with a record as JSON."""
     return GatewayResponse(status, headers or {}, record.model_dump_json(by_alias=True).encode())
 
 
@@ -104,7 +104,7 @@ def refusal_response(
     message: str,
     headers: Mapping[str, str] | None = None,
 ) -> GatewayResponse:
-    """A refusal of the gateway's own."""
+    """A refusal by the gateway itself."""
     refused = Refused(
         error=ErrorObject(message=message, type=_error_type(status), code=code), status=status
     )
@@ -112,12 +112,12 @@ def refusal_response(
 
 
 def error_response(error: CRPError) -> GatewayResponse:
-    """The refusal of an error that no window was sealed for."""
+    """The refusal for an error without a sealed window."""
     return outcome_response(Refusal(error, {}))
 
 
 def outcome_response(outcome: Outcome) -> GatewayResponse:
-    """What a caller gets for a window that releases no answer.
+    """The response for a window that releases no answer.
 
     Spec: related facts §3
     """
@@ -130,7 +130,7 @@ def outcome_response(outcome: Outcome) -> GatewayResponse:
         case Refusal(headers=headers, error=error):
             headers = {**headers, **_retry_headers(error)}
         case _:
-            raise TypeError(f"{type(outcome).__name__} is no refusal")
+            raise TypeError(f"{type(outcome).__name__} is not a refusal")
     if body is None:
         raise TypeError(f"{type(outcome).__name__} has no body")
     cause = outcome.error if isinstance(outcome, Refusal) else None
@@ -139,7 +139,7 @@ def outcome_response(outcome: Outcome) -> GatewayResponse:
 
 
 def _retry_headers(error: CRPError) -> Mapping[str, str]:
-    """When a caller may ask again, or that asking again is of no use."""
+    """Headers that say when to retry, or that a retry is useless."""
     if isinstance(error, GatewayBusy):
         return {"Retry-After": str(error.retry_seconds)}
     if isinstance(error, NOT_RETRYABLE):
@@ -160,7 +160,7 @@ def _refusal_record(body: Body, status: int, error: CRPError | None) -> Refused:
 
 
 def _error_object(body: Body, status: int, error: CRPError | None) -> ErrorObject:
-    """The upstream's own words where the caller can act on them, else ours."""
+    """The upstream's own error if the caller can act on it, else the gateway's."""
     refusal = error.refusal if isinstance(error, ModelError) and status < INTERNAL_ERROR else None
     if refusal is not None:
         return ErrorObject(**{**refusal, "type": refusal["type"] or _error_type(status)})
@@ -181,7 +181,7 @@ def _encode_refusal(status: int, refused: Refused, headers: Mapping[str, str]) -
     if status == 401:
         headers = {**headers, "WWW-Authenticate": "Bearer"}
     fields = refused.model_dump(mode="json", exclude_none=True)
-    # Clients of OpenAI read all four fields of an error.
+    # OpenAI clients expect all four fields of an error, so None values stay.
     fields["error"] = refused.error.model_dump(mode="json")
     return GatewayResponse(status, headers, json.dumps(fields, separators=(",", ":")).encode())
 
@@ -194,7 +194,7 @@ def _error_type(status: int) -> str:
 
 _LOG: Final = logging.getLogger("crp_integrations.gateway")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-# How the end of a window is counted and logged.
+# Names of a window's outcomes in metrics and logs.
 OUTCOME_NAMES: Final = {
     Release: "released",
     Halt: "halted",
@@ -205,7 +205,7 @@ OUTCOME_NAMES: Final = {
 
 @dataclass(slots=True)
 class LogEntry:
-    """What the access log says of a request besides its route and status: ids alone.
+    """The ids that the access log records of a request, besides its route and status.
 
     Spec: CRP-SPEC-003 §16.1
     """
@@ -216,35 +216,35 @@ class LogEntry:
     outcome: str = ""
 
     def facts(self, ids: Iterable[str]) -> None:
-        """Note facts that were shown or changed.
+        """Record facts that were returned or changed.
 
-        An id that a caller chose may say anything, so of it the log has a hash.
+        An id that a caller chose may be any text, so the log gets its hash.
         """
         self.fact_ids += [id_ if _UUID.fullmatch(id_) else sha256(id_) for id_ in ids]
 
     def envelope(self, envelope: Envelope | None) -> None:
-        """Note the facts of an envelope."""
+        """Record the facts of an envelope."""
         if envelope is not None:
             self.facts(fact.fact_id for fact in envelope.facts)
 
 
 def log_failure(request_id: str, error: CRPError) -> None:
-    """Say in the log why a request failed: from status 500 on, and of every upstream."""
+    """Log why a request failed: for status 500 or above, and for every upstream failure."""
     if error.status_hint >= INTERNAL_ERROR or isinstance(error, ModelError):
         _LOG.warning("request %s: %s: %s", request_id, type(error).__name__, error)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayRequest:
-    """A request that was let in.
+    """An admitted request.
 
     Attributes:
-        headers: as they came, decoded one character a byte.
-        query: of the address, each name once.
+        headers: unchanged headers, decoded as Latin-1.
+        query: query parameters, each name once.
         path: parameters of the path.
-        body: whole; empty for a request without one.
-        relay: of the key's tenant; every read and write goes through it.
-        holds: whether a key gives a subject all of its roles by now.
+        body: the whole body; empty for a request without one.
+        relay: relay of the key's tenant; every read and write goes through it.
+        holds: whether a current key gives a subject all of its roles.
     """
 
     request_id: str
@@ -263,7 +263,7 @@ class GatewayRequest:
     log_entry: LogEntry
 
     def note(self, outcome: Outcome) -> None:
-        """Note how a window ended."""
+        """Record a window's outcome in metrics and log."""
         self.log_entry.outcome = OUTCOME_NAMES[type(outcome)]
         self.metrics.outcome(self.log_entry.outcome)
         match outcome:
@@ -283,7 +283,7 @@ class GatewayRequest:
                 log_failure(self.request_id, error)
 
     def whole(self, name: str, default: int, *, least: int = 0, most: int) -> int:
-        """A whole number of the address."""
+        """A query parameter as an integer from `least` to `most`."""
         text = self.query.get(name)
         if text is None:
             return default
@@ -294,15 +294,15 @@ class GatewayRequest:
         return number
 
     def only(self, *names: str) -> None:
-        """Check that the address has no other parameters."""
+        """Raise if the address has other query parameters than these."""
         for name in self.query:
             if name not in names:
                 wanted = ", ".join(names) or "none"
-                raise RequestError(f"parameter {name!r:.40} is not known here; wanted {wanted}")
+                raise RequestError(f"unknown query parameter {name!r:.40}; wanted {wanted}")
 
 
 ACCESS: Final = logging.getLogger("crp_integrations.gateway.access")
-# What a log calls the status of a request whose caller went away, as nginx does.
+# Logged as the status if the caller disconnected; nginx uses the same number.
 CLIENT_GONE: Final = 499
 NOT_MODIFIED: Final = 304
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -312,13 +312,13 @@ _SAFE: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
 
 @dataclass(slots=True)
 class HttpExchange:
-    """A request under way.
+    """A running request and its response.
 
     Attributes:
-        send_seconds: that the caller may take for a piece of the answer.
-        key: None before it was checked, or where none is needed.
-        status: of the answer that went out, 0 before.
-        sent: whether all of it is out.
+        send_seconds: maximum seconds that sending one piece of the response may take.
+        key: None before it was checked, or if none is needed.
+        status: status of the response once it was sent, 0 before.
+        sent: whether the response is complete.
     """
 
     scope: Scope
@@ -336,12 +336,12 @@ class HttpExchange:
 
     @property
     def method(self) -> str:
-        """The method, `OTHER` for one that nobody knows, so that a caller makes no labels."""
+        """The method; `OTHER` for an unknown one, so that callers cannot create labels."""
         method = str(self.scope["method"])
         return method if method in METHODS else "OTHER"
 
     async def answer(self, answered: GatewayResponse) -> None:
-        """Send an answer, no piece of it longer than the caller may take for it."""
+        """Send a response; abort if the caller is too slow to receive a piece."""
         try:
             if answered.status == CLIENT_GONE:
                 self.status = CLIENT_GONE
@@ -365,15 +365,15 @@ class HttpExchange:
                 await answered.close()
 
     async def fail(self, error: Exception) -> None:
-        """Send what a caller gets of an error; from 500 on the log alone says more."""
+        """Send the response for an error; details of a 5xx go only to the log."""
         if not isinstance(error, CRPError):
-            # A library's message may quote a text; where it was raised is enough.
+            # Log only the traceback, since a library's message may quote a text.
             where = "".join(traceback.format_tb(error.__traceback__))
             _LOG.error("request %s: %s\n%s", self.request_id, type(error).__name__, where)
         else:
             log_failure(self.request_id, error)
         if self.status:
-            # The status is out; all that can be said now is that the answer is not whole.
+            # The status is sent already, so only cutting the connection shows the failure.
             self._abort()
         elif isinstance(error, CRPError):
             await self.answer(error_response(error))
@@ -383,7 +383,7 @@ class HttpExchange:
             )
 
     def log(self, route: str, seconds: float) -> None:
-        """Write one line with ids and numbers, and with nobody's text.
+        """Write one line with ids and numbers, but no text.
 
         Spec: CRP-SPEC-003 §16.1
         """
@@ -412,14 +412,14 @@ class HttpExchange:
             raise asyncio.CancelledError("the caller took too long") from None
 
     def _abort(self) -> None:
-        """Cut the connection, so that nobody takes half an answer for a whole one."""
+        """Cut the connection, so that a partial response cannot pass for a complete one."""
         abort = (self.scope.get("state") or {}).get("abort")
         if abort is not None:
             abort()
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's own id of the request where it is a plain word, else a new one."""
+    """The caller's X-Request-Id if it has only plain characters, else a new id."""
     values = [value for name, value in scope["headers"] if name.lower() == b"x-request-id"]
     text = values[0].decode("latin-1") if len(values) == 1 else ""
     return text if _REQUEST_ID.fullmatch(text) else f"req_{secrets.token_hex(8)}"

@@ -1,4 +1,4 @@
-"""The application served by uvicorn, which never sees slow or oversized heads."""
+"""Runs the application under uvicorn, with limits on slow and oversized request headers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from crp_integrations.errors import ConfigError
 from crp_integrations.gateway.settings import GatewaySettings
 
 _LOG: Final = logging.getLogger("crp_integrations.gateway")
-# A line that goes on in the next one (RFC 9112 §5.2); what a reader makes of it differs.
+# A header line continued in the next line (RFC 9112 §5.2), which servers interpret differently.
 _FOLDED: Final = (b"\n ", b"\n\t")
 _HEAD_ENDS: Final = (b"\r\n\r\n", b"\n\n")
-# Bytes of a head's end that may have come in an earlier packet.
+# Bytes to keep of the previous packet, in which these patterns may begin.
 _TAIL: Final = 3
 
 
@@ -32,16 +32,16 @@ def serve(
     port: int = 8080,
     settings: GatewaySettings | None = None,
 ) -> None:
-    """Serve until the process is told to end.
+    """Serve until the process is told to stop.
 
-    What was imported and made until then is left to the end of the process (`gc.freeze`): else
-    Python's garbage collector looks through all of it now and then, and every request waits.
+    Objects that exist at the start are excluded from garbage collection (`gc.freeze`), since
+    scanning all of them now and then would delay every request.
 
     Args:
-        port: 0 for a free one, which the log names.
+        port: port to listen on; 0 for a free one, which the log names.
 
     Raises:
-        ConfigError: nothing can listen there, as where another process does.
+        ConfigError: the address cannot be used, for example because another process listens there.
     """
     check_free(host, port)
     gc.collect()
@@ -56,7 +56,7 @@ def server(
     port: int = 8080,
     settings: GatewaySettings | None = None,
 ) -> uvicorn.Server:
-    """The server, not begun."""
+    """The uvicorn server, not started."""
     limits = settings or GatewaySettings()
 
     class Guarded(GuardedProtocol):
@@ -71,7 +71,7 @@ def server(
             ws="none",
             lifespan="on",
             log_config=None,
-            # Its own log would hold what callers put into addresses.
+            # Uvicorn's own log would contain texts that callers put into addresses.
             access_log=False,
             server_header=False,
             date_header=True,
@@ -85,57 +85,57 @@ def server(
 
 
 def check_free(host: str, port: int) -> None:
-    """Try the address, since uvicorn says only in its log that it cannot be had."""
+    """Raise if the address cannot be used, which uvicorn would only report in its log."""
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
             with socket.socket(family, kind, protocol) as tried:
                 if os.name == "posix":
-                    # As asyncio does, so that a server that ended just now is no hindrance.
+                    # As asyncio does, so that the port of a server that just ended can be reused.
                     tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 tried.bind(address)
     except OSError as error:
         raise ConfigError(
-            f"nothing can listen on {host!r:.80}, port {port}: {error.strerror}; "
+            f"cannot listen on {host!r:.80}, port {port}: {error.strerror}; "
             "give another --host or --port"
         ) from error
 
 
 class GuardedProtocol(H11Protocol):
-    """A connection whose every head has a deadline, and whose lines do not fold.
+    """A connection with a deadline for request headers, which refuses folded header lines.
 
     Attributes:
-        header_seconds: from the first moment that a head is waited for.
+        header_seconds: maximum seconds from the start of waiting until the headers are complete.
     """
 
     header_seconds: float = 10.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection."""
+        """Start the deadline of the first request."""
         super().connection_made(transport)
         self._tail = b""
         self._deadline: asyncio.TimerHandle | None = None
-        # The application cuts connections whose caller does not take its answer.
+        # Lets the application cut the connection of a caller that does not read its response.
         self.app_state = {**self.app_state, "abort": transport.abort}
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let a connection go."""
+        """Stop the deadline."""
         self._stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; those of a head are looked at first."""
+        """Handle bytes; checks those of request headers for folded lines first."""
         if self._in_head():
             if self._deadline is None:
                 self._wait()
             head = self._tail + data
             if _has_folded_line(head):
                 self._stop()
-                self.send_400_response("Folded header lines are not taken.")
+                self.send_400_response("Folded header lines are not accepted.")
                 return
             self._tail = head[-_TAIL:]
         super().data_received(data)
@@ -144,14 +144,14 @@ class GuardedProtocol(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, under uvicorn's own time for idle connections.
+        """Wait for the next request, with uvicorn's limit for idle connections.
 
-        Of a caller who did not wait for this answer its head may have come already.
+        If the caller pipelines requests, the next headers may have arrived already.
         """
         ahead = self.conn.trailing_data[0]
         self._tail = ahead[-_TAIL:]
         if _has_folded_line(ahead):
-            # After this answer, which is on its way.
+            # Closes after the current response has been sent.
             self.transport.close()
         super().on_response_complete()
 
@@ -174,7 +174,7 @@ class GuardedProtocol(H11Protocol):
 
 
 def _has_folded_line(head: bytes) -> bool:
-    """Whether a line goes on in the next one, before the head's end."""
+    """Whether a header line is folded, before the end of the headers."""
     ends = [place for place in map(head.find, _HEAD_ENDS) if place >= 0]
     until = min(ends) if ends else len(head)
     return any(0 <= head.find(fold) < until for fold in _FOLDED)

@@ -8,50 +8,50 @@ from crp_integrations.records import Part
 
 
 class GatewaySettings(Part):
-    """What the gateway lets through, and how long it waits.
+    """Limits of the gateway on requests, responses and waiting times.
 
     Attributes:
-        models: names that callers may ask; empty for the store's own model alone, or with an
-            upstream server for every name.
-        context_limit: tokens that every model takes in which the relay's `context_limits` does not
-            name; 0 for what the upstream's list of models says, or else the model's name.
-        pass_fields: fields of a request that OpenAI does not know and the upstream does, such as
-            `top_k`; every other unknown field is refused.
-        body_bytes: of a conversation; more is 413.
-        question_characters: of its last question, which is embedded, taken apart and checked;
-            more is 400.
-        messages: of a conversation; more are 400.
-        conversation_characters: of all messages but the question: system messages, history and
-            tools' results, whose tokens are counted and in which personal data is looked for; more
-            are 400.
-        field_characters: of the other fields as JSON, such as tools and their schemas; more are
-            400.
-        answer_characters: of a model's answer, all of which is examined; more is a 502.
-        facts_bytes: of a batch of facts; more is 413.
-        facts_batch: facts of one batch.
-        header_bytes: of all headers of a request together; more is 431.
-        header_seconds: until a request's headers must be there; the connection is closed then.
-        body_seconds: until a request's body must be there; else 408.
-        send_seconds: until a caller must have taken what is sent; the connection is closed then.
-        idle_seconds: that a connection is kept without a request.
-        requests_per_minute: of one key; more are 429.
-        burst: requests that a key may send at once before its rate counts.
-        at_once: requests of one key at the same time; more are 429.
-        at_once_in_all: requests of all keys at the same time; more are 429.
-        connections: that are open at the same time.
-        threads: in which turns read, examine and commit; models are waited for without any.
-        busy_seconds: that a write waits for others of the same tenant; then it is a 503.
-        tenants: relays that are kept open, those used last.
-        keys_seconds: after which a changed key file is noticed.
-        address_keys: whether the address of an artifact opens only as long as a key of its tenant
-            and name holds, with the roles that are in the address; false where a program makes
-            addresses for people who have no key.
-        page: facts or events of one answer, at most.
-        upstream_bytes: of one answer of the upstream server.
-        upstream_connections: to the upstream server.
-        shutdown_seconds: that requests under way get when the server ends.
-        open_metrics: whether `/metrics` answers without a key.
-        live_streams: whether a stream may show an answer before its verdict where nothing can
+        models: names of the models that callers may use; empty for only the store's model or,
+            with an upstream server, for every name.
+        context_limit: context limit in tokens of models that the relay's `context_limits` does
+            not name; 0 for the limit in the upstream's list of models, else of the model's name.
+        pass_fields: non-standard fields of a request to pass to the upstream, such as `top_k`;
+            every other unknown field is refused.
+        body_bytes: maximum bytes of a conversation; else 413.
+        question_characters: maximum characters of the last question, which is embedded, split
+            into needs and checked; else 400.
+        messages: maximum number of messages in a conversation; else 400.
+        conversation_characters: maximum characters of all messages except the question (system
+            messages, history, tool results), in which tokens are counted and personal data is
+            searched; else 400.
+        field_characters: maximum characters of the other fields as JSON, such as tools and their
+            schemas; else 400.
+        answer_characters: maximum characters of a model's answer, since all is examined; else 502.
+        facts_bytes: maximum bytes of a batch of facts; else 413.
+        facts_batch: maximum number of facts in a batch.
+        header_bytes: maximum bytes of all headers of a request together; else 431.
+        header_seconds: maximum seconds for receiving a request's headers; else disconnect.
+        body_seconds: maximum seconds for receiving a request's body; else 408.
+        send_seconds: maximum seconds for sending a piece of the response; else disconnect.
+        idle_seconds: seconds that a connection stays open without a request.
+        requests_per_minute: maximum requests per minute and key; else 429.
+        burst: number of requests that a key may send at once before the rate applies.
+        at_once: maximum simultaneous requests of one key; else 429.
+        at_once_in_all: maximum simultaneous requests of all keys; else 429.
+        connections: maximum number of open connections.
+        threads: number of threads that read, examine and commit; waiting for models needs none.
+        busy_seconds: maximum seconds that a write waits for others of the same tenant; else 503.
+        tenants: maximum number of relays kept open; the least recently used are closed.
+        keys_seconds: seconds after which a change of the key file is noticed.
+        address_keys: whether the address of an artifact opens only while a key of its tenant and
+            name is valid for the roles in the address; false if a program makes addresses for
+            people without a key.
+        page: maximum number of facts or events in a response.
+        upstream_bytes: maximum bytes of one response of the upstream server.
+        upstream_connections: maximum number of connections to the upstream server.
+        shutdown_seconds: seconds that running requests may take when the server stops.
+        open_metrics: whether `/metrics` is served without a key.
+        live_streams: whether a stream may send an answer before its verdict if nothing can
             withhold it; else every stream waits for the verdict.
     """
 

@@ -1,7 +1,7 @@
 """A relay for each subject, and the models that its questions go to.
 
-A relay is bound to one tenant and one user within it, and no call of it names a tenant; so what a
-key reaches is decided once, by the relay that it is given.
+A relay is bound to one tenant and one user within it, and none of its methods takes a tenant. So
+the choice of the relay alone decides what a key can access.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LOG = logging.getLogger("crp_integrations.gateway")
 
 @dataclass(slots=True)
 class _OpenRelay:
-    """A relay that is open, or on its way.
+    """A relay that is open or being opened.
 
     Attributes:
-        users: requests that use it.
+        users: number of requests that use it.
     """
 
     relay: asyncio.Future[Relay]
@@ -41,10 +41,10 @@ class _OpenRelay:
 
 
 class TenantRelays:
-    """Opens and closes relays. For one event loop alone."""
+    """Opens and closes relays. Not thread-safe: use it from one event loop only."""
 
     def __init__(self, opened: Callable[[Subject], Relay], most: int) -> None:
-        """Open nothing yet."""
+        """Start without open relays; `most` is the number to keep open."""
         self._opened = opened
         self._most = most
         self._relays: OrderedDict[Subject, _OpenRelay] = OrderedDict()
@@ -52,7 +52,7 @@ class TenantRelays:
 
     @property
     def open(self) -> int:
-        """How many are open."""
+        """Number of open relays."""
         return len(self._relays)
 
     @asynccontextmanager
@@ -67,7 +67,7 @@ class TenantRelays:
         entry.users += 1
         try:
             try:
-                # Others may wait for the same relay when this caller goes away.
+                # Other requests may wait for the same relay if this one is cancelled.
                 relay = await asyncio.shield(entry.relay)
             except Exception:
                 if self._relays.get(subject) is entry:
@@ -79,7 +79,7 @@ class TenantRelays:
             self._evict()
 
     async def close(self) -> None:
-        """Close every relay; those that are being used too."""
+        """Close every relay, even those in use."""
         for entry in self._relays.values():
             self._close(entry)
         self._relays.clear()
@@ -87,7 +87,7 @@ class TenantRelays:
             await asyncio.wait(self._closing)
 
     def _evict(self) -> None:
-        """Close the relays that were used longest ago and that nobody uses now."""
+        """Close the least recently used relays that are not in use, down to the limit."""
         spare = len(self._relays) - self._most
         for subject in [subject for subject, entry in self._relays.items() if not entry.users]:
             if spare <= 0:
@@ -100,7 +100,7 @@ class TenantRelays:
             try:
                 relay = await entry.relay
                 await asyncio.to_thread(relay.close)
-            except Exception as error:  # noqa: BLE001 - one that cannot be closed ends no other
+            except Exception as error:  # noqa: BLE001 - one failure must not affect other relays
                 _LOG.warning("a relay was not closed: %s", type(error).__name__)
 
         closing = asyncio.ensure_future(closed())
@@ -110,7 +110,7 @@ class TenantRelays:
 
 # Fields that providers refuse in a call without tools.
 TOOL_FIELDS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
-# LiteLLM writes a call's `max_tokens` under the name that its provider takes.
+# Dropped for LiteLLM, which itself renames `max_tokens` as the provider needs.
 LENGTH_FIELD: Final = "max_completion_tokens"
 
 
@@ -118,24 +118,24 @@ class Upstream(Protocol):
     """Answers questions of all tenants."""
 
     def known(self, model: str) -> None:
-        """Check a name before anything is read; raises ModelNotFound."""
+        """Raise ModelNotFound if no model of this name is known."""
         ...
 
     def shaped(self, arguments: Mapping[str, Any]) -> Model:
-        """The model with further fields of the OpenAI request."""
+        """A model that adds further fields of the OpenAI request to each call."""
         ...
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
         ...
 
 
 @runtime_checkable
 class StatesLimits(Protocol):
-    """An upstream that knows how much its models take in."""
+    """An upstream that knows the context limits of its models."""
 
     def context_limit(self, model: str) -> int | None:
-        """Tokens that a model takes in; None where it is not known."""
+        """Context limit of a model in tokens; None if unknown."""
         ...
 
 
@@ -145,15 +145,15 @@ class Routed:
     def __init__(
         self, *, timeout_s: float = 60.0, options: Mapping[str, Any] | None = None
     ) -> None:
-        """Choose what is the same for every question."""
+        """Store the options of all calls."""
         self._timeout_s, self._options = timeout_s, dict(options or {})
         self._plain = Models(timeout_s=timeout_s, options=self._options)
 
     def known(self, model: str) -> None:
-        """Check that a provider follows from a name.
+        """Check that a model name implies a provider.
 
         Raises:
-            ModelNotFound: none does.
+            ModelNotFound: it does not.
         """
         self._plain.known(model)
 
@@ -170,12 +170,12 @@ class Routed:
 
 @dataclass(frozen=True, slots=True)
 class QuestionModel:
-    """The model of one question: calls for its answer have the caller's fields, others have none.
+    """The model of one question, which adds the caller's fields to the calls for its answer.
 
     Attributes:
-        arguments: the caller's fields. A call that prepares, checks or joins answers has none of
-            them, which a `response_format` or a stop word would spoil.
-        most_characters: of an answer; what is longer is none.
+        arguments: the caller's fields. Calls that prepare, check or join answers do not get them,
+            since a `response_format` or a stop word would break these calls.
+        most_characters: maximum length of an answer; a longer one raises ModelError.
     """
 
     upstream: Upstream
@@ -205,18 +205,18 @@ class QuestionModel:
             yield self._whole(call, part) if isinstance(part, Reply) else part
 
     def _whole(self, call: ModelCall, reply: Reply) -> Reply:
-        """A reply that is not too long; a call that the caller forces is its answer."""
+        """The reply, after checking its length; a tool call that the caller forced is an answer."""
         self._counted(0, reply)
         forced = self.arguments.get("tool_choice") if call.tools else None
         return with_forced_calls(reply, forced) if call.purpose is Purpose.ANSWER else reply
 
     def _counted(self, length: int, part: str | Reply) -> int:
-        """The characters so far; a reply has all of them once more."""
+        """Number of characters so far; a final `Reply` has the whole text, so it is not added."""
         length = len(part.text) if isinstance(part, Reply) else length + len(part)
         if length > self.most_characters:
             raise ModelError(
-                f"the model's answer has more than {self.most_characters} characters, the most "
-                "that are examined here; ask for a shorter one, as by max_tokens"
+                f"the model's answer has more than {self.most_characters} characters, the maximum "
+                "that is examined here; ask for a shorter one, for example with max_tokens"
             )
         return length
 

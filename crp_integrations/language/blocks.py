@@ -1,4 +1,4 @@
-"""Blocks of a text: paragraphs, list items, headings, tables and code, and what of them asserts."""
+"""Blocks of a text: paragraphs, list items, headings, table rows and code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 BlockKind = Literal["paragraph", "item", "heading", "row", "rule", "code", "fence"]
 
-# As `fold` reads line ends.
+# The line ends that `fold` recognizes.
 _ENDS = "\n\r\x0b\x0c\x85\u2028\u2029"
 _LINE = re.compile(rf"[^{_ENDS}]*(?:\r\n|[{_ENDS}]|\Z)")
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
@@ -20,20 +20,20 @@ _ITEM = re.compile(
 )
 _RULE = re.compile(r"[\s|:=*_+~-]{3,}\Z")
 _QUOTE = re.compile(r"\s{0,3}>")
-# After these words a line has not ended, wherever it breaks.
+# A line that ends in one of these goes on in the next line.
 _OPEN_END = re.compile(
     r"(?:[,;(\u2013-]|\b(?:of|the|and|or|a|an|to|in|for|with|by|on|at|from|as|that|is|are|was)"
     r"|\b(?:Mr|Mrs|Ms|Dr|Prof|St|No)\.)\s*\Z"
 )
-_NARROWEST = 50
+_MIN_WIDTH = 50  # minimum assumed line width, so that short lines are not joined
 
 
 @dataclass(frozen=True, slots=True)
 class TextBlock:
-    """A stretch of lines that no sentence crosses.
+    """A group of lines; no sentence goes beyond it.
 
     Attributes:
-        kind: what it is; a row is a table's row, a rule a line of punctuation.
+        kind: type of block; "row" is a table row, "rule" a line of punctuation.
     """
 
     start: int
@@ -59,7 +59,7 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 def is_row(line: str) -> bool:
-    """Whether a line is a table's row: framed by bars, or cut by tabs or several bars."""
+    """Whether a line is a table row: framed by bars, or divided by tabs or several bars."""
     body = line.strip()
     if body.startswith("|") and body.endswith("|") and len(body) > 1:
         return True
@@ -67,7 +67,7 @@ def is_row(line: str) -> bool:
 
 
 def blocks(text: str) -> list[TextBlock]:
-    """The blocks of a text in order; together they hold every character that is no space."""
+    """The blocks of a text in order; together they cover every non-space character."""
     text_blocks: list[TextBlock] = []
     pending: list[_Line] = []
     pending_kind: BlockKind = "paragraph"
@@ -125,14 +125,14 @@ def _add(text_blocks: list[TextBlock], text: str, start: int, end: int, kind: Bl
 
 
 def _paragraphs(lines: list[_Line]) -> Iterator[list[_Line]]:
-    """Lines that belong together: a break is meant when the next word had room before it."""
+    """Groups of lines; a line break is intended when the next word would have fitted before it."""
     if len(lines) < 2:
-        # A sentence by itself, or nothing.
+        # A single line, or none.
         if lines:
             yield lines
         return
     lengths = [len(line.body.rstrip()) for line in lines]
-    width = max(_NARROWEST, *lengths)
+    width = max(_MIN_WIDTH, *lengths)
     group = [lines[0]]
     for before, after, length in zip(lines, lines[1:], lengths, strict=False):
         head = after.body.lstrip()
@@ -158,13 +158,13 @@ _NUMBER = re.compile(r"[*_]*(\d{1,4})[.)]?[*_]*")
 
 
 def counting_cells(text: str, blocks: Sequence[TextBlock]) -> dict[int, int]:
-    r"""Where the rows of tables begin that open with the row's own number, and where it ends.
+    r"""Table rows whose first cell is only a row number.
 
-    A column counts when it runs 1, 2, 3 … and its head says no more than "No." or is empty, or
-    when the table has no head at all. The number is no value then: nothing was measured.
+    A first column is a row number when it runs 1, 2, 3 … and its header is empty or a word such
+    as "No.", or the table has no header. Such a number is not a value.
 
     Returns:
-        Offset of each such row, and of what follows its first cell.
+        Start offset of each such row → offset just after its first cell.
     """
     cell_ends: dict[int, int] = {}
     table: list[TextBlock] = []

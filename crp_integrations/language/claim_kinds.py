@@ -1,7 +1,7 @@
 """Kinds of claim: fact unless clearly opinion, procedure or talk about the answer itself.
 
-What names a number, a date or a name cannot hide behind "I think" or "As mentioned above":
-it stays FACTUAL (decision D3, for safety).
+A claim with a number, date or name stays FACTUAL even after "I think" or "As mentioned above",
+so that it is always checked (decision D3).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crp_integrations.language.words import IMPERATIVES, VERBS, finite_verb, wor
 from crp_integrations.vocabulary import ClaimType
 
 _I = re.IGNORECASE
-_LONGEST = 300
+_LONGEST = 300  # characters; refusals and courtesies are shorter
 SOURCE = (
     r"(?:(?:the|this|your|these|any of the)\s+)?(?:(?:provided|given|supplied|available|above"
     r"|retrieved)\s+)?"
@@ -34,10 +34,10 @@ _SILENT = re.compile(
     rf"|nothing\s+in\s+{SOURCE}\b)",
     _I,
 )
-# What is said to be missing: the answer, or whatever was asked about.
+# The subject of a refusal: the answer, or the thing that was asked about.
 _IT = r"(?:(?:it|this|that)|(?:the|this|that|your|an|such)\s+(?:answer|question|information))"
 _ANSWERED = r"(?:answer(?:ed)?|determined?|f[io](?:u)?nd|provided?|tell|help|assist|say|respond)"
-# These say of themselves that there is no answer: whole claims, with no room for another word.
+# Refusals: the whole claim must match, so that it contains nothing else.
 _REFUSAL = re.compile(
     r"(?:(?:unfortunately|however|but|(?:i(?:'m|\s+am)\s+)?(?:very\s+)?(?:sorry|afraid)"
     r"|as\s+an\s+ai(?:\s+\w+){0,2}),?\s+)*(?:"
@@ -82,14 +82,14 @@ _COURTESY = re.compile(
     r"\b(?P<rest>[^.!?]*)[.!?\W]*\Z",
     _I,
 )
-# Nothing where they are all that is said. Before anything else they tell what kind of answer it is.
+# A greeting asserts nothing only when it is the whole claim.
 _GREETING = re.compile(
     r"(?:(?:hello|hi|hey|good\s+(?:morning|afternoon|evening|day)|goodbye|bye"
     r"|have\s+a\s+(?:great|nice|good)\s+day)(?:\s+there|\s+again)?"
     r"|i(?:'m|\s+am)\s+(?:not\s+(?:entirely\s+|really\s+)?sure|unsure))\W*\Z",
     _I,
 )
-# What may follow a courtesy without saying anything: who is meant, and what for.
+# Words that may follow a courtesy without asserting anything.
 _FILLER = re.compile(
     r"(?:[\s,]*\b(?:if|for|to|with|about|you|your|yours|have|has|need|needs|want|would|like|any"
     r"|anything|something|else|other|another|more|further|additional|questions?|query|queries"
@@ -101,12 +101,12 @@ _FILLER = re.compile(
 
 
 def is_silent(text: str) -> bool:
-    """Whether a claim says that its source does not say something."""
+    """Whether a claim states that the source does not contain something."""
     return _SILENT.match(text.strip()) is not None
 
 
 def is_talk(text: str) -> bool:
-    """Whether a whole claim is a refusal or a courtesy, with no word of anything else."""
+    """Whether a whole claim is a refusal or a courtesy and nothing else."""
     body = _body(text)
     if _REFUSAL.match(body):
         return True
@@ -115,12 +115,12 @@ def is_talk(text: str) -> bool:
 
 
 def is_greeting(text: str) -> bool:
-    """Whether a whole claim is a greeting, or says that the one who answers is not sure."""
+    """Whether a whole claim is a greeting, or says only that the speaker is not sure."""
     return _GREETING.match(_body(text)) is not None
 
 
 def is_request(text: str) -> bool:
-    """Whether a claim asks the one who asked for something."""
+    """Whether a claim asks the user something, such as to clarify the question."""
     return _REQUEST.match(_body(text)) is not None
 
 
@@ -130,8 +130,8 @@ def _body(text: str) -> str:
     return " ".join(fold(text).text.split()).strip("*_# ")
 
 
-# Refusals in further languages: whole claims that say of a source that it does not say.
-# In letters without accents, as `fold` leaves them.
+# Refusals in other languages: whole claims that say that the source has no answer.
+# Spelled without accents, because `fold` removes them.
 _REFUSED_ABROAD = re.compile(
     r"(?:leider,?\s+|desolee?,?\s+|lo\s+siento,?\s+(?:pero\s+)?)?(?:"
     # German
@@ -180,14 +180,14 @@ _ASKS = frozenset(
     que quien cuando donde como cual cuales puedo quieres desea""".split()
 )
 _RHETORIC = re.compile(r"did\s+you\s+know\b|who\s+knew\b", _I)
-# A lead-in names what follows and nothing of it.
+# A lead-in announces what follows but asserts nothing.
 _LEAD_IN = re.compile(
     r"(?:here(?:'s|\s+(?:is|are))|below\s+(?:is|are)|(?:these|this|they|it)\s+(?:is|are)"
     r"|(?:the\s+)?(?:following|next)(?:\s+(?:is|are))?|(?:hier|das|dies)\s+(?:ist|sind)|voici|estos?\s+son"
     rf"|aqui\s+(?:esta|estan|tienes)|quot(?:ed|ing)\s+from\s+{SOURCE})\b[^:.,;]{{0,60}}:\W*\Z",
     _I,
 )
-# Behind these in a refusal something of its own is said.
+# In a refusal, a separate statement may follow one of these.
 _JOINED = re.compile(
     r"[;:\u2013]|\s-\s|[.!?]\s|,(?!\s*(?:sorry|unfortunately)\b)|\b(?:but|because|since|so|as|although"
     r"|though|while|whereas|however|only|except|other\s+than|beyond|and\s+(?:it|they|the|that|this)"
@@ -201,15 +201,15 @@ _LEADING = re.compile(
 
 
 def asserts_nothing(text: str, *, heading: bool = False) -> bool:
-    """Whether a claim's form alone shows that it asserts nothing, so that nobody has to read it.
+    """Whether a claim's form alone shows that it asserts nothing and needs no check.
 
-    Only closed lists: greetings, courtesies, offers of help, refusals, questions, headings
-    without a verb, lead-ins with a colon. A figure, date or name makes it a claim, but in a
-    refusal, which names what it does not know. Opinions, procedures and advice are claims.
+    Uses closed lists: greetings, courtesies, offers of help, refusals, questions, headings
+    without a verb, lead-ins with a colon. A figure, date or name makes the text a claim, except
+    in a refusal, which may name what it does not know. Opinions, procedures and advice are claims.
 
     Args:
         text: one claim.
-        heading: whether it stands as a heading.
+        heading: whether it is a heading.
     """
     body = _body(text)
     if not body:
@@ -290,7 +290,7 @@ _PURPOSE = re.compile(
     r"|before\s[^,]{1,80}),?\s+)",
     _I,
 )
-_MOST_OPENERS = 3
+_MAX_OPENERS = 3  # openers in a row that are removed
 
 
 def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> ClaimType:
@@ -300,8 +300,8 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
 
     Args:
         text: the claim.
-        heading: whether it stands as a heading.
-        numbered: whether it stands in a numbered list.
+        heading: whether it is a heading.
+        numbered: whether it is an item of a numbered list.
     """
     body = fold(text).text.strip().strip("*_# ").strip()
     rest = without_opener(body)
@@ -337,8 +337,8 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
 
 
 def without_opener(text: str) -> str:
-    """A text without "Yes," "Overall," and "Based on the context," before what it says."""
-    for _ in range(_MOST_OPENERS):
+    """The text without openers such as "Yes,", "Overall," and "Based on the context,"."""
+    for _ in range(_MAX_OPENERS):
         match = _OPENER.match(text)
         if match is None or match.end() == 0:
             break
@@ -347,7 +347,7 @@ def without_opener(text: str) -> str:
 
 
 def _second_clause(text: str) -> bool:
-    """Whether something with a verb of its own follows a comma, colon or dash."""
+    """Whether a clause with its own verb follows a comma, colon or dash."""
     for match in re.finditer(r"[,;:\u2013]\s|\s-\s|\.\s", text):
         tail = words(text[match.end() : match.end() + 200])
         if len(tail) > 2 and finite_verb(tail, 1) is not None:
@@ -359,7 +359,7 @@ _AFTER_NOUN = frozenset("of is was are were has have had can will rose fell".spl
 
 
 def _imperative(text: str, numbered: bool) -> bool:
-    for _ in range(_MOST_OPENERS):
+    for _ in range(_MAX_OPENERS):
         first = words(text[:40])
         if first and first[0].lower in IMPERATIVES:
             break
@@ -373,7 +373,7 @@ def _imperative(text: str, numbered: bool) -> bool:
     lower = tokens[0].lower
     if lower not in IMPERATIVES and not (numbered and lower in VERBS):
         return False
-    # "Use of the tool is free" and "Test results are in" are no commands.
+    # "Use of the tool is free" and "Test results are in" are not commands.
     after = tokens[1].lower if len(tokens) > 1 else ""
     if after in _AFTER_NOUN:
         return False

@@ -1,4 +1,4 @@
-"""Claims: what an answer asserts, cut into pieces that can be judged one by one.
+"""Claims: splits an answer into assertions that can be judged one by one.
 
 Spec: CRP-SPEC-005 §3
 """
@@ -52,17 +52,17 @@ _CONDITION = re.compile(
 )
 _NOT_ONLY = re.compile(r"\bnot\s+only\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"\b(?:between|both)\s[^,;]{1,60}\Z", re.IGNORECASE)
-_FEWEST = 2
-_HEAD = 80
-_LONGEST = 2_000  # longer sentences are cut by pieces, so that the work grows with the text
+_FEWEST = 2  # words on each side of a joint
+_HEAD = 80  # characters read to see how the next clause begins
+_LONGEST = 2_000  # longer sentences are cut into pieces, so that run time stays linear
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A stretch of a sentence and the subject that it borrows.
+    """A clause of a sentence, with the subject that it shares with an earlier clause.
 
     Attributes:
-        subject: words of an earlier clause that this one leaves out, None when it has its own.
+        subject: subject taken from an earlier clause; None when the clause has its own.
     """
 
     start: int
@@ -78,7 +78,7 @@ def clauses(text: str) -> list[Clause]:
     folded = fold(text)
     body = folded.text
     if folded.offsets is not None:
-        # Joints are found in the folded text and led back to the text given.
+        # Joints are found in the folded text; their offsets are mapped back to the original.
         return [
             Clause(
                 folded.start(clause.start),
@@ -132,7 +132,7 @@ def _by_pieces(body: str) -> list[Clause]:
 
 
 def _cuts(body: str, tokens: Sequence[TextWord]) -> list[tuple[int, int, str]]:
-    """Accepted joints: end of the clause before, start of the one after, kind."""
+    """Accepted joints: end of the preceding clause, start of the following clause, kind."""
     starts = [word.start for word in tokens]
     joints = [match for match in _JOINT.finditer(body) if not _shielded(body, match)]
     cuts: list[tuple[int, int, str]] = []
@@ -180,7 +180,7 @@ def _kind(match: re.Match[str]) -> str:
 
 
 def _next_strong(joints: list[re.Match[str]], number: int, end: int) -> int:
-    """Where the right side ends at the latest: at the next joint that surely parts clauses."""
+    """Latest end of the right side: the next joint that certainly separates clauses."""
     for match in joints[number + 1 : number + 2]:
         return match.start() if match["plain"] is None or match["comma"] else end
     return end
@@ -205,7 +205,7 @@ def _joins_clauses(
     if verb is None:
         return False
     if verb == 0:
-        # "sells cars and trucks": a word in -s that nothing follows is a noun.
+        # "sells cars and trucks": a final word in -s is a noun.
         lower = right[0].lower
         if lower in AUXILIARIES or not lower.endswith("s"):
             return len(right) > 1
@@ -217,7 +217,7 @@ def _joins_clauses(
 
 
 def _bare(following: Sequence[TextWord]) -> bool:
-    """Whether a clause begins with its verb and so borrows a subject."""
+    """Whether a clause begins with its verb and so needs the subject of an earlier clause."""
     place = 0
     while place < min(2, len(following)) and (
         following[place].lower.endswith("ly") or following[place].lower in ("also", "then", "not")
@@ -234,7 +234,7 @@ def _subject(inside: Sequence[TextWord]) -> Span | None:
 
 
 def _antecedent(inside: Sequence[TextWord]) -> Span | None:
-    """The noun before a relative clause: what follows the last verb, preposition or article."""
+    """The noun before a relative clause: the words after the last verb, preposition or article."""
     first = len(inside) - 1
     while first > 0 and len(inside) - first < 6:
         before = inside[first - 1].lower
@@ -248,28 +248,28 @@ def _antecedent(inside: Sequence[TextWord]) -> Span | None:
 
 def _shielded(body: str, match: re.Match[str]) -> bool:
     """Whether a joint lies within quotation marks or brackets."""
-    before = body[: match.start()]  # a sentence here is at most _LONGEST characters
+    before = body[: match.start()]  # cheap: `body` has at most _LONGEST characters
     if before.count('"') % 2 == 1 and '"' in body[match.end() :]:
         return True
     return before.count("(") > before.count(")") or before.count("[") > before.count("]")
 
 
-# What each thing that can be looked up adds; at least .30, so that one alone is specific.
+# Weight of each item that can be checked; .30 or more makes a claim specific by itself.
 NUMBER = 0.45
 SMALL_NUMBER = 0.30
 ORDINAL = 0.15
 DATE = 0.45
 NAME = 0.35
-# Length adds little: fifteen content words or more without any of those stay below .30.
+# Length adds little: a claim of any length without such items stays below .30.
 BASE = 0.05
 WORD = 0.01
-MOST_WORDS = 15
+MAX_WORDS = 15
 
 
 def specificity(text: str) -> float:
     """How specific a claim is: 1 − (1 − base) · Π (1 − weight of each thing named).
 
-    Base is .05 and .01 for each content word up to 15. A number weighs .45 (.30 for a bare
+    Base is .05 plus .01 for each content word up to 15. A number weighs .45 (.30 for a bare
     whole number up to 10, .15 for an ordinal), a date .45, a name, code or address .35.
 
     Spec: CRP-SPEC-005 §3.2
@@ -280,7 +280,7 @@ def specificity(text: str) -> float:
     >>> specificity("This is important.") < 0.3 <= specificity("Revenue was $4.2M.")
     True
     """
-    open_share = 1.0 - (BASE + WORD * min(MOST_WORDS, len(content_words(text))))
+    open_share = 1.0 - (BASE + WORD * min(MAX_WORDS, len(content_words(text))))
     for quantity in quantities(text):
         open_share *= 1.0 - _weight(quantity)
     open_share *= (1.0 - DATE) ** len(dates(text))
@@ -306,11 +306,11 @@ class Segment:
 
     Attributes:
         claim_type: FACTUAL unless it is clearly something else (decision D3).
-        specificity: [0, 1], how much it commits itself.
-        parts: what to read together to judge it alone: a borrowed subject from the same
-            sentence where it has none of its own, the keys around a structured answer's
-            value, and last its own stretch.
-        heading: whether it stands as a heading or names the columns of a table.
+        specificity: score in [0, 1]; higher when the claim names more numbers, dates and names.
+        parts: spans to read together when the claim is judged alone: first a subject from the
+            same sentence if it has none of its own, or the JSON keys around its value; last
+            the claim's own span.
+        heading: whether it is a heading or the header row of a table.
     """
 
     start: int
@@ -322,16 +322,16 @@ class Segment:
     heading: bool = False
 
     def read(self, text: str) -> str:
-        """The claim as one reads it alone, its parts joined by blanks."""
+        """The claim as a self-contained text: its parts joined by blanks."""
         return " ".join(part.of(text) for part in self.parts)
 
 
 def segment(text: str) -> list[Segment]:
     """The claims of a text in order; they do not overlap.
 
-    What lies between them is what `coverage.non_claims` names: no figure and no word but
-    markers of lists that count up, names of languages behind fences, conjunctions, reasoning.
-    Table rows, list items, lines of code and values of a JSON answer are claims of their own.
+    `coverage.non_claims` lists what lies between them: white space, punctuation, list markers,
+    language names after code fences, conjunctions and reasoning; no other words or figures.
+    Table rows, list items, lines of code and values of a JSON answer are separate claims.
 
     Args:
         text: any answer.
@@ -346,7 +346,7 @@ def segment(text: str) -> list[Segment]:
         claims = [claim for leaf in leaves for claim in _of_leaf(shown, leaf)]
     else:
         claims = _of_prose(shown)
-    # Text left over does not look like a claim, but a figure or word in it may be one.
+    # Remaining words and figures become claims too, so that nothing goes unchecked.
     for gap in non_claims(text, claims):
         if gap.kind == "unread":
             own = Span(gap.start, gap.end)
@@ -360,7 +360,7 @@ def segment(text: str) -> list[Segment]:
 
 
 def _of_leaf(text: str, leaf: JsonLeaf) -> Iterator[Segment]:
-    """A value as one claim, or sentence by sentence where a text has several."""
+    """A JSON value as one claim, or one claim per sentence of a longer string."""
     around = tuple(key for key in leaf.keys if key.start < leaf.start)
     inner = leaf.value_span.of(text)
     spans = split_sentences(inner) if isinstance(leaf.value, str) else []

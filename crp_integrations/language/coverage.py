@@ -1,6 +1,6 @@
-"""What of an answer lies in no claim: every character of it is of a named kind, or in a claim.
+"""Text outside of claims: every character of an answer is in a claim or has a named kind.
 
-The leaves of a structured answer are claims of their own; they are found here too.
+This module also finds the leaves of a JSON answer, each of which is a claim.
 
 Spec: CRP-SPEC-005 §3
 """
@@ -28,7 +28,7 @@ NonClaimKind = Literal[
     "separating mark",
     "conjunction",
     "reasoning",
-    # Words or figures that `segment` left out: it makes claims of them, so nobody else sees any.
+    # Words or figures that are in no claim yet; `segment` turns them into claims.
     "unread",
 ]
 
@@ -42,7 +42,7 @@ class Stretch(Protocol):
 
     @property
     def end(self) -> int:
-        """Offset behind the last."""
+        """Offset after the last character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,23 @@ _TAG = re.compile(
 )
 
 
-# The labels of the ReAct format, as LangChain's and LlamaIndex's agents have them written.
+# The labels of the ReAct format, as the prompts of LangChain and LlamaIndex agents define them.
 _STEP = re.compile(
     r"^[ \t*]{0,5}(?P<label>Thought|Action|Action Input|Observation|Final Answer|Answer)"
     r"\*{0,2}:\*{0,2}",
     re.MULTILINE,
 )
 _ANSWERS: Final = ("Final Answer", "Answer")
-# LangChain's prompt ends in "Thought:", so the last step begins behind the label.
+# LangChain's prompt ends in "Thought:", so the model's text begins after that label.
 _LAST_THOUGHT: Final = "i now know the final answer"
 
 
 def reasoning_spans(text: str) -> tuple[Span, ...]:
-    r"""The stretches in which a model thinks aloud, tags and labels included; they are no answer.
+    r"""The spans of a model's reasoning, tags and labels included; they are not the answer.
 
-    A tag counts where it opens a line outside of a fence, so that an answer about such tags
-    stays one. A tag without an end reaches to the end of the text. Of a text in the ReAct format
-    all but what stands behind the label of the answer is reasoning, where there is such a label.
+    A tag counts only at the start of a line outside of a code fence, so that an answer may
+    mention such tags. A tag without an end extends to the end of the text. In a text in the ReAct
+    format that labels an answer, everything before that answer is reasoning.
 
     >>> [span.of("<think>Hm.</think>Yes.") for span in reasoning_spans("<think>Hm.</think>Yes.")]
     ['<think>Hm.</think>']
@@ -98,7 +98,7 @@ def reasoning_spans(text: str) -> tuple[Span, ...]:
 
 
 def _step_spans(text: str) -> list[Span]:
-    """The steps of the ReAct format, each up to behind the label of the answer that it leads to."""
+    """The steps of the ReAct format, each up to and including the label of its answer."""
     labels = list(_STEP.finditer(text))
     if not any(match["label"] in _ANSWERS for match in labels):
         return []
@@ -143,14 +143,14 @@ def _tagged_spans(text: str) -> tuple[Span, ...]:
 
 
 def _opens_line(text: str, place: int, spans: list[Span]) -> bool:
-    # A line's indent is short, so that many tags behind much white space cost no more.
+    # Looking back at most 80 characters bounds the cost for tags after much white space.
     before = text[max(0, place - 80, spans[-1].end if spans else 0) : place]
     opened = place - len(before) == (spans[-1].end if spans else 0)
     line = before.rpartition("\n")
     return not line[2].strip() and (bool(line[1]) or opened)
 
 
-# Names of languages that stand behind a fence; another word there may say something.
+# Names of languages that may follow a fence; any other word there may be content.
 _LANGUAGES: Final = frozenset(LISTS["code_languages"])
 _INFO = re.compile(r"\s*(?P<language>[\w#+.-]+)\s*\Z")
 _MARKER = re.compile(
@@ -163,7 +163,7 @@ _PIECE = re.compile(r"(?P<space>\s+)|(?P<word>(?:(?!\s).)+)", re.DOTALL)
 
 
 def _counters(text: str, place: int) -> tuple[int, set[tuple[str, int]]]:
-    """Where the list marker at a place ends, and what it may count, by its style."""
+    """Where the list marker at a place ends, and the numbers it may stand for, by style."""
     match = _MARKER.match(text, place)
     if match is None:
         return place, set()
@@ -177,7 +177,7 @@ def _counters(text: str, place: int) -> tuple[int, set[tuple[str, int]]]:
 
 
 def _marked(text: str, reasoning: tuple[Span, ...]) -> Iterator[NonClaim]:
-    """Fences, rules, and list markers that are bullets or count up from one, in order."""
+    """Fences, rules, and list markers (bullets, or counters from one up), in order."""
     counted: set[tuple[str, int]] = set()
     shown = without_reasoning(text, reasoning)
     text_blocks = blocks(shown)
@@ -198,7 +198,7 @@ def _marked(text: str, reasoning: tuple[Span, ...]) -> Iterator[NonClaim]:
             yield NonClaim(start, cells[start], "list marker")
         elif block.kind == "item":
             marker, counts = _counters(text, start)
-            # A zero opens a list as a one does.
+            # A list may start at zero or one.
             if not counts or any(n < 2 or (style, n - 1) in counted for style, n in counts):
                 counted |= counts
                 if text[marker:end].strip():
@@ -206,7 +206,7 @@ def _marked(text: str, reasoning: tuple[Span, ...]) -> Iterator[NonClaim]:
 
 
 def without_reasoning(text: str, reasoning: tuple[Span, ...]) -> str:
-    """The text with line breaks in place of the reasoning, so that offsets stay."""
+    """The text with reasoning replaced by line breaks, so that offsets stay the same."""
     if not reasoning:
         return text
     pieces, place = [], 0
@@ -217,14 +217,14 @@ def without_reasoning(text: str, reasoning: tuple[Span, ...]) -> str:
 
 
 def non_claims(text: str, segments: Iterable[Stretch]) -> tuple[NonClaim, ...]:
-    """What of a text lies in none of its claims, in order; claims and these partition it.
+    """The stretches of a text outside of its claims, in order; with the claims they partition it.
 
-    A figure or word is no claim only as a marker of a list that counts up, as a known language
-    behind a fence, as a conjunction between two claims, or within reasoning.
+    A figure or word that is a counted list marker, a known language after a fence, a conjunction
+    between two claims, or part of reasoning has its own kind; any other one is "unread".
 
     Args:
         text: an answer.
-        segments: its claims in order, as `segment` gives them.
+        segments: its claims in order, as `segment` returns them.
 
     >>> [(one.kind, one.start, one.end) for one in non_claims("1. Run.", [Span(3, 7)])]
     [('list marker', 0, 2), ('white space', 2, 3)]
@@ -266,7 +266,7 @@ def _is_conjunction(word: str) -> bool:
     return fold(word).text.lower().strip(",;") in _CONJUNCTIONS
 
 
-# Behind a fence that holds all of the answer stands the same object.
+# A fence around the whole answer; the JSON is inside it.
 _FENCED = re.compile(
     r"\s*(?:`{3,}|~{3,})[ \t]*(?:json[5lc]?)?[ \t]*\n(.*?)\n[ \t]*(?:`{3,}|~{3,})\s*\Z", re.S | re.I
 )
@@ -275,15 +275,15 @@ _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
 @dataclass(frozen=True, slots=True)
 class JsonLeaf:
-    """One value of a structured answer that holds no other, and what it is called.
+    """One scalar or empty container of a JSON answer, with its keys.
 
     Attributes:
         start, end: offsets in the answer, from its own key on; the first leaf of a container
             begins with the container's key, so that every key lies in a leaf.
-        keys: where the keys of the objects around it stand, outermost first, its own last.
-        path: the same keys as texts, and places in arrays.
-        value: text, number, truth value or None; an empty container.
-        value_span: where the value stands, quotation marks included.
+        keys: spans of the keys of the enclosing objects, outermost first, its own last.
+        path: the same keys as strings, and indexes in arrays.
+        value: string, number, boolean, None, or an empty container.
+        value_span: span of the value, quotation marks included.
     """
 
     start: int
@@ -311,10 +311,10 @@ def json_leaves(text: str) -> tuple[JsonLeaf, ...] | None:
         return None
     tokens = list(_TOKEN.finditer(text, low, high))
     leaves: list[JsonLeaf] = []
-    # For each open container its key and span, or the next place where it is an array.
+    # For each open container: the span of its current key, and the key or array index.
     keys: list[Span | None] = []
     path: list[str | int] = []
-    pending: int | None = None  # where keys stand that no leaf holds yet
+    pending: int | None = None  # start of the first key that is not yet in a leaf
     place = 0
     while place < len(tokens):
         token, sign = tokens[place], tokens[place].group()

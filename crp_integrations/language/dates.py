@@ -1,6 +1,6 @@
 """Dates in running text, read by rules.
 
-A date is kept as far as it is given. "03/12/2024" has two readings, and both are kept.
+A date may be partial, such as "March 2024". "03/12/2024" has two readings; both are recorded.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ def _months(name: str) -> dict[str, int]:
 
 
 MONTHS: dict[str, int] = _months("months")
-# In Spanish, German and French where they are written otherwise, without accents.
+# Spanish, German and French spellings that differ from English, without accents.
 _OTHER_MONTHS: dict[str, int] = _months("other_months")
 
 
 @dataclass(frozen=True, slots=True)
 class DateMention:
-    """A date as far as it is given.
+    """A complete or partial date.
 
     Attributes:
-        year, month, day: None where the text leaves it open.
-        swapped: for "03/12/2024" the other reading as (month, day), None when there is one.
+        year, month, day: parts of the date; None where the text does not state them.
+        swapped: other reading as (month, day) of a date such as "03/12/2024"; None when there
+            is only one reading.
     """
 
     start: int
@@ -108,7 +109,7 @@ _TENS = ("", "", "twent", "thirt", "fort", "fift", "sixt", "sevent", "eight", "n
 _DECADE = re.compile(rf"\b({'|'.join(filter(None, _TENS))})ies\b", _I)
 _DECADES = frozenset(f"{ten}ies" for ten in _TENS if ten)
 _NAMED = frozenset(MONTHS)
-# Each with whether it needs the name of a month.
+# Each pattern, and whether it needs the name of a month.
 _PATTERNS = tuple((pattern, _MONTH in pattern.pattern) for pattern in _ALL)
 _YEAR = re.compile(
     r"(?<![\w.,$\u20ac\u00a3\u00a5#/:])(?:1[0-9]{3}|2[01][0-9]{2})"
@@ -212,7 +213,7 @@ def _read(match: re.Match[str], folded: FoldedText, text: str) -> list[DateMenti
         if not 1 <= other <= 31:
             return []
         first = match.start("day")
-        # In "March 12-14" the month stands before both.
+        # In "March 12-14" the month comes before both days.
         opening = min(match.start("month"), match.start("before"))
         span = folded.span(opening, match.end("before"))
         mentions.append(DateMention(span.start, span.end, span.of(text), year, month, other))
@@ -247,7 +248,7 @@ def _numeric(
     match: re.Match[str], folded: FoldedText, text: str, year: int | None
 ) -> list[DateMention]:
     first, second = int(match["a"]), int(match["b"])
-    if match["mark"] == ".":  # written with points the day comes first
+    if match["mark"] == ".":  # in dates with points the day comes first
         first, second = second, first
     swapped = None
     month, day = first, second
@@ -277,14 +278,13 @@ def _years(match: re.Match[str], folded: FoldedText, text: str) -> list[DateMent
 def compatible(a: DateMention, b: DateMention) -> bool:
     """Whether two mentions can mean the same date.
 
-    They must share year, month or day, and disagree in none of them; what one leaves open
-    fits anything.
+    They must share a year, month or day and disagree in none; a missing part fits anything.
     """
     return any(_agree(first, second) for first in _readings(a) for second in _readings(b))
 
 
 def gives(source: DateMention, claim: DateMention) -> bool:
-    """Whether the source's date says all that the claim's date says."""
+    """Whether the source's date states every part of the claim's date with the same value."""
     return any(
         all(wanted is None or wanted == have for have, wanted in zip(first, second, strict=True))
         for first in _readings(source)

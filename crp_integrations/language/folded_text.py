@@ -1,10 +1,10 @@
-"""A text in the form in which it is compared, with offsets, and where a quotation stands in it.
+"""Find quotations in a text: the normalized form for comparison, with offsets into the original.
 
-Aside are letter case, white space, the form of quotation marks, dashes and spaces, composed and
-compatibility forms of characters, the asterisks and backticks of Markdown, and what
-`undo_typesetting` undoes. Words and figures are not: one that is cut, as `2` out of `12`, `2.5` or
-`-2`, does not stand there. For words that are looked for; rules that read values fold by
-`text.fold`, which keeps lines, case and quotation marks.
+The comparison ignores letter case, white space, the form of quotation marks, dashes and spaces,
+composed and compatibility forms of characters, the asterisks and backticks of Markdown, and
+whatever `undo_typesetting` undoes. A word or figure must match as a whole: `2` does not occur in
+`12`, `2.5` or `-2`. Rules that read values use `text.fold` instead, which keeps lines, case and
+quotation marks.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from functools import lru_cache
 from html.entities import name2codepoint
 from typing import Final
 
-# Stands where a hyphen may be the word's own or the line's: Unicode's own sign for such a place.
+# Replaces a hyphen that may belong to the word or only to the line break (Unicode's own sign).
 HYPHENATION: Final = "\u2027"
 REFERENCES: Final = {name: chr(code) for name, code in sorted(name2codepoint.items())}
 SYMBOLS: Final = {
     "approx": "≈", "cdot": "·", "circ": "°", "degree": "°", "euro": "€", "ge": "≥", "geq": "≥",
     "ldots": "…", "le": "≤", "leq": "≤", "pm": "±", "pounds": "£", "times": "×",
 }  # fmt: skip
-# Commands that set their argument in another type; words and figures stay as they are.
+# LaTeX commands that only change the font of their argument.
 _TYPES = "emph|mathbf|mathit|mathrm|mathsf|mbox|operatorname|text(?:bf|it|rm|sf|tt)?"
 SETTINGS: Final = "|".join(
     (
         r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,8}[0-9]{0,2});",
-        # Escaped, a sign is itself: no dollar sign of a formula, no brace of a command.
+        # An escaped sign is literal: it opens neither a formula nor a command.
         r"\\([{}$%&#_])",
         rf"(\\(?:{_TYPES})[ ]{{0,4}}\{{|\^\{{(?=\\circ))",
-        # `4{,}200`: a comma that no space follows.
+        # `4{,}200`: LaTeX for a comma without space after it.
         r"\{([.,])\}",
         rf"\^?\\({'|'.join(SYMBOLS)})(?![A-Za-z])",
         # Thin and wide spaces.
         r"(\\[,; ]|\\q?quad(?![A-Za-z]))",
         r"([{}])",
         r"(\$)",
-        # At a line's end, or where a line's end was made a blank. "Short- and long-term" is whole.
+        # A hyphen before a line break or the blank that replaced one, except "short- and long-".
         (
             r"([-\u2010\u00ad])(?:[ \t\u00a0]*\r?\n[ \t]*|[ \t\u00a0]+)"
             r"(?!(?:and|or|nor|to|und|oder|bis|noch|et|ou)[ \t\r\n\u00a0])"
         ),
-        # An IBAN in groups of four (ISO 13616), and a telephone number with its country's code
-        # (E.123): with or without their separators they are one identifier.
+        # An IBAN in groups of four (ISO 13616), and a telephone number with its country code
+        # (E.123): each is one identifier with or without separators.
         (
             r"(?<![0-9A-Za-z])([A-Z]{2}[0-9]{2}(?:[ \u00a0][A-Z]{4})?"
             r"(?:[ \u00a0](?=[A-Z]{0,3}[0-9])[0-9A-Z]{4}){2,7}(?:[ \u00a0][0-9]{1,2}[0-9A-Z]?)?"
@@ -53,7 +53,7 @@ SETTINGS: Final = "|".join(
         ),
     )
 )
-# What makes a dollar sign that of a formula: a command before the next one, or a bare number.
+# A dollar sign opens a formula if a command or a bare number comes before the next dollar sign.
 FORMULA: Final = (
     rf"\$(?:[^$\n\\]*\\(?:[,;%$]|(?:{_TYPES}|{'|'.join(SYMBOLS)}|q?quad)(?![A-Za-z]))"
     r"(?:[^$\n\\]|\\[^\n])*\$|[0-9][0-9.,{}]*\$(?![0-9]))"
@@ -65,7 +65,7 @@ SEPARATED: Final = " \u00a0-()"
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """A text without its typesetting, and for each of its characters where it stood."""
+    """A text without typesetting, and the original offsets of each of its characters."""
 
     text: str
     starts: list[int]
@@ -73,7 +73,7 @@ class PlainText:
 
 
 def undo_typesetting(text: str) -> PlainText | None:
-    r"""The text as it was before it was set; None where nothing was done to it.
+    r"""The text without HTML and LaTeX typesetting; None when nothing had to be undone.
 
     >>> undo_typesetting(r"R&amp;D cost $4.2\,\text{million}$").text
     'R&D cost 4.2 million'
@@ -85,7 +85,7 @@ def undo_typesetting(text: str) -> PlainText | None:
     ends: list[int] = []
     place = 0
     formula = changed = False
-    braces: list[bool] = []  # of each open brace, whether it belongs to a command
+    braces: list[bool] = []  # for each open brace, whether it belongs to a command
 
     def keep(start: int, end: int) -> None:
         pieces.append(text[start:end])
@@ -96,7 +96,7 @@ def undo_typesetting(text: str) -> PlainText | None:
         start, end = match.span()
         keep(place, start)
         place = end
-        sign: str | None = None  # None where it stays as it is
+        sign: str | None = None  # replacement; None keeps the match as it is
         reference, escaped, command, comma, symbol, space, brace, dollar, hyphen, identifier = (
             match.groups()
         )
@@ -145,49 +145,49 @@ def _referred(name: str) -> str | None:
     return chr(code) if 0 < code < 0xD800 or 0xDFFF < code < 0x110000 else None
 
 
-def _hyphen(hyphen: str, before: str, behind: str) -> str | None:
-    """What a hyphen before a line's end stands for; None where it is a dash or a bullet."""
-    if not (before.isalnum() and behind.isalnum()):
+def _hyphen(hyphen: str, before: str, after: str) -> str | None:
+    """Replacement for a hyphen before a line break; None where it is a dash or a bullet."""
+    if not (before.isalnum() and after.isalnum()):
         return None
     if hyphen == "\u00ad":
         return ""
-    # A name and a figure keep their hyphen; in other words it may have come with the line's end.
-    return HYPHENATION if before.isalpha() and behind.islower() else "-"
+    # Names and figures keep their hyphen; in other words it may come from the line break.
+    return HYPHENATION if before.isalpha() and after.islower() else "-"
 
 
-# Left out, but for one between two figures, where it is a separator or a sign.
+# Removed, except between two digits, where the mark is a separator or a sign.
 APOSTROPHES: Final = frozenset("'`´‘’‚‛‹›")
 MARKS: Final = APOSTROPHES | frozenset('"“”„‟«»*\\')
 DASHES: Final = frozenset("‐‑‒–—―−-")
 NOTHING: Final = frozenset("\u00ad\u200b\u200c\u200d\u2060\ufeff")
-# What a quotation may be cut off with at its ends.
+# Characters that are stripped from both ends of a quotation.
 EDGES: Final = f" .,;:…!?{HYPHENATION}"
 STOPS: Final = frozenset(EDGES) - {" "}
-# Between two figures they make one of them.
+# Between two digits these join them to one figure.
 SEPARATORS: Final = frozenset(".,'\"^٫٬·*")
 # Digits of a group of thousands.
 GROUP: Final = 3
 _FIGURES: Final = re.compile(r"\d*")
-# A number whose point is no group's, so that a comma behind it ends it.
+# A number with a decimal point: a comma after it ends it.
 _DECIMAL: Final = re.compile(r"\.(?:\d{1,2}|\d{4,})\Z")
-# Written without blanks between words: from Thai to Burmese, Khmer, the syllabaries, Chinese.
+# Scripts without blanks between words: Thai to Burmese, Khmer, the syllabaries, Chinese.
 UNSPACED: Final = (
     (0x0E00, 0x109F), (0x1100, 0x11FF), (0x1780, 0x17FF), (0x1950, 0x1AAF), (0x2E80, 0xA4CF),
     (0xA960, 0xA97F), (0xAA00, 0xAADF), (0xAC00, 0xD7FF), (0xF900, 0xFAFF), (0x1B000, 0x1B2FF),
     (0x20000, 0x3FFFF),
 )  # fmt: skip
-# Letters, figures and signs that stand for themselves, with single blanks between them, in front of
-# no mark that joins the last.
+# Characters that folding leaves as they are except for case, with single blanks between them,
+# and with no combining mark after the last.
 _SELF: Final = r"[0-9A-Za-z.,;:!?()\[\]{}/%&+<=>@_|#$~^]"
 _PLAIN: Final = re.compile(rf"{_SELF}+(?: {_SELF}+)*(?![^\x00-\x7f])")
 HAN_FIGURES: Final = frozenset("〇零一二三四五六七八九十百千万億亿兆两")
 
 
 class Folded:
-    """A text in the form in which quotations are compared.
+    """A text in the normalized form in which quotations are compared.
 
     Attributes:
-        starts, ends: offsets in the original of what each of its characters stands for.
+        starts, ends: start and end offset in the original of each folded character.
     """
 
     __slots__ = ("_apart", "ends", "starts", "text")
@@ -199,13 +199,13 @@ class Folded:
         folded: list[str] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
-        # Places in the folded text in front of which a mark was left out.
+        # Places in the folded text before which a mark was removed.
         self._apart: set[int] = set()
         blank = True
         place, size = 0, len(original)
         while place < size:
             first = place
-            # Most of a text is such a run: reading it in one step takes a third of the time.
+            # Most of a text is such runs; handling a run in one step cuts the time to a third.
             if plain := _PLAIN.match(original, place):
                 place = plain.end()
                 folded.extend(plain[0].lower())
@@ -242,7 +242,7 @@ class Folded:
                 place += 1
             form = "-" if character in DASHES else _folded(original[first:place], character)
             if folded and folded[-1].isdigit() and form[:1].isdigit() and not character.isdecimal():
-                # A power or a fraction behind a figure is no further digit of it.
+                # A superscript or fraction after a digit is not another digit of the same number.
                 form = (" " if "/" in form else "^") + form
             folded.extend(form)
             self.starts += [first] * len(form)
@@ -253,7 +253,7 @@ class Folded:
             self.ends = [unset.ends[last - 1] for last in self.ends]
 
     def every(self, words: str) -> Iterator[tuple[int, int]]:
-        """First and last offset in the original of each place where folded words stand."""
+        """Start and end offset in the original of each whole occurrence of folded words."""
         for at, end in self._places(words):
             if self._whole(at, end):
                 yield self.starts[at], self.ends[end - 1]
@@ -274,7 +274,7 @@ class Folded:
                     yield at, end
 
     def _end(self, words: str, at: int) -> int:
-        """Where words end that begin at a place, 0 for nowhere; hyphens of line ends may lack."""
+        """End of the words if they begin at `at`, else 0; a line-break hyphen may be missing."""
         text = self.text
         place = at
         for word in words:
@@ -290,37 +290,37 @@ class Folded:
             place += 1
         return place
 
-    def find(self, words: str, behind: int = 0) -> tuple[int, int] | None:
-        """The first of those places that begins at or behind an offset; None for none."""
-        return next((place for place in self.every(words) if place[0] >= behind), None)
+    def find(self, words: str, after: int = 0) -> tuple[int, int] | None:
+        """The first occurrence that begins at or after an offset of the original, or None."""
+        return next((place for place in self.every(words) if place[0] >= after), None)
 
     def _whole(self, at: int, end: int) -> bool:
-        """Whether no character, word or figure is cut: `2` does not stand in `12` or `2.5`."""
+        """Whether no character, word or figure is cut: `2` does not occur in `12` or `2.5`."""
         if self._cut(at) or self._cut(end) or self._signed(at):
             return False
-        return not (self._behind_separator(at) or self._before_separator(at, end))
+        return not (self._after_separator(at) or self._before_separator(at, end))
 
     def _cut(self, at: int) -> bool:
-        """Whether the characters before and behind a place in the folded text belong together."""
+        """Whether the characters before and after a place in the folded text belong together."""
         text = self.text
         if not 0 < at < len(text) or at in self._apart:
             return False
-        before, behind = text[at - 1], text[at]
-        if _joins(behind) or HYPHENATION in (before, behind):
+        before, after = text[at - 1], text[at]
+        if _joins(after) or HYPHENATION in (before, after):
             return True
-        if self.starts[at - 1] == self.starts[at] and not {before, behind} & STOPS:
+        if self.starts[at - 1] == self.starts[at] and not {before, after} & STOPS:
             return True
-        if at + 1 < len(text) and behind in " ^" and self.starts[at] == self.starts[at + 1]:
+        if at + 1 < len(text) and after in " ^" and self.starts[at] == self.starts[at + 1]:
             return True
-        if _inner(before) and _inner(behind):
+        if _inner(before) and _inner(after):
             return True
-        return before in HAN_FIGURES and behind in HAN_FIGURES
+        return before in HAN_FIGURES and after in HAN_FIGURES
 
-    def _behind_separator(self, at: int) -> bool:
+    def _after_separator(self, at: int) -> bool:
         """Whether a separator joins the figure that begins here to the one before it.
 
-        A comma does so before three figures, and behind no more than three: in rows of a table
-        commas separate figures of other lengths.
+        A comma joins only if exactly three digits follow and at most three precede it; otherwise
+        it separates list items.
         """
         text = self.text
         if at in self._apart or at < 1:
@@ -338,7 +338,7 @@ class Folded:
         return behind_figure and (before != "," or (figures == GROUP and not _many(text, at - 1)))
 
     def _before_separator(self, at: int, end: int) -> bool:
-        """Whether a separator joins the figure that ends here to the one behind it."""
+        """Whether a separator joins the figure that ends here to the one after it."""
         text = self.text
         if end + 1 >= len(text) or end in self._apart or text[end] not in SEPARATORS:
             return False
@@ -353,7 +353,7 @@ class Folded:
         return not (apart or figures > GROUP or _DECIMAL.search(text[at:end]))
 
     def _signed(self, at: int) -> bool:
-        """Whether a figure begins here that has a sign before it: `5` does not stand in `-5`."""
+        """Whether a figure with a minus sign begins here: `5` does not occur in `-5`."""
         text = self.text
         if not 0 < at < len(text) or text[at - 1] != "-":
             return False
@@ -362,13 +362,13 @@ class Folded:
 
 
 def _many(text: str, end: int) -> bool:
-    """Whether more figures than a group of thousands has end at a place."""
+    """Whether more than three digits end at a place, so that no thousands group follows."""
     figures = text[max(0, end - GROUP - 1) : end]
     return len(figures) > GROUP and figures.isdecimal()
 
 
 def _in_list(text: str, at: int) -> bool:
-    """Whether a comma separates figures of a list, as in `38,12,26`, not groups of one figure."""
+    """Whether a comma separates list items, as in `38,12,26`, not groups of thousands."""
     first = last = at
     while first and (text[first - 1].isdigit() or text[first - 1] == ","):
         first -= 1
@@ -379,22 +379,22 @@ def _in_list(text: str, at: int) -> bool:
 
 
 def _word(text: str, at: int) -> bool:
-    """Whether a letter, a figure or a closing sign stands at a place."""
+    """Whether there is a letter, a digit or a closing sign at a place."""
     return at >= 0 and (text[at].isalnum() or text[at] in ")]%°-")
 
 
 @lru_cache(maxsize=8192)
 def _folded(cluster: str, character: str) -> str:
-    """A character with the marks on it; quotation marks and the like are gone already."""
+    """A character with its combining marks, normalized and casefolded."""
     whole = character + cluster[1:]
     normalized = unicodedata.normalize("NFKC", whole)
-    # A sign for an accent alone is a blank with that accent.
+    # NFKC turns a spacing accent into a blank plus the accent, so such a sign is kept.
     return (whole if normalized[:1].isspace() else normalized).casefold().replace("\u2044", "/")
 
 
 @lru_cache(maxsize=8192)
 def _joins(character: str) -> bool:
-    """Whether a character is a mark on the one before it."""
+    """Whether a character combines with the one before it."""
     if character < "\u0300":
         return False
     jamo = "\u1160" <= character <= "\u11ff" or character in "ﾞﾟ"
@@ -403,7 +403,7 @@ def _joins(character: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _inner(character: str) -> bool:
-    """Whether a character is one of a word or figure that blanks stand around."""
+    """Whether a character belongs to a figure, or to a word of a script that uses blanks."""
     if character.isdigit():
         return True
     if not (character.isalnum() or _joins(character)):
@@ -413,11 +413,11 @@ def _inner(character: str) -> bool:
 
 
 def folded_words(quotation: str) -> str:
-    """A quotation's words as `Folded.find` takes them; empty where nothing can be looked for."""
+    """A quotation's words as `Folded.find` expects them; empty if nothing is left to search."""
     whole = Folded(quotation).text
     trimmed = whole.strip(EDGES)
     before = whole[: len(whole) - len(whole.lstrip(EDGES))]
-    # The point of `.5` belongs to the figure, and a mark to the character that it stands on.
+    # The point of `.5` belongs to the figure, and a combining mark to its base character.
     point = trimmed[:1].isdigit() and before.endswith(".") and not before.endswith("..")
     return before[-1:] + trimmed if point or _joins(trimmed[:1]) else trimmed
 
@@ -427,10 +427,10 @@ def locate(
 ) -> tuple[int, int] | None:
     """Offsets of a quotation in a text.
 
-    Words that were left out with an ellipsis may be missing: the pieces must follow each other.
+    An ellipsis in the quotation stands for omitted words: its pieces must occur in order.
 
     Args:
-        outside: spans of the text; a place that lies in none of them is preferred.
+        outside: spans to avoid: an occurrence outside of them is preferred.
 
     >>> locate("4.2 MILLION", Folded("It was **4.2** million."))
     (9, 22)
@@ -449,7 +449,7 @@ def locate(
 
 
 def _in_pieces(quotation: str, text: Folded) -> tuple[int, int] | None:
-    """Where a quotation shortened by ellipses stands: its pieces follow each other."""
+    """Offsets of a quotation with ellipses: its pieces must occur in order."""
     pieces = [folded_words(piece) for piece in quotation.replace("...", "…").split("…")]
     pieces = [piece for piece in pieces if any(character.isalnum() for character in piece)]
     if len(pieces) < 2:

@@ -1,4 +1,4 @@
-"""Text that a reader does not see: tags, selectors and zero-width characters that carry data."""
+"""Text that a reader does not see: tag, selector and zero-width characters that carry data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ HiddenKind = Literal["tags", "variation selectors", "zero width", "bidirectional
 
 @dataclass(frozen=True, slots=True)
 class HiddenText:
-    """A stretch [start, end) of a text that is not shown.
+    """An invisible stretch [start, end) of a text.
 
     Attributes:
-        decoded: the words in it, escaped to printable ASCII; empty where it has none.
+        decoded: hidden words, escaped to printable ASCII; empty if none could be decoded.
     """
 
     start: int
@@ -27,18 +27,18 @@ class HiddenText:
 
 
 _TAGS = re.compile("[\U000e0000-\U000e007f]+")
-# Of flags by tags these are recommended for interchange: England, Scotland, Wales.
+# The only tag sequences that Unicode recommends: the flags of England, Scotland, Wales.
 _FLAGS: Final = frozenset({"gbeng", "gbsct", "gbwls"})
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 _ZERO_WIDTH = (
     "\u034f\u115f\u1160\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
 )
 _RUN = re.compile(f"[{_ZERO_WIDTH}]+")
-# Fewer in a row are leavings of editors, and fewer in all than the bits of a letter say nothing.
-_FEWEST_IN_A_ROW: Final = 3
-_FEWEST_IN_ALL: Final = 8
-# Scripts whose letters are joined and parted by zero-width characters: from Hebrew to Myanmar,
-# Hangul's letters, Khmer and Mongolian, and their further blocks.
+# Shorter runs are left by editors; fewer than eight in total cannot encode one letter.
+_MIN_RUN: Final = 3
+_MIN_TOTAL: Final = 8
+# Scripts that use zero-width characters to join and separate letters: Hebrew to Myanmar,
+# Hangul letters, Khmer and Mongolian, and their extension blocks.
 _JOINED = re.compile(
     "[\u0590-\u11ff\u1780-\u18af\u1950-\u1aaf\u3130-\u318f\ua840-\uabff\uac00-\ud7ff\ufb1d-\ufdff\ufe70-\ufefc\U00010a00-\U00010fff\U00011000-\U00011fff]"
 )
@@ -49,9 +49,9 @@ _RIGHT_TO_LEFT = re.compile("[\u202b\u2067][^\u202c\u2069\n\u2028\u2029]*[\u202c
 def hidden_text(text: str) -> tuple[HiddenText, ...]:
     r"""The stretches of a text that hide something, in order.
 
-    Not reported are flags, joiners of emoji and of scripts that join letters, a variation
-    selector behind a character that has variants, direction marks, and isolates around a script
-    that runs from right to left.
+    Ordinary uses are not reported: flags, joiners in emoji and in scripts that join letters, a
+    variation selector after a character that has variants, direction marks, and isolates around
+    right-to-left text.
     """
     if text.isascii():
         return ()
@@ -78,14 +78,14 @@ def _selectors(text: str) -> Iterator[HiddenText]:
         run = match.group()
         if len(run) == 1 and _has_variants(text[: match.start()][-1:], run):
             continue
-        # The usual way to carry bytes in them: sixteen, and the 240 of the supplement behind.
+        # The usual encoding: the first 16 selectors are bytes 0 to 15, the supplement 16 to 255.
         codes = [ord(sign) for sign in run]
         data = bytes(code - 0xFE00 if code < 0xE0000 else code - 0xE00F0 for code in codes)
         yield HiddenText(match.start(), match.end(), "variation selectors", _printable(data))
 
 
 def _has_variants(base: str, selector: str) -> bool:
-    """Whether one selector may stand behind a character: an emoji, a sign, a key, or Han."""
+    """Whether a selector may follow a character: an emoji, a sign, a keycap digit, or Han."""
     if not base or selector >= "\U000e0100":
         return bool(base) and unicodedata.category(base) == "Lo"
     if base.isalnum() and base.isascii():
@@ -105,28 +105,28 @@ def _zero_width(text: str) -> Iterator[HiddenText]:
     scattered: list[int] = []
     for match in _RUN.finditer(text):
         start, end = match.span()
-        if end - start >= _FEWEST_IN_A_ROW:
+        if end - start >= _MIN_RUN:
             yield HiddenText(start, end, "zero width", _bits(match.group()))
         elif not (_JOINED.match(text[start - 1 : start]) or _JOINED.match(text, end)):
             joins = text[start:end] == "\u200d" and _is_emoji(text, start, end)
             scattered.extend(() if joins else range(start, end))
     signs = "".join(text[place] for place in scattered)
-    # One sign alone marks where lines may break; two of them spell.
-    if len(signs) >= _FEWEST_IN_ALL and len(set(signs)) > 1:
+    # One kind of sign only marks line-break places; two kinds can encode bits.
+    if len(signs) >= _MIN_TOTAL and len(set(signs)) > 1:
         yield HiddenText(scattered[0], scattered[-1] + 1, "zero width", _bits(signs))
 
 
 def _is_emoji(text: str, start: int, end: int) -> bool:
-    """Whether signs stand around a joiner, as within a family or a profession."""
+    """Whether a joiner is between symbols, as in a family or profession emoji."""
     before = text[max(0, start - 2) : start].rstrip("\ufe0f")[-1:]
-    behind = text[end : end + 1]
+    after = text[end : end + 1]
     return all(
-        sign and unicodedata.category(sign) in ("So", "Sk", "Sm", "Po") for sign in (before, behind)
+        sign and unicodedata.category(sign) in ("So", "Sk", "Sm", "Po") for sign in (before, after)
     )
 
 
 def _bits(signs: str) -> str:
-    """The words that zero-width signs spell as bits; each choice of signs for 0 and 1 is tried."""
+    """The words that zero-width signs encode as bits; tries every choice of signs for 0 and 1."""
     kinds = sorted(set(signs))
     best = ""
     if not 2 <= len(kinds) <= 3:
@@ -158,6 +158,6 @@ def _directions(text: str) -> Iterator[HiddenText]:
     for match in _OVERRIDE.finditer(text):
         yield HiddenText(match.start(), match.end(), "bidirectional override")
     for match in _RIGHT_TO_LEFT.finditer(text):
-        # Without a letter of such a script within, it only turns others around.
+        # Without right-to-left characters inside, it only reverses other text.
         if not any(unicodedata.bidirectional(sign) in ("R", "AL", "AN") for sign in match.group()):
             yield HiddenText(match.start(), match.end(), "bidirectional override")

@@ -1,4 +1,4 @@
-"""Identifiers: codes, versions, references and addresses, whose digits are no quantities."""
+"""Identifiers: codes, versions, references and addresses, whose digits are not quantities."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from crp_integrations.language.word_lists import LISTS
 
 _FIGURE = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 _LETTERS = re.compile(r"[a-z]+")
-# Rules that look at no case take these for ASCII letters, which lower case does not show.
+# Case-insensitive patterns match these as ASCII letters, but `lower` does not convert them.
 _ODD = re.compile("[\u0130\u0131\u017f\u212a]")
 
 
 class Gist(NamedTuple):
-    """What a text may hold.
+    """A quick summary of a text, used to skip rules that cannot match.
 
     Attributes:
-        figures: whether a digit of any script, or a fraction in one character, stands in it.
-        words: its runs of ASCII letters in lower case, a word with other letters in pieces;
-            None where that cannot be told.
+        figures: whether the text has a digit of any script or a one-character fraction.
+        words: runs of ASCII letters in lower case; other letters split a word. None when
+            case folding is ambiguous.
     """
 
     figures: bool
     words: frozenset[str] | None
 
     def lacks(self, words: frozenset[str]) -> bool:
-        """Whether none of some words of ASCII letters stands in the text, in any case."""
+        """Whether none of the given lower-case ASCII words occurs in the text, in any case."""
         return self.words is not None and self.words.isdisjoint(words)
 
 
 @remembered_of_sentences
 def gist(text: str) -> Gist:
-    """The first look at a text."""
+    """The summary of a text."""
     known = None if _ODD.search(text) else frozenset(_LETTERS.findall(text.lower()))
     return Gist(_FIGURE.search(text) is not None, known)
 
@@ -71,7 +71,7 @@ _CODE = re.compile(
     r"[vV]?\d+(?:\.\d+){2,}(?:[.-]\w+)*"  # versions, addresses
     r"|[vV]\d+(?:\.\d+)*"
     r"|\d+[A-Za-z]+\d[\w.-]*"  # 4a7f
-    r"|\d{20,}"  # too long to count anything
+    r"|\d{20,}"  # too long for a quantity
     r"|\d+(?:D|G|FA|P|H)(?!\w)"  # 5G
     r"|\d+-[A-Z](?!\w)"  # 10-K
     r"|\d{2,4}/\d{3,4}(?:/[A-Z]{2,5})?|\d{2,4}/\d{2,4}/[A-Z]{2,5}"  # 2016/679, 95/46/EC
@@ -84,14 +84,14 @@ _OTHER = re.compile(
     r"|(?<![\w.-])\(?\d{3}\)?[ -]\d{3}-\d{4}(?![\w-])"
     r"|(?<![\w.$])[A-Za-z][A-Za-z0-9]*_\w+|(?<![\w-])--[a-z][\w-]+"  # names of code
 )
-# "mid-2024" and "sub-10" hold a date or a number; "covid-19" is written with capitals mostly.
+# "mid-2024" and "sub-10" contain a date or a number; codes such as "COVID-19" have capitals.
 _LOOSE = re.compile(r"(?:[a-z]+|Mid|Pre|Post|Sub|Non|Early|Late|Top)-\d+(?:[.,]\d+)*[a-z]*")
 _DATE = re.compile(
     r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[-.]?\d+"
     r"|(?i:fy)(?:\d{2}|\d{4})\Z"  # a fiscal year
 )
 _TRAIL = ".,;:!?'\")]}*_"
-# What stands in every address, name of code and reference, besides figures.
+# Signs of which every address and code name without a digit contains one.
 _SIGNS = re.compile(r"://|@|_|--")
 _WEB = frozenset({"www"})
 _REFERS = frozenset(LISTS["references"])
@@ -141,7 +141,7 @@ def _stretches(text: str) -> Iterator[tuple[int, int]]:
     if signs or look.figures:
         for match in _OTHER.finditer(text):
             yield match.span()
-    # Raised digits are no figures to count with, but digits.
+    # Superscript digits are not in `figures`, but `isdigit` is true for them.
     if not look.figures and (text.isascii() or not any(map(str.isdigit, text))):
         return
     for match in _TOKEN.finditer(text):

@@ -1,4 +1,4 @@
-"""The language of a text, guessed from its script and its function words; "" where it is unsure."""
+"""The language of a text, guessed from its script and its function words; "" when unsure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Final, NamedTuple
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.word_lists import LISTS
 
-# Closed classes: articles, pronouns, prepositions, conjunctions, auxiliaries, negations; with an
-# apostrophe those that lose their vowel before another one.
+# Closed classes: articles, pronouns, prepositions, conjunctions, auxiliaries, negations; elided
+# forms such as "l'" include their apostrophe.
 _PREFIX: Final = "function_words_"
 _FUNCTION_WORDS: Final = {
     name.removeprefix(_PREFIX): listed for name, listed in LISTS.items() if name.startswith(_PREFIX)
 }
-# Letters that a language writes and English does not.
+# Letters that a language uses and English does not.
 _OWN_LETTERS: Final = {
     "de": "äöüß", "fr": "àâæçéèêëîïôœùûüÿ", "es": "áéíñóúü", "it": "àèéìòù",
     "pt": "àáâãçéêíóôõú", "nl": "éëïóöü", "pl": "ąćęłńóśźż", "sv": "åäö", "da": "æøå",
     "cs": "áčďéěíňóřšťúůýž", "tr": "âçğıöşü",
 }  # fmt: skip
-# Scripts that one language or few are written in, by the first word of a letter's name.
+# Scripts used by one or few languages, keyed by the first word of a letter's Unicode name.
 _SCRIPTS: Final = {
     "GREEK": "el", "HEBREW": "he", "THAI": "th", "HANGUL": "ko", "DEVANAGARI": "hi",
     "BENGALI": "bn", "TAMIL": "ta", "TELUGU": "te", "GEORGIAN": "ka", "ARMENIAN": "hy",
@@ -33,16 +33,16 @@ _SCRIPTS: Final = {
 }  # fmt: skip
 _LETTERS_OF = (("uk", frozenset("іїєґ")), ("fa", frozenset("پچژگی")))
 _WORD = re.compile(r"[^\W\d_]+")
-# An elision keeps its apostrophe; what touches a digit, or a dot or slash within, is a code.
+# Elided words keep their apostrophe; words next to a digit, dot or slash are codes and skipped.
 _TOKEN = re.compile(r"(?<![\w./@:=])(?<!\d-)[^\W\d_]++(?![\d_]|[./@:=]\w|-\d)(?:['’](?=[^\W\d_]))?")
-# Code, quotations of names and addresses are of no language.
+# Code, inline code and addresses have no language.
 _ASIDE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\S+@\S+", re.DOTALL)
 _FEWEST_LETTERS: Final = 8
 _FEWEST_HITS: Final = 4
-_FEWEST_WORDS: Final = 3  # that differ
-# Of the words of running text two in five are function words; in lists of names there are none.
+_FEWEST_WORDS: Final = 3  # distinct words
+# In running text about 40% of the words are function words; in lists of names none are.
 _SHARE: Final = 0.2
-_AHEAD: Final = 1.5  # times as many as of the next language, since they share some
+_AHEAD: Final = 1.5  # minimum ratio to the next language, since languages share some words
 
 
 @cache
@@ -64,7 +64,7 @@ def _writers() -> dict[str, tuple[str, ...]]:
 
 
 class _WordCounts(NamedTuple):
-    """The words of a text in a script, those of each language, and how many of these differ."""
+    """The script and word count of a text, and per language all hits and the distinct ones."""
 
     script: str
     words: int
@@ -72,9 +72,9 @@ class _WordCounts(NamedTuple):
     different: Mapping[str, int]
 
     def best(self, others: Iterable[str]) -> str:
-        """The language of most words where it is ahead of all these others; "" elsewhere.
+        """The language with most hits if it is clearly ahead of all `others`; "" otherwise.
 
-        Of related languages that are not among these, the one with most words is named.
+        Languages that are not in `others` only need to have fewer hits.
         """
         if self.script != "latin":
             return self.script
@@ -103,7 +103,7 @@ def _count_words(text: str) -> _WordCounts:
     for token, times in Counter(_TOKEN.findall(text)).items():
         word = token.lower().replace("’", "'")
         languages: Iterable[str] = hits.get(word) or hits.get(word.rstrip("'"), ())
-        # Names keep their letters in every language.
+        # Capitalized words may be foreign names, so only lower-case words count here.
         if not languages and token[0].islower() and not token.isascii():
             languages = {code for letter in set(word) for code in writers.get(letter, ())}
         for code in languages:
@@ -115,7 +115,7 @@ def _count_words(text: str) -> _WordCounts:
 
 
 def guess_language(text: str) -> str:
-    """The ISO 639-1 code of a text's language, "" when it is unsure.
+    """The ISO 639-1 code of a text's language; "" when unsure.
 
     >>> guess_language("Der Vertrag endet mit dem Ablauf des Jahres und wird nicht verlängert.")
     'de'
@@ -130,7 +130,7 @@ def _fits(script: str, code: str) -> bool:
 
 
 def _script(words: list[str]) -> str:
-    """The script that four letters in five are of; Japanese mixes two with Han."""
+    """The code of the dominant script, or ""; kana mixed with Han count as Japanese."""
     counts: dict[str, int] = {}
     for letter, times in Counter("".join(words)).items():
         if unicodedata.category(letter)[0] == "L":
@@ -141,17 +141,17 @@ def _script(words: list[str]) -> str:
         counts["ja"] = counts.get("ja", 0) + counts.pop("zh", 0)
     whole = sum(counts.values())
     best = max(counts, key=lambda code: (counts[code], code), default="")
-    # Names and terms in Latin letters stand within texts of any script, so half is enough there.
+    # Texts of any script contain names in Latin letters, so half is enough for other scripts.
     share = 0.8 if best == "latin" else 0.5
     return best if whole >= _FEWEST_LETTERS and counts[best] >= share * whole else ""
 
 
 def differs(answer: str, evidence: str) -> str:
-    """The code of an answer's language where the evidence is surely in another; else "".
+    """The code of an answer's language if the evidence is certainly in another; else "".
 
-    Data have no language, so paragraphs in prose speak for evidence that is a table or JSON for
-    the rest. One paragraph in the answer's language is enough to be silent. How near the answer is
-    to a third language matters little: it only has to be far from those of the evidence.
+    The languages of the evidence are those of its single lines, because tables and JSON have
+    none, and of the whole. One line in the answer's language is enough for "". The answer's
+    language must be clearly ahead only of the evidence's languages, not of all others.
 
     >>> differs("Die Gebühr ist nicht in dem Preis.", "The fee is not in the price of it.")
     'de'

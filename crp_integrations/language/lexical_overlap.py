@@ -34,7 +34,7 @@ from crp_integrations.language.words import (
 
 
 def inverse_frequency(passages: Sequence[str]) -> dict[str, float]:
-    """How rare each stem is over the passages, above 0; one passage gives equal weights."""
+    """Weight of each stem by its rarity over the passages, > 0; equal for a single passage."""
     return _weights([set(content_stems(passage)) for passage in passages])
 
 
@@ -56,12 +56,12 @@ def _weight(stem: str, idf: Mapping[str, float] | None) -> float:
     if idf is None:
         return 1.0
     known = idf.get(stem)
-    # A stem that no passage has is at least as rare as the rarest that one has.
+    # A stem that no passage contains gets the weight of the rarest known stem.
     return known if known is not None else max(idf.values(), default=1.0)
 
 
 def coverage(claim: str, passage: str, idf: Mapping[str, float] | None = None) -> float:
-    """Share of the claim's content stems that the passage has, weighted by rarity."""
+    """Share of the claim's content stems that occur in the passage, weighted by rarity."""
     wanted = sorted(set(content_stems(claim)))
     if not wanted:
         return 1.0
@@ -71,7 +71,7 @@ def coverage(claim: str, passage: str, idf: Mapping[str, float] | None = None) -
 
 
 def coverages(claim: str, passages: Sequence[str]) -> list[float]:
-    """The `coverage` by each passage, with the rarity over all of them; each is read once."""
+    """The `coverage` by each passage, with rarity over all passages; reads each passage once."""
     stems = [set(content_stems(passage)) for passage in passages]
     wanted = sorted(set(content_stems(claim)))
     if not wanted:
@@ -83,10 +83,10 @@ def coverages(claim: str, passages: Sequence[str]) -> list[float]:
 
 
 class OverlapIndex:
-    """An inverted index over passages, built once and asked for every claim.
+    """An inverted index over passages, built once and queried for every claim.
 
-    Building is linear in the passages' length; a question costs as much as the claim's stems
-    occur.
+    Building is linear in the passages' length; a query is linear in the number of passages that
+    contain each of the claim's stems.
     """
 
     def __init__(self, passages: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ class OverlapIndex:
 
     @cached_property
     def rarest(self) -> float:
-        """The weight of a stem that no passage has: that of the rarest one."""
+        """The weight of a stem that no passage contains: that of the rarest known stem."""
         return max(self.idf.values(), default=1.0)
 
     def nearest(self, claim: str, count: int) -> list[int]:
@@ -114,20 +114,21 @@ class OverlapIndex:
         return [place for _, place in nsmallest(count, ranked)]
 
 
-# Characters: a shorter stretch says too little alone, a longer one is cut.
-_SHORT, _LONG, _SOONEST = 40, 480, 120
-# Characters of texts that are remembered together, at some 15 bytes each, and of the longest.
-_KEPT, _LONGEST_KEPT = 8_000_000, 8_000
+# In characters: shorter spans are joined, longer ones are cut, and not before _MIN_CUT.
+_SHORT, _LONG, _MIN_CUT = 40, 480, 120
+# Characters of all cached texts (about 15 bytes each), and of the longest cached text.
+_CACHE_SIZE, _LONGEST_CACHED = 8_000_000, 8_000
 
 STOP_STEMS = frozenset(stem for word in STOP_WORDS for stem in stems_of(word))
 
 
 class StemHits(NamedTuple):
-    """Where a text holds a stem.
+    """Occurrences of a stem in a text.
 
     Attributes:
-        parts: numbers of the stretches that hold it, ascending.
-        counts: how often each of these does.
+        often: number of occurrences in the whole text.
+        parts: numbers of the stretches that contain it, ascending.
+        counts: number of occurrences in each of these stretches.
     """
 
     often: int
@@ -137,12 +138,12 @@ class StemHits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LexicalProfile:
-    """A text as lexical scoring sees it.
+    """The stems of a text, for lexical scoring.
 
     Attributes:
-        words: how many stems it has, repeats counted.
-        starts, ends: of each stretch of about a sentence, in order.
-        lengths: how many stems each stretch has.
+        words: number of stems, repeats counted.
+        starts, ends: offsets of each stretch of about a sentence, in order.
+        lengths: number of stems in each stretch.
     """
 
     words: int
@@ -164,14 +165,14 @@ def _profile(text: str) -> LexicalProfile:
             within.setdefault(word, []).append((number, count))
     hits = {}
     for word, count in Counter(whole).items():
-        # A span may end in the middle of a word that is too long, so that its stems differ.
+        # A span may end within an overlong word, so a stem of the whole may be in no span.
         places = within.get(word, ())
         hits[word] = StemHits(count, tuple(n for n, _ in places), tuple(n for _, n in places))
     starts, ends = tuple(span.start for span in spans), tuple(span.end for span in spans)
     return LexicalProfile(len(whole), hits, starts, ends, tuple(lengths))
 
 
-_PROFILES = Memory(_profile, _KEPT, longest=_LONGEST_KEPT)
+_PROFILES = Memory(_profile, _CACHE_SIZE, longest=_LONGEST_CACHED)
 
 
 def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
@@ -180,12 +181,12 @@ def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
 
 
 def question_stems(query: str) -> tuple[str, ...]:
-    """The stems that a question asks for, each once; its stop words only where nothing else is."""
+    """The stems of a question, each once; stop words only if there is no other word."""
     every = tuple(dict.fromkeys(stems_of(query)))
     return tuple(stem for stem in every if stem not in STOP_STEMS) or every
 
 
-@remembered_within(_KEPT, longest=_LONGEST_KEPT)
+@remembered_within(_CACHE_SIZE, longest=_LONGEST_CACHED)
 def named_stems(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The names of a text as written, each with its stems, in order and each once."""
     names_by_stems: dict[tuple[str, ...], str] = {}
@@ -197,10 +198,10 @@ def named_stems(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Spans of about a sentence that together hold every character but white space.
+    """Spans of about a sentence that together cover every non-space character.
 
-    A sentence too short to say something by itself joins its neighbour, one that is too long is
-    cut at a line's end or a space.
+    A very short sentence is joined to its neighbour; a very long one is cut at the end of a line
+    or at a space.
     """
     spans: list[Span] = []
     for sentence in split_sentences(text):
@@ -220,7 +221,7 @@ def sentence_spans(text: str) -> list[Span]:
 def _cut(text: str, span: Span) -> list[Span]:
     start, spans = span.start, []
     while span.end - start > _LONG:
-        low, high = start + _SOONEST, start + _LONG
+        low, high = start + _MIN_CUT, start + _LONG
         stop = max(text.rfind("\n", low, high), -1)
         if stop < 0:
             stop = text.rfind(" ", low, high)
@@ -237,26 +238,26 @@ def _cut(text: str, span: Span) -> list[Span]:
 Key = tuple[str, ...]
 
 LONGEST = 3
-# Longer words are names of things in programs, or several words that lost their blanks.
+# Longer words are names in program code, or several words that lost their blanks.
 LONGEST_WORD = 32
-# What words side by side weigh more than one word alone; three are a phrase as a name at least.
+# Weight factors over a single word: of a phrase, and of a name of three words.
 _PHRASE_BONUS, _NAME_BONUS = 1.6, 1.9
 _DIGITS = 9
 _NO_NOUNS = (
     STOP_WORDS | AUXILIARIES | DETERMINERS | PREPOSITIONS | PRONOUNS | HONORIFICS | IRREGULAR
 ) | frozenset(PAST_OF)
-# Verbs of the list that are nouns as often; the words of a label may well be among them.
+# Verbs of the list that are as often nouns, so they may be keywords.
 _ALSO_NOUNS = frozenset(LISTS["also_nouns"])
 _NOT_PAST = frozenset("need indeed speed seed feed breed hundred reed weed steed shred".split())
 _VAGUE = frozenset(LISTS["vague_keywords"])
 
 
 class Phrases:
-    """The candidates of one group of texts.
+    """The keyword candidates of one group of texts.
 
     Attributes:
-        weights: weight of each candidate by its stems, before the other groups are looked at.
-        early: how many words stand before each candidate in the mean.
+        weights: stems of each candidate → its weight, before comparison with other groups.
+        early: stems of each candidate → mean number of words before its first occurrence.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -275,7 +276,7 @@ class Phrases:
         self._forms = forms
         self.early = {key: places[key] / spread[key] for key in count}
         self.weights = {
-            # Once in one text is no topic of the group; what several texts share is.
+            # Candidates that several texts share are more likely a topic of the group.
             key: (1.0 + math.log(count[key])) * spread[key] * self._bonus(key)
             for key in count
         }
@@ -287,30 +288,30 @@ class Phrases:
         return _NAME_BONUS if is_name and len(key) == LONGEST else _PHRASE_BONUS
 
     def written(self, key: Key) -> str:
-        """The commonest way in which the texts write a candidate; in lower case if it is a tie."""
+        """The most frequent spelling of a candidate in the texts; lower case in a tie."""
         forms = self._forms[key]
         return min(forms, key=lambda form: (-forms[form], not form.islower(), form))
 
 
 def keywords(group: Phrases, others: Sequence[Phrases], count: int) -> list[str]:
-    """What says most about a group of texts and least about the others, best first.
+    """Keywords that distinguish a group of texts from the others, best first.
 
     Deterministic: equal texts, in any order within their groups, give equal keywords.
     """
-    held = Counter(key for other in others for key in other.weights if key in group.weights)
+    groups_with = Counter(key for other in others for key in other.weights if key in group.weights)
     total = len(others)
 
     def score(key: Key) -> float:
-        rarity = math.log((1 + total) / (1 + held[key])) + 1.0
+        rarity = math.log((1 + total) / (1 + groups_with[key])) + 1.0
         return round(group.weights[key] * rarity, _DIGITS)
 
-    # A topic tends to be named early, and in few words.
+    # In ties, earlier and shorter candidates come first: topics tend to be named early, briefly.
     ranked = sorted(group.weights, key=lambda key: (-score(key), group.early[key], len(key), key))
     chosen: list[Key] = []
     for key in ranked:
         if len(chosen) == count:
             break
-        # A word of a phrase that is there already says nothing more.
+        # Skip candidates that share a word with a chosen keyword.
         if not any(set(key) & set(other) for other in chosen):
             chosen.append(key)
     return [group.written(key) for key in chosen]
@@ -334,7 +335,7 @@ def _candidates(text: str) -> list[tuple[Key, str, int]]:
 
 
 def _printed(form: str) -> str:
-    """The form without a possessive's end and characters that nobody sees, as soft hyphens."""
+    """The form without a possessive ending and invisible characters such as soft hyphens."""
     seen = form if form.isprintable() else "".join(filter(str.isprintable, form))
     return seen[:-2] if seen.endswith(("'s", "\u2019s")) else seen
 

@@ -1,4 +1,4 @@
-"""What a numeral counts: percent, money, a unit of measure, or nothing but a number."""
+"""What a numeral counts: percent, money, a unit of measure, or a plain number."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ UNITS: dict[str, MeasureUnit] = {unit.name: unit for unit in SPELLINGS.values()}
 
 
 def unit_of(spelling: str) -> MeasureUnit | None:
-    """The unit that a spelling stands for, None when it is no unit of the table."""
+    """The unit that a spelling stands for; None if the table does not contain it."""
     return SPELLINGS.get(spelling.casefold())
 
 
@@ -128,12 +128,12 @@ _SCALE_WORD = re.compile(r"\s?(thousand|million|billion|trillion|mn|bn)(?!\w)", 
 
 _PRONOUN_BEFORE = re.compile(
     r"\b(?:no|any|every|this|that|the|each|which|some|another|not|as|by|at|is|was)[\s-]\Z"
-    # "The east one", "a more recent one": behind an article stands no verb.
+    # "The east one", "a more recent one": the word after an article is not a verb.
     r"|\b(?:the|an?|every|my|your|his|her|its|our|their)\s(?:(?:most|more|less|least|very)\s)?"
     r"[a-z][a-z-]{0,20}\s\Z",
     _I,
 )
-# A noun is counted; a verb or conjunction of these closed classes makes "one" a pronoun.
+# "One" before a noun is a number; before a verb or conjunction of these lists it is a pronoun.
 _NOUN_AFTER = re.compile(
     r"[\s-](?!(?:of|or|and|but|is|was|are|were|has|had|have|does|did|do|can|cannot|could|may|might"
     r"|must|shall|should|will|would|to|by|than|that|which|who|whose|if|when|because|another)\b)[a-z]"
@@ -142,7 +142,7 @@ _NOUN_AFTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CountedAmount:
-    """A numeral with its unit, between places of a folded text."""
+    """A numeral with its unit; offsets are into the folded text."""
 
     start: int
     end: int
@@ -154,7 +154,7 @@ class CountedAmount:
 
 
 def amount_at(text: str, place: int) -> CountedAmount | None:
-    """The numeral at a place with what it counts, None when there is none."""
+    """The numeral at a place with its unit; None when there is none."""
     numeral = read_numeral(text, place)
     if numeral is None:
         return None
@@ -213,7 +213,7 @@ def _first_space(text: str, place: int, end: int) -> int:
 
 
 def _means_scale(text: str, short: re.Match[str], money: bool) -> bool:
-    """Whether a single letter after a number is a scale and no unit."""
+    """Whether a single letter after a number is a scale rather than a unit."""
     letter = short["scale"]
     glued = not short.group()[0].isspace()
     if money:
@@ -248,7 +248,7 @@ def _after(text: str, end: int, value: Decimal, numeral: Numeral) -> tuple[int, 
         if pounds is not None:
             return pounds.end(), value, "money", "GBP"
     measure = _UNIT.match(text, end)
-    # "Three us states" are no microseconds.
+    # "Three us states" are not microseconds.
     if measure is not None and not (numeral.worded and measure["unit"].lower() == "us"):
         spelling = " ".join(measure["unit"].lower().split())
         return measure.end(), value, "measure", SPELLINGS[spelling].name

@@ -1,6 +1,6 @@
-"""The cache of results for short texts; results for long texts are not kept.
+"""Caches of results for short texts; results for long texts are not cached.
 
-What is kept holds texts, so `forget` drops all of it when something was erased.
+The caches contain texts, so `forget` must clear them when something was erased.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Generic, TypeVar
 Result = TypeVar("Result")
 
 LONGEST = 4_000  # characters
-# Of what gives a record for each word: a sentence or a claim is read often, a passage twice.
+# Limit for results with a record per word: sentences are read often, passages rarely.
 SENTENCE = 600
 
 _FORGETTING: list[Callable[[], None]] = []
 
 
 def remembered(function: Callable[[str], Result]) -> Callable[[str], Result]:
-    """The function of a text with its last results for texts of up to `LONGEST` characters."""
+    """Cache the last results of a function for texts of up to `LONGEST` characters."""
     return _kept(function, LONGEST)
 
 
 def remembered_of_sentences(function: Callable[[str], Result]) -> Callable[[str], Result]:
-    """The same for texts of up to `SENTENCE` characters, where a result is larger than its text."""
+    """Cache results only up to `SENTENCE` characters; for results larger than their text."""
     return _kept(function, SENTENCE)
 
 
@@ -42,10 +42,10 @@ def _kept(function: Callable[[str], Result], longest: int) -> Callable[[str], Re
 
 
 class Memory(Generic[Result]):
-    """The last results of a function of a text; safe between threads."""
+    """A thread-safe cache of a function's last results, limited by total characters of text."""
 
     def __init__(self, function: Callable[[str], Result], characters: int, *, longest: int) -> None:
-        """Remember nothing yet."""
+        """Start with an empty cache."""
         self._function = function
         self._characters = characters
         self._longest = longest
@@ -56,7 +56,7 @@ class Memory(Generic[Result]):
         forgotten_with(self.clear)
 
     def of(self, texts: Sequence[str]) -> list[Result]:
-        """The results for texts, in their order; each is looked for once."""
+        """The results for texts, in their order."""
         stored = self._kept
         with self._lock:
             begun = self._forgotten
@@ -64,14 +64,14 @@ class Memory(Generic[Result]):
             for text, result in zip(texts, results, strict=True):
                 if result is not None:
                     stored.move_to_end(text)
-        # Read outside the lock: another thread that does the same gets an equal result.
+        # Computed outside the lock: a thread that does the same work gets an equal result.
         return [
             self._read(text, begun) if result is None else result
             for text, result in zip(texts, results, strict=True)
         ]
 
     def clear(self) -> None:
-        """Let go of everything, and of what is being read meanwhile."""
+        """Drop all results, including those that are being computed now."""
         with self._lock:
             self._kept.clear()
             self._used = 0
@@ -94,7 +94,7 @@ class Memory(Generic[Result]):
 def remembered_within(
     characters: int, *, longest: int
 ) -> Callable[[Callable[[str], Result]], Callable[[str], Result]]:
-    """The function of a text with its last results, as a `Memory` holds them."""
+    """Cache a function's last results in a `Memory` of that many characters."""
 
     def remembering(function: Callable[[str], Result]) -> Callable[[str], Result]:
         memory = Memory(function, characters, longest=longest)
@@ -109,11 +109,11 @@ def remembered_within(
 
 
 def forgotten_with(clear: Callable[[], None]) -> None:
-    """Have `forget` clear another memory of texts as well."""
+    """Register a further cache that `forget` clears."""
     _FORGETTING.append(clear)
 
 
 def forget() -> None:
-    """Let go of every text that is remembered in this process."""
+    """Clear all caches of texts in this process."""
     for clear in _FORGETTING:
         clear()

@@ -1,7 +1,7 @@
 """Names by capitals and shape: persons, organisations, places, products, codes, addresses.
 
-No list of names is kept. A word that opens a sentence is a name only when its shape, its
-neighbours or another place of the text says so.
+There is no list of names. The first word of a sentence is a name only when its shape, its
+neighbours or another occurrence in the text indicates it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from crp_integrations.language.words import (
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name and where it stands."""
+    """A name and its offsets."""
 
     start: int
     end: int
@@ -50,7 +50,7 @@ _POSSESSIVE = re.compile(r"'s?\Z")
 
 @remembered
 def names(text: str) -> tuple[Name, ...]:
-    """The names of a text in order, identifiers among them.
+    """The names of a text in order, including identifiers.
 
     >>> [name.text for name in names("In London, Dr. Jane Smith of Acme Corp met NATO staff.")]
     ['London', 'Jane Smith of Acme Corp', 'NATO']
@@ -122,10 +122,10 @@ def _is_capital(word: TextWord) -> bool:
 
 
 def _opens(text: str, word: TextWord) -> bool:
-    """Whether a word stands where ordinary words are written with a capital."""
+    """Whether a word is in a position where ordinary words are capitalized too."""
     at = word.start - 1
     while at > 0 and text[at] in "*_":
-        # Emphasis opens nothing; a bullet stands apart from the word.
+        # Skip emphasis marks; a bullet has a blank between it and the word.
         at -= 1
     while at >= 0 and text[at] in " \t":
         at -= 1
@@ -135,14 +135,14 @@ def _opens(text: str, word: TextWord) -> bool:
 
 
 def _after_stop(text: str, word: TextWord) -> bool:
-    """Whether a point stands before a word, be it of a sentence or of an abbreviation."""
+    """Whether a point precedes a word, be it of a sentence or of an abbreviation."""
     return text[max(0, word.start - 2) : word.start] in (". ", ".\n")
 
 
 def _opens_clause(text: str, word: TextWord) -> bool:
-    """Whether a word opens a sentence rather than goes on with a name.
+    """Whether a word opens a sentence rather than continues a name.
 
-    Behind the code of a state so does a participle: "Goleta, CA. Specializing in sushi, …".
+    After a state code a participle does: "Goleta, CA. Specializing in sushi, …".
     """
     if word.lower in ORDINARY:
         return True
@@ -151,7 +151,7 @@ def _opens_clause(text: str, word: TextWord) -> bool:
 
 
 def _is_plain(text: str, sentence_words: Sequence[TextWord], number: int, usual: set[str]) -> bool:
-    """Whether a capital that opens a sentence hides an ordinary word."""
+    """Whether a capitalized word at the start of a sentence is an ordinary word."""
     word = sentence_words[number]
     lower = _POSSESSIVE.sub("", word.lower)
     if sum(character.isupper() for character in word.text) > 1:
@@ -164,8 +164,8 @@ def _is_plain(text: str, sentence_words: Sequence[TextWord], number: int, usual:
         return True
     if followed or word.lower.endswith("'s"):
         return False
-    # A lone capital is a name if a verb, a comma or a bracket follows, or another name after
-    # "and", and it is not shaped as a common noun.
+    # A single capitalized word is a name if a verb, a comma or a bracket follows, or "and" with
+    # another name, and its ending is not that of a common noun.
     if lower in VERBS or _COMMON_SHAPE.search(lower) or lower.endswith(("ers", "ors", "ees")):
         return True
     if after is None:

@@ -1,9 +1,9 @@
-"""Negation and conditions: cues, their scope, and what one of two near-identical texts lacks.
+"""Negation and conditions: cues, their scope, and differences between near-identical texts.
 
-A word is denied when an odd number of cues and negative forms bear on it: "not", "without",
+A word is denied when an odd number of cues and negative forms applies to it: "not", "without",
 "fails to", a prefix as in "unlawful", or its opposite as in "fell" for "rose". Two sentences
-differ when the words they share, matched by their neighbours, are denied in one of them only;
-`differ` compares their figures, dates and names as well.
+differ when a word that they share, matched by its neighbours, is denied in only one of them;
+`differ` also compares figures, dates and names.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _STOPS = frozenset(",;:.!?()\u2013") | frozenset(
     """but because although though however while whereas and or if unless until which who
     that""".split()
 )
-_SCOPE = 4
-_MOST_PLACES = 64
-# Opposites: the second word of a pair is the first one denied.
+_SCOPE = 4  # number of content words after a cue that it denies
+_MAX_PLACES = 64  # bounds the comparisons for a word that is repeated often
+# Opposites: the second word of a pair is the negation of the first.
 _PAIRS = LISTS["opposites"]
 _CLASSES: dict[str, tuple[str, bool]] = {}
 
@@ -76,7 +76,7 @@ def _learn() -> None:
 _learn()
 _PREFIX = re.compile(r"(?:non-?|un|dis|il(?=l)|im(?=[mp])|in|ir(?=r))(?=[a-z]{4})")
 _NO_PREFIX = frozenset(LISTS["without_prefix"])
-# Function words that carry a sign of their own.
+# Function words that have an opposite, such as "before" and "after".
 _SIGNED = frozenset(
     "before after above below with up down more less fewer most least same lower over under".split()
 )
@@ -84,7 +84,7 @@ _SIGNED = frozenset(
 
 @dataclass(slots=True)
 class _Mark:
-    """A content word, what it stands for, and whether it is denied."""
+    """A content word: its canonical stem, its polarity, and the cues that apply to it."""
 
     canon: str
     negative: bool
@@ -103,7 +103,7 @@ def negations(text: str) -> tuple[Span, ...]:
 
 
 def denies(text: str) -> bool:
-    """Whether a text denies anything; two texts that do not never differ in polarity."""
+    """Whether a text denies anything; if neither of two texts does, their polarity is equal."""
     return _stripped(text)[1] > 0 or any(mark.negative or mark.cues for mark in _marks(text))
 
 
@@ -111,8 +111,8 @@ def polarity_differs(left: str, right: str) -> bool:
     """Whether one of two near-identical sentences denies what the other asserts.
 
     Args:
-        left, right: sentences that share most of their words; for others the answer is False
-            more often than not.
+        left, right: sentences that share most of their words; for others the result is mostly
+            False.
 
     >>> polarity_differs("The policy applies to firms", "The policy does not apply to firms")
     True
@@ -143,7 +143,7 @@ _FULL = {"ca": "can", "wo": "will", "sha": "shall"}
 
 @remembered
 def _stripped(text: str) -> tuple[tuple[str, ...], int]:
-    """A sentence's words without its denials, and how many denials there were."""
+    """A sentence's words without its denials, and the number of denials."""
     body = fold(text).text.lower()
     body = _SHORT_NOT.sub(
         lambda match: f"{_FULL.get(match[1] or '', 'can' if 'cannot' in match[0] else '')} not",
@@ -155,7 +155,7 @@ def _stripped(text: str) -> tuple[tuple[str, ...], int]:
 
 
 def _inserted(left: str, right: str) -> bool:
-    """Whether two sentences are the same words but for one denial more or less."""
+    """Whether two sentences differ only in an odd number of denials."""
     (first, some), (second, others) = _stripped(left), _stripped(right)
     return (some - others) % 2 == 1 and first == second
 
@@ -176,10 +176,10 @@ def _one_way(own: tuple[_Mark, ...], other: tuple[_Mark, ...]) -> bool:
     for place in heads:
         mark = own[place]
         match = max(
-            places[mark.canon][:_MOST_PLACES],
+            places[mark.canon][:_MAX_PLACES],
             key=lambda at: (_likeness(own, place, other, at), -abs(at - place)),
         )
-        # The same word without a cue of its own: whether a cue reaches so far is too unsure.
+        # Same form of the word without a new cue: whether an earlier cue reaches it is unsure.
         if not heads[place] and other[match].negative == mark.negative:
             continue
         if other[match].denied != mark.denied:
@@ -199,7 +199,7 @@ def _likeness(own: tuple[_Mark, ...], place: int, other: tuple[_Mark, ...], at: 
         for shift in range(-4, 5):
             if shift and 0 <= at + shift < len(other) and other[at + shift].canon == wanted:
                 best = max(best, 1.0 / (1 + abs(step - shift)))
-        total += best * (2 if step < 0 else 1)  # the subject mostly stands before
+        total += best * (2 if step < 0 else 1)  # the subject mostly comes before
     return total
 
 
@@ -208,7 +208,7 @@ def _marks(text: str) -> tuple[_Mark, ...]:
     body = fold(text).text.lower()
     cues = [(match.start(), match.end()) for match in _CUE.finditer(body)]
     marks: list[_Mark] = []
-    active: list[tuple[int, int]] = []  # cue and how many words it still reaches
+    active: list[tuple[int, int]] = []  # cue and remaining number of words in its scope
     at = 0
     for match in _TOKEN.finditer(body):
         while at < len(cues) and cues[at][0] <= match.start():
@@ -218,7 +218,7 @@ def _marks(text: str) -> tuple[_Mark, ...]:
         if at and cues[at - 1][0] <= match.start() < cues[at - 1][1]:
             continue
         if word in _STOPS:
-            # "neither A nor B", "not A or B": the cue reaches on.
+            # "neither A nor B", "not A or B": the cue still applies after "or".
             active = active if word == "or" else []
             continue
         if (word in STOP_WORDS and word not in _SIGNED) or word.endswith("n't"):
@@ -231,7 +231,7 @@ def _marks(text: str) -> tuple[_Mark, ...]:
 
 
 def sense_of(word: str) -> tuple[str, bool]:
-    """What a word is about, and whether it is the denied one of two opposites."""
+    """A word's canonical stem, and whether the word is the negative one of two opposites."""
     return _canon(word.lower())
 
 
@@ -253,7 +253,7 @@ def _canon(word: str) -> tuple[str, bool]:
 _NO_PREFIX_STEMS = frozenset(stem(word) for word in _NO_PREFIX)
 
 
-# These govern the words after them, up to the end of the clause.
+# Cues of conditions that include the words after them, up to the end of the clause.
 _CLAUSE = re.compile(
     r"\b(?:if|unless|provided\s+(?:that\s+)?|providing\s+that|on\s+condition\s+(?:that|of)"
     r"|conditional\s+(?:up)?on|contingent\s+(?:up)?on|dependent\s+(?:up)?on|depending\s+on|pending"
@@ -270,7 +270,7 @@ _CLAUSE = re.compile(
     r")(?![\w-])",
     re.IGNORECASE,
 )
-# These are reservations by themselves.
+# Single words or phrases that are a reservation by themselves.
 _WORD = re.compile(
     r"\b(?:only|solely|conditionally|conditional|preliminar(?:y|ily)|provisional(?:ly)?"
     r"|tentative(?:ly)?|temporar(?:y|ily)|partial(?:ly)?|partly|interim|draft|proposed|planned"
@@ -287,12 +287,12 @@ _WORD = re.compile(
 )
 _STOP = re.compile(r"[,;:!?()\u2013]|\.(?!\w)|\n\s*\n|\s(?:but|then)\s", re.IGNORECASE)
 _ASKED = re.compile(r"[^.!?\n]*\?")
-_LONGEST = 240
+_LONGEST = 240  # characters of a condition
 _QUESTION = re.compile(r"(?:^|[.!?]\s+)\Z")
 
 
 def find_conditions(text: str) -> list[Span]:
-    """The conditions of a text in order: a cue with what it governs, or a word of reservation.
+    """The conditions of a text in order: a cue with its clause, or a word of reservation.
 
     >>> text = "It was conditionally approved, pending review by the board."
     >>> [span.of(text) for span in find_conditions(text)]
@@ -328,7 +328,7 @@ def _asks(body: str, match: re.Match[str]) -> bool:
 
 
 class ComparedStatement:
-    """A text and what in it decides whether it says something else; read once, when asked for."""
+    """A text with the features that `differs` compares; each is computed once, on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -375,7 +375,7 @@ class ComparedStatement:
 
 @remembered
 def read_statement(text: str) -> ComparedStatement:
-    """The statement of a text; what was read of it last is remembered."""
+    """The `ComparedStatement` of a text; recent ones are cached."""
     return ComparedStatement(text)
 
 

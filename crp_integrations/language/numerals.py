@@ -1,4 +1,4 @@
-"""Numerals at a place of a text: digits, fractions, number words and scales."""
+"""Numerals at a given place of a text: digits, fractions, number words and scales."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ START = re.compile(
     r"|month|quarter|year)|per\sannum)\b))",
     re.IGNORECASE,
 )
-# Without one of these, and without a figure, a text counts nothing.
+# A text without any of these words and without a digit contains no quantity.
 WORDED = frozenset({*ONES, *TENS, *SCALES, *TIMES, *ORDINALS, *_PARTS, *_SPANS})
 _DIGITS = re.compile(
     r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?(?!\d)"  # 1.234.567,89
@@ -47,10 +47,10 @@ _DIGITS = re.compile(
     r"|\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?!\d)"  # 4,200,000.5 and 12,34,567
     r"|\d{1,3}(?: \d{3})+(?:\.\d+)?(?![\d,])"  # 4 200 000
     r"|\d{1,3}(?:'\d{3})+(?:\.\d+)?(?!\d)"  # 4'200'000
-    # 4,2 million, 3,5 Stunden: a word or sign of a unit follows, and no word that joins a list.
+    # 4,2 million, 3,5 Stunden: a unit follows, and not a word that continues a list.
     r"|\d+,\d{1,2}(?![\d,])(?=\s?(?:[%\u2030\u00b0$\u20ac\u00a3\u00a5\u20b9]|(?!(?:and|or|to|of|in|on"
     r"|at|by|for|from|with|as|is|are|was|were|und|oder|bis|et|ou|[a-z])\b)[^\W\d_]|(?:[mgltshAVWJ])\b))"
-    # EUR 4,50: behind a currency.
+    # EUR 4,50: after a currency.
     r"|(?:(?<=[$\u20ac\u00a3])|(?<=[$\u20ac\u00a3]\s)|(?<=(?:EUR|CHF|PLN|SEK)\s))\d+,\d{2}(?![\d,])"
     r"|\d+(?:\.\d+)?|\.\d+"
 )
@@ -61,7 +61,7 @@ _POWER = re.compile(
     r"|([\u207b\u207a]?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{1,2}))(?!\w)"
 )
 _COMMA = re.compile(r"\d+,\d{1,2}|0,\d+|\d{1,3}\.\d{3},\d{1,2}")
-_LONGEST = 40
+_LONGEST = 40  # characters of digits; longer runs are not numbers
 _RAISED_RUN = re.compile(r"[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,2}(?!\w)")
 _WORD = re.compile(r"[A-Za-z]+")
 _JOIN = re.compile(r"[\s-]{1,3}")
@@ -79,7 +79,7 @@ class Numeral:
     """A numeral of a folded text.
 
     Attributes:
-        scaled: whether a scale word such as "million" stands in it.
+        scaled: whether it contains a scale word such as "million".
         worded: whether it is written in letters.
         share: whether it is a fraction in words, such as "two thirds".
     """
@@ -92,7 +92,7 @@ class Numeral:
 
 
 def read_numeral(text: str, place: int) -> Numeral | None:
-    """The numeral that begins at a place of a folded text, None when there is none."""
+    """The numeral that begins at a place of a folded text; None when there is none."""
     first = text[place]
     if first in _GLYPHS:
         return _scaled(text, place + 1, _GLYPHS[first])
@@ -164,7 +164,7 @@ def _worded(text: str, place: int) -> Numeral | None:
     if word in SCALES:
         return _scaled(text, start, Decimal(1), worded=True)
     if article is not None and word in _SPANS:
-        # "A decade": the article counts, and the word is a unit of measure.
+        # "A decade": the article is the numeral, and the word is its unit.
         return Numeral(article.end() - 1, Decimal(1), worded=True)
     if article is not None and word in _PARTS:
         end = match.end()
@@ -177,7 +177,7 @@ def _of(text: str, place: int) -> bool:
 
 
 def _sum(text: str, place: int) -> Numeral | None:
-    """Number words by the rule of "two hundred and five thousand"."""
+    """A numeral of several number words, such as "two hundred and five thousand"."""
     total = current = Decimal(0)
     end = place
     last = ""

@@ -1,4 +1,4 @@
-"""Quantities: numerals with what they count, so that "4.2 million" and "4,200,000" are one.
+"""Quantities: numerals with units, so that "4.2 million" and "4,200,000" are equal.
 
 Dates, years and identifiers are left to `dates.py` and `identifiers.py`; times of day are
 measures with the unit "clock", in minutes since midnight.
@@ -24,13 +24,14 @@ Bound = Literal["", "about", "least", "most"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number as the text means it.
+    """A number or interval with its unit.
 
     Attributes:
-        value: with scales applied, in `unit`; the middle of an interval.
-        low, high: the ends of an interval, both equal to `value` for a point.
+        value: number in `unit`, scale words applied; the middle of an interval.
+        low, high: ends of an interval, both equal to `value` for a single number.
         unit: canonical unit, currency code, "%" or "pp" (percentage points), or "".
-        hedged: whether the text leaves room, as in "about 5" or "at least 5".
+        hedged: whether the number is inexact, as in "about 5" or "at least 5".
+        bound: direction of the hedge; "" for an exact number.
     """
 
     start: int
@@ -106,7 +107,7 @@ _ORDINAL = re.compile(
 )
 _TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70}
 _TENS |= {"eighty": 80, "ninety": 90}
-# "[1]", "[^1]" and "passage 2" point at a source and "1." opens a list item; none counts anything.
+# "[1]", "[^1]" and "passage 2" refer to a source, and "1." opens a list item: not quantities.
 _MARKER = re.compile(
     r"(?<!\w)(?i:passages?|documents?|sources?|excerpts?|snippets?|context)\s\d{1,3}"
     r"(?:(?:\s?[,;&\u2013-]\s?(?:and\s|or\s)?|\s(?:and|or|to)\s)\d{1,3})*(?!\w|[.,]\d)"
@@ -167,7 +168,7 @@ def _at(text: str, place: int, free: list[bool]) -> list[Quantity] | None:
     if first is None:
         return None
     if not all(free[place : first.end]):
-        # In "45 mL/min/1.73" the unit is read as a code; the figure before it stays one.
+        # In "45 mL/min/1.73" the unit looks like a code; the figure before it is kept without it.
         numeral = first.numeral
         if not all(free[place : numeral.end]):
             return None
@@ -290,21 +291,21 @@ def _ordinals(text: str, free: list[bool]) -> Iterator[tuple[int, int, Quantity]
 
 
 def same_kind(a: Quantity, b: Quantity) -> bool:
-    """Whether two quantities can be compared: one dimension, one currency, or plain numbers."""
+    """Whether two quantities have the same dimension or currency, or are both plain numbers."""
     return to_base(a.low, a.unit)[1] == to_base(b.low, b.unit)[1] and (
         (a.kind == "ordinal") == (b.kind == "ordinal")
     )
 
 
 def agree(claim: Quantity, source: Quantity, *, tolerance: Decimal = Decimal("0.005")) -> bool:
-    """Whether a claim's quantity says what the source's says, after conversion of units.
+    """Whether a claim's quantity equals the source's, after conversion of units.
 
-    A converted or hedged value may differ by the tolerance; one that neither side converts or
-    hedges must be equal as a number. A claim's rounded value agrees when it is hedged.
+    Values in different units, or hedged on either side, may differ by the tolerance; other
+    values must be equal. A claim that says "about" may differ by at least 5 %.
 
     Args:
-        claim: as the answer has it.
-        source: as the context has it.
+        claim: quantity in the answer.
+        source: quantity in the context.
         tolerance: relative difference that conversion or a hedge allows, at least 0.
     """
     if not same_kind(claim, source):

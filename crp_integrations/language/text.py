@@ -1,11 +1,11 @@
-"""Spans and sentences of a text, and its folded form with a way back to its characters.
+"""Spans and sentences of a text, and its folded form with offsets into the original.
 
 Rules read a folded text: curly quotes are straight, all dashes but the hyphen are an en
-dash, all spaces are blanks, digits of any script are ASCII digits, letters are without
-accents, Cyrillic and Greek look-alikes within Latin words are Latin, and invisible characters
-are gone. Superscript digits stay, since 10² is not 102. Folding twice changes nothing. Values are
-read in a text whose typesetting is undone, too (`fold_case_and_space`). Words are looked for in
-another form, `folded_text.Folded`, which leaves out lines, case and quotation marks.
+dash, all spaces are blanks, digits of any script are ASCII digits, letters have no accents,
+Cyrillic and Greek look-alikes within Latin words are Latin, and invisible characters are
+removed. Superscript digits stay, since 10² is not 102. Folding twice changes nothing. Rules that
+read values also undo typesetting (`fold_case_and_space`). Quotations are searched in another
+form, `folded_text.Folded`, which ignores lines, case and quotation marks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Span:
     end: int
 
     def of(self, text: str) -> str:
-        """The characters of the text that the span covers."""
+        """The part of the text that the span covers."""
         return text[self.start : self.end]
 
     def holds(self, other: Span) -> bool:
@@ -43,8 +43,8 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\ufe00-\ufe0f\ufeff\u0300-\u036f]|\r(?=\n)"
 )
-# Blanks after a blank, as justified and extracted texts have them; between figures they part
-# columns. A line's indent stays.
+# Repeated blanks, common in justified and extracted texts. Those between figures separate columns
+# and stay, as does the indent of a line.
 _WIDE = re.compile(r"(?<=[^\s\d] ) +|(?<=\d ) +(?![\d ])")
 _SPECIAL = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4\u0060", "'"),
@@ -52,14 +52,14 @@ _SPECIAL = {
     **dict.fromkeys("\u2010\u2011\ufe63\uff0d\u2043", "-"),
     **dict.fromkeys("\u2012\u2014\u2015", "\u2013"),
     "\u2212": "-",
-    # Patterns that look at no case take the dotless i for an i, and so must the word lists.
+    # Case-insensitive patterns match the dotless i as an i, so the word lists must too.
     "\u0131": "i",
     "\u2028": "\n",
     "\u2029": "\n",
     "\u066b": ".",
     "\u066c": ",",
 }
-# Letters of other scripts that look like Latin ones, in one row of pairs.
+# Letters of other scripts that look like Latin ones, each followed by its Latin letter.
 _LIKE = (
     "\u0430a\u0435e\u043eo\u0440p\u0441c\u0443y\u0445x\u0456i\u0458j\u0455s\u04bbh\u0501d\u051bq"
 )
@@ -71,7 +71,7 @@ _LIKE += (
 )
 _LIKE += "\u0396Z\u0397H\u0399I\u039aK\u039cM\u039dN\u039fO\u03a1P\u03a4T\u03a5Y\u03a7X"
 _LATIN = str.maketrans(_LIKE[::2], _LIKE[1::2])
-# A word that mixes them with Latin letters is a word in disguise.
+# Only words that mix such letters with Latin ones are converted.
 _WORDS = re.compile(r"[^\W\d_]+")
 _FOREIGN = re.compile(r"[\u0370-\u0556]")
 _ASCII = re.compile(r"[A-Za-z]")
@@ -98,12 +98,12 @@ def _fold_character(character: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FoldedText:
-    """A folded text and where its characters come from.
+    """A folded text and the original offsets of its characters.
 
     Attributes:
-        offsets: for each folded character its offset in the original, and one more for the
-            end; None when the two run in step.
-        ends: for each folded character the offset just after it; None when each stands for one.
+        offsets: offset in the original of each folded character, and one more for the end;
+            None when all offsets are equal.
+        ends: offset just after each folded character; None when each stands for one character.
     """
 
     text: str
@@ -123,7 +123,7 @@ class FoldedText:
         return self.offsets[place - 1] + 1
 
     def span(self, start: int, end: int) -> Span:
-        """The original's stretch for the folded stretch [start, end)."""
+        """The original span of the folded stretch [start, end)."""
         return Span(self.start(start), self.end(end))
 
 
@@ -139,7 +139,7 @@ _TABLE = _Table({13: "\r", 11: "\n", 12: "\n", 9: "\t"})
 
 @remembered
 def fold(text: str) -> FoldedText:
-    r"""Fold a text for matching; offsets can always be led back.
+    r"""Fold a text for matching; the result maps offsets back to the original.
 
     >>> fold("caf\u00e9 \uff14\u200b2").text
     'cafe 42'
@@ -156,7 +156,7 @@ def fold(text: str) -> FoldedText:
 
 
 def fold_case_and_space(text: str) -> FoldedText:
-    """The folded text without typesetting, and one blank for a run of them within a line."""
+    """The folded text without typesetting, with single blanks within each line."""
     unset = undo_typesetting(text)
     folded = fold(text if unset is None else unset.text)
     places: Sequence[int] = range(len(folded.text))
@@ -167,7 +167,7 @@ def fold_case_and_space(text: str) -> FoldedText:
             return folded
         offsets = (*(folded.start(place) for place in places), len(text))
         return FoldedText("".join(folded.text[place] for place in places), offsets)
-    # Where a hyphen may be a line's, values are read without it.
+    # A hyphen that may come from a line break is dropped.
     places = [place for place in places if folded.text[place] != HYPHENATION]
     return FoldedText(
         "".join(folded.text[place] for place in places),
@@ -177,7 +177,7 @@ def fold_case_and_space(text: str) -> FoldedText:
 
 
 def _without(text: str, left_out: re.Pattern[str]) -> list[int]:
-    """The places of a text outside of what a pattern matches."""
+    """The offsets of a text outside of a pattern's matches."""
     places: list[int] = []
     place = 0
     for match in left_out.finditer(text):
@@ -188,7 +188,7 @@ def _without(text: str, left_out: re.Pattern[str]) -> list[int]:
 
 
 def _undisguised(text: str) -> str:
-    """A text with the look-alikes of other scripts undone in words that mix them with Latin."""
+    """The text with look-alike letters made Latin in words that mix them with Latin letters."""
     if _FOREIGN.search(text) is None:
         return text
     return _WORDS.sub(_in_latin, text)
@@ -206,32 +206,32 @@ def plain(text: str) -> str:
     return " ".join(fold(text).text.casefold().split())
 
 
-# Characters of texts whose sentences are remembered: an envelope's, and no file's that is read in.
-_KEPT: Final = 1 << 17
+# Characters of texts whose sentences are cached: enough for an envelope, not for a loaded file.
+_CACHE_SIZE: Final = 1 << 17
 _MARK = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964]+[\"')\]}\u201d\u2019\u00bb*_]*")
 _WIDE_STOPS = frozenset("\u3002\uff01\uff1f\u0964")
 _AHEAD = re.compile(r"\s*[\"'(\[{\u201c\u2018\u00ab*_\u00bf\u00a1]*")
 _LAST = re.compile(r"[^\s\"'(\[{\u201c\u2018\u00ab/\u2013\u2014]+\Z")
 _NEXT = re.compile(r"[^\W\d_]+")
-# Source numbers behind a sentence, "[2]" or "[1, 3]", belong to it.
+# Source numbers after a sentence, "[2]" or "[1, 3]", belong to it.
 _CITED = re.compile(r"(?:[ \t]*\[\d{1,4}(?:\s?[,;\u2013-]\s?\d{1,4}){0,9}\])+(?=\s|\Z)")
-_LOOK_BACK = 24
+_LOOK_BACK = 24  # characters before a mark that are read
 
 # A point after these never ends a sentence: a name or number follows.
 _BEFORE_NAME = frozenset(LISTS["before_name"])
 # After these a number or a lower-case word follows.
 _BEFORE_NUMBER = frozenset(LISTS["before_number"])
-# These may end a sentence; a word that starts sentences must follow.
+# A point after these ends a sentence only before a word that commonly starts sentences.
 _EITHER = frozenset(LISTS["abbreviations"])
 _NEVER = frozenset({"e.g", "i.e", "eg", "ie", "viz", "cf", "vs"})
 _STARTERS = frozenset(LISTS["starters"])
 
 
-@remembered_within(_KEPT, longest=LONGEST)
+@remembered_within(_CACHE_SIZE, longest=LONGEST)
 def split_sentences(text: str) -> tuple[Span, ...]:
-    """The sentences of a text as spans, in order, holding every character that is no space.
+    """The sentences of a text as spans, in order; they cover every non-space character.
 
-    Table rows, list items, headings and lines of code are units of their own.
+    Table rows, list items, headings and lines of code are separate units.
 
     Args:
         text: any text.
@@ -252,7 +252,7 @@ def split_sentences(text: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-# A day before one of them has a point: 14. März 2019.
+# German writes a point after a day of the month: 14. März 2019.
 _GERMAN_MONTHS: Final = frozenset(
     "januar februar märz april mai juni juli august september oktober november dezember".split()
 )
@@ -289,7 +289,7 @@ def _ends(text: str, first: int, match: re.Match[str], end: int) -> bool:
         return True
     following = text[place]
     if not following.isspace():
-        # Glued sentences: "it.The" but not "Node.Js" or "3.5".
+        # Sentences without a space between: "it.The", but not "Node.Js" or "3.5".
         word = _NEXT.match(text, place, min(end, place + 12))
         return (
             marks == "."
@@ -310,7 +310,7 @@ def _ends(text: str, first: int, match: re.Match[str], end: int) -> bool:
     if marks[0] == "\u2026" or marks.startswith(".."):
         return not opening.islower()
     if marks[0] != ".":
-        # Not in: "Really?" he asked; nor in: Yahoo! is a firm.
+        # No sentence ends in "Really?" he asked, or in Yahoo! is a firm.
         quoted = marks[-1] not in "?!"
         named = marks == "!" and token[:1].isupper()
         return not (opening.islower() and (quoted or named))
@@ -335,7 +335,7 @@ def _ends(text: str, first: int, match: re.Match[str], end: int) -> bool:
 
 
 def _ordinary(token: str) -> bool:
-    """Whether a token before a point is a plain lower-case word and no abbreviation."""
+    """Whether a token before a point is a plain lower-case word, not an abbreviation."""
     return (
         len(token) > 3
         and token.isalpha()
@@ -356,5 +356,5 @@ def _dotted(token: str) -> bool:
 
 
 def has_text(text: str) -> bool:
-    """Whether a text has a letter or a figure, so that it can say something."""
+    """Whether a text contains a letter or a digit."""
     return any(character.isalnum() for character in text)

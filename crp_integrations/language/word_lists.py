@@ -1,4 +1,4 @@
-"""The closed word lists of the rules, which stand in `words.json` of a package."""
+"""The closed word lists of the rules, from `words.json` of a package."""
 
 from __future__ import annotations
 

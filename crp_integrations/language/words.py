@@ -15,10 +15,10 @@ from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.text import fold
 from crp_integrations.language.word_lists import LISTS
 
-# Verbs by their base form; `is_finite` tells by them where a clause is finite.
+# Verbs by their base form; `is_finite` uses them to recognize finite verbs.
 VERBS: frozenset[str] = frozenset(LISTS["verbs"])
 
-# Irregular past forms and the verbs that they belong to.
+# Irregular past forms and their base verbs.
 PAST_OF: dict[str, str] = dict(pair.split("/") for pair in LISTS["past_forms"])
 _PARTICIPLES = frozenset(LISTS["participles"])
 # Past forms that make a clause finite by themselves.
@@ -34,7 +34,7 @@ PREPOSITIONS: frozenset[str] = frozenset(LISTS["prepositions"])
 
 PRONOUNS: frozenset[str] = frozenset(LISTS["pronouns"])
 
-# Words that open sentences with a capital and are no names.
+# Words that are not names although they often open a sentence with a capital.
 ORDINARY: frozenset[str] = frozenset(LISTS["ordinary"])
 
 HONORIFICS: frozenset[str] = frozenset(LISTS["honorifics"])
@@ -46,7 +46,7 @@ IMPERATIVES: frozenset[str] = frozenset(LISTS["imperatives"])
 STOP_WORDS: frozenset[str] = frozenset(LISTS["stop_words"])
 
 _WORD = re.compile(r"[^\W_]+(?:['.\-&][^\W_]+)*")
-# A named tuple's own constructor is a function of Python, and halves the speed of reading a text.
+# Calling the named tuple's constructor, a Python function, would halve the speed.
 _new = tuple.__new__
 
 
@@ -65,7 +65,7 @@ class TextWord(NamedTuple):
 
 @remembered_of_sentences
 def words(text: str) -> tuple[TextWord, ...]:
-    """The words of a text in order; hyphens, apostrophes and inner points stay within a word."""
+    """The words of a text in order; inner hyphens, apostrophes and points are part of a word."""
     folded = fold(text)
     body = folded.text
     places = [match.span() for match in _WORD.finditer(body)]
@@ -84,19 +84,19 @@ def stem(word: str) -> str:
     lower = fold(word).text.casefold()
     if lower.endswith("'s"):
         lower = lower[:-2]
-    # The library's own choice would be PyStemmer where that is installed, which stems some words
-    # otherwise; and an instance keeps the word it works on, so threads cannot share one.
+    # Not `snowballstemmer.stemmer`: it uses PyStemmer if installed, which stems some words
+    # differently. A new instance each time, because instances have state and are not thread-safe.
     return str(EnglishStemmer().stemWord(lower))
 
 
 def content_stems(text: str) -> list[str]:
-    """Stems of the words that carry content, in order, repeats kept; hyphened words apart."""
+    """Stems of all words but stop words, in order, with repeats; hyphenated words are split."""
     lowered = (match.group().casefold() for match in _PART.finditer(fold(text).text))
     return [stem(lower) for lower in lowered if lower not in STOP_WORDS]
 
 
 class ContentWord(NamedTuple):
-    """A stem and where it stands."""
+    """A stem and the offsets of its word."""
 
     stem: str
     start: int
@@ -122,14 +122,13 @@ def content_words(text: str) -> tuple[ContentWord, ...]:
 
 
 _TOKEN = re.compile(r"[^\W_]+")
-# Bytes of the shortest and the longest word that FTS5 stems; others stay as they are.
+# Lengths in bytes of the words that SQLite's FTS5 stems; other words stay as they are.
 _STEMMED = range(3, 65)
 
 
 @lru_cache(maxsize=65_536)
 def _stem(word: str) -> str:
-    # The library's own choice would be PyStemmer where that is installed, which stems some words
-    # otherwise; and an instance keeps the word it works on, so threads cannot share one.
+    # For the choice of class and instance see `stem`.
     return str(PorterStemmer().stemWord(word)) if len(word.encode()) in _STEMMED else word
 
 
@@ -149,7 +148,7 @@ _BETWEEN = PREPOSITIONS | DETERMINERS | {"and", "or", "also", "then", "not", "ne
 
 
 def finite_verb(tokens: Sequence[TextWord], first: int = 0) -> int | None:
-    """Place of the first finite verb among the words, None when there is none."""
+    """Index of the first finite verb among the words; None when there is none."""
     for place in range(first, len(tokens)):
         if is_finite(tokens, place):
             return place
@@ -157,7 +156,7 @@ def finite_verb(tokens: Sequence[TextWord], first: int = 0) -> int | None:
 
 
 def is_finite(tokens: Sequence[TextWord], place: int) -> bool:
-    """Whether the word at a place reads as a finite verb where it stands."""
+    """Whether the word at an index reads as a finite verb in its context."""
     lower = tokens[place].lower
     before = tokens[place - 1].lower if place else ""
     if lower in AUXILIARIES or lower.endswith("n't"):

@@ -1,4 +1,4 @@
-"""Recorded evaluations of windows, and golden sets that are run again and again."""
+"""Recorded evaluations of windows, and golden sets that are run repeatedly."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from crp_integrations.seals import sha256
 
 
 class Feedback(Part):
-    """What a caller tells of a window: of its user, or of a person who reviewed it.
+    """Feedback of a user or reviewer on a window.
 
     Attributes:
-        completed: the user's task was done with the answer.
+        completed: whether the answer let the user complete the task.
         csat: the user's satisfaction, from 1 to 5.
-        pack_correct: a reviewer's word on the pack; it stands above the verifier's.
+        pack_correct: a reviewer's judgement of the pack; overrides the verifier's.
         task_correct: whether the answer is right, by a gold answer or a person.
     """
 
@@ -41,15 +41,15 @@ class RotPoint(Part):
 
 
 class Evaluation(Record):
-    """One evaluation; ids, numbers and words of closed lists.
+    """One evaluation of a window, without any text.
 
     Spec: Summit §Evaluation & Observability
 
     Attributes:
-        latency_us: of the pack's assembly, in microseconds; 0 where the clock stood.
-        retrieval_precision, retrieval_recall: against gold sources; None without them, then the
-            proxies of `measured` stand for them.
-        rot: a context-rot curve that belongs to the evaluation; the harness fills it.
+        latency_us: time of the pack's assembly in microseconds; 0 if it was not measured.
+        retrieval_precision, retrieval_recall: scores against gold sources; None without them, then
+            use the proxies of `measured`.
+        rot: context-rot curve of the evaluation, filled in by the harness.
     """
 
     SCHEMA = "evaluation/1"
@@ -66,7 +66,7 @@ class Evaluation(Record):
 
     @classmethod
     def of(cls, trace: WindowTrace, feedback: Feedback | None = None) -> Evaluation:
-        """The evaluation of a window as it was sealed."""
+        """The evaluation of a sealed window."""
         pack = trace.pack
         return cls(
             window_id=trace.window_id,
@@ -79,14 +79,14 @@ class Evaluation(Record):
 
 
 class EvaluationLog:
-    """Evaluations in a file, one JSON a line, added at its end.
+    """An append-only file of evaluations, as JSON lines.
 
-    A window may have several: the first when it was sealed, others when somebody said something
-    of it. `merged` reads them as one.
+    A window may have several: one when it was sealed, others with later feedback.
+    `merge_evaluations` combines them.
     """
 
     def __init__(self, path: Path) -> None:
-        """Name the file; it is made when something is added."""
+        """Set the file, which is created when an evaluation is added."""
         self.path = path
 
     def add(self, evaluation: Evaluation) -> None:
@@ -97,7 +97,7 @@ class EvaluationLog:
             with self.path.open("a+b") as file:
                 if file.tell():
                     file.seek(-1, 2)
-                    # A last line that an editor left without its end stays a line of its own.
+                    # Do not append to a last line that an editor left without a line end.
                     if file.read(1) != b"\n":
                         line = "\n" + line
                 file.write(line.encode())
@@ -107,7 +107,7 @@ class EvaluationLog:
             ) from error
 
     def read(self) -> Iterator[Evaluation]:
-        """Every evaluation, in order; none where there is no file."""
+        """Every evaluation, in order; none if the file does not exist."""
         for number, line in _read_lines(self.path) if self.path.exists() else ():
             try:
                 yield Evaluation.model_validate_json(line)
@@ -115,22 +115,22 @@ class EvaluationLog:
                 place = error.errors(include_input=False, include_url=False)[0]["loc"]
                 where = ".".join(map(str, place)) or "wanted a JSON object"
                 raise ConfigError(
-                    f"line {number} of {str(self.path)!r:.200} is no evaluation: {where}"
+                    f"line {number} of {str(self.path)!r:.200} is not an evaluation: {where}"
                 ) from None
 
 
 def _read_lines(path: Path) -> list[tuple[int, str]]:
-    """The lines of a file that hold something, with their numbers from 1."""
+    """The non-empty lines of a file, with line numbers from 1."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not valid UTF-8"
         raise ConfigError(f"{str(path)!r:.200} cannot be read: {reason}") from None
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def merge_evaluations(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation]:
-    """One evaluation a window: of each field the last that says something."""
+    """Combine the evaluations of each window: the last non-empty value of each field."""
     merged: dict[str, Evaluation] = {}
     for evaluation in evaluations:
         before = merged.setdefault(evaluation.window_id, evaluation)
@@ -143,17 +143,17 @@ def merge_evaluations(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation
 
 RECALL: Final = "recall"
 PRECISION: Final = "precision"
-# How far a score may fall below the baseline. A fall of exactly that stays below the alarm,
-# whatever floats make of it.
-MOST_FALL: Final = 0.05 + 1e-9
+# Maximum fall of a score below the baseline without an alert; the small term absorbs rounding
+# errors for a fall of exactly .05.
+MAX_FALL: Final = 0.05 + 1e-9
 
 
 class GoldenQuestion(Part):
-    """A question and where its answer is.
+    """A question and the sources of its answer.
 
     Attributes:
-        sources: URIs or ids of the sources that hold the answer; a URI may be a suffix of the
-            whole one, such as `manual.md`.
+        sources: URIs or ids of the sources that contain the answer; a URI may be given by its
+            last path segments, such as `manual.md`.
     """
 
     id: str = Field(min_length=1, max_length=160, pattern=r"^[\w.:-]+$")
@@ -162,18 +162,18 @@ class GoldenQuestion(Part):
 
 
 class ShownSource(Part):
-    """A source of an item in a pack, as it may be named in a golden set."""
+    """The source of an item in a pack, by id and URI."""
 
     source_id: str
     uri: str = ""
 
 
 class GoldenScore(Part):
-    """What one question came to.
+    """The scores of one question.
 
     Attributes:
-        recall: gold sources in the pack, over gold sources.
-        precision: items of a gold source, over items; 0 for an empty pack.
+        recall: share of the gold sources that are in the pack.
+        precision: share of the items that are from a gold source; 0 for an empty pack.
     """
 
     id: str
@@ -186,8 +186,8 @@ class GoldenRun(Record):
     """A run over a golden set.
 
     Attributes:
-        golden_hash: of the set; runs over another one are not compared.
-        state_hash: of the fabric that was read.
+        golden_hash: hash of the set; only runs over the same set are compared.
+        state_hash: state hash of the fabric.
         recall, precision: means over the questions.
     """
 
@@ -202,11 +202,11 @@ class GoldenRun(Record):
 
 
 class GoldenDrift(Record):
-    """A run beside its baseline.
+    """A run compared with its baseline.
 
     Attributes:
         alerts: names of the scores that fell too far.
-        worse: ids of the questions whose recall fell, the furthest first.
+        worse: ids of the questions whose recall fell, largest fall first.
     """
 
     SCHEMA = "golden-drift/1"
@@ -219,18 +219,18 @@ class GoldenDrift(Record):
 
 
 def read_golden(path: Path) -> tuple[GoldenQuestion, ...]:
-    """A golden set from a file, one JSON a line."""
+    """Read a golden set from a file of JSON lines."""
     questions = []
     for number, line in _read_lines(path):
         try:
             questions.append(GoldenQuestion.model_validate(json.loads(line)))
         except (ValueError, ValidationError, RecursionError):
             raise ConfigError(
-                f"line {number} of {str(path)!r:.200} is no golden question; wanted a JSON object "
-                "with id, question and sources"
+                f"line {number} of {str(path)!r:.200} is not a golden question; wanted a JSON "
+                "object with id, question and sources"
             ) from None
     if not questions:
-        raise ConfigError(f"{str(path)!r:.200} holds no golden question")
+        raise ConfigError(f"{str(path)!r:.200} contains no golden question")
     if len({question.id for question in questions}) < len(questions):
         raise ConfigError(f"{str(path)!r:.200} has an id twice")
     return tuple(questions)
@@ -243,7 +243,7 @@ def run_golden(
     now: Moment,
     state_hash: str = "",
 ) -> GoldenRun:
-    """Ask every question and compare what was packed with where the answers are.
+    """Ask every question and compare the packed sources with the gold sources.
 
     Spec: Summit §Failure Modes & Mitigations
     """
@@ -259,12 +259,12 @@ def run_golden(
 
 
 def golden_hash(golden: Sequence[GoldenQuestion]) -> str:
-    """`sha256:` of a golden set, whatever the order of its lines."""
+    """`sha256:` of a golden set, independent of the order of its lines."""
     return sha256("\n".join(sorted(question.model_dump_json() for question in golden)))
 
 
 def compare_runs(run: GoldenRun, baseline: GoldenRun) -> GoldenDrift:
-    """A run beside an earlier one of the same set."""
+    """Compare a run with an earlier one of the same set."""
     if run.golden_hash != baseline.golden_hash:
         raise ConfigError("the baseline is of another golden set; capture one of this set")
     falls = {RECALL: baseline.recall - run.recall, PRECISION: baseline.precision - run.precision}
@@ -274,7 +274,7 @@ def compare_runs(run: GoldenRun, baseline: GoldenRun) -> GoldenDrift:
         run=run,
         baseline_recall=baseline.recall,
         baseline_precision=baseline.precision,
-        alerts=tuple(name for name, fall in falls.items() if fall > MOST_FALL),
+        alerts=tuple(name for name, fall in falls.items() if fall > MAX_FALL),
         worse=tuple(id_ for change, id_ in sorted(changes) if change < 0),
     )
 

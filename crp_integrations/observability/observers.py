@@ -1,4 +1,4 @@
-"""Observers of models and of several kinds at once, and the one of a process that serves."""
+"""Observed models, groups of observers, and the observer of a serving process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from crp_integrations.governance.window_trace import Observer, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 
-# Each finds the OpenTelemetry span of what a framework runs now, where the framework's tracers do
-# not make it the current one; an adapter adds its own.
+# Functions that find the span of a framework's current run, for frameworks whose tracers do not
+# make it OpenTelemetry's current span. Adapters add theirs.
 RUN_SPANS: Final[list[Callable[[], Any]]] = []
 
 
 def observe_model(models: Model, observer: Observer | None) -> Model:
-    """A model whose calls an observer is told, if there is one."""
+    """The model, wrapped so that the observer, if any, sees its calls."""
     return models if observer is None else ObservedModel(models, observer)
 
 
 class ObservedModel:
-    """A model with an observer; replies and errors go through unchanged."""
+    """A model with an observer; replies and errors are passed on unchanged."""
 
     def __init__(self, model: Model, observer: Observer) -> None:
         self._model = model
@@ -53,7 +53,7 @@ class ObservedModel:
                         replied(part)
                     yield part
             finally:
-                # A reader who stops early closes the model's stream too.
+                # If the reader stops early, close the model's stream too.
                 if isinstance(parts, Generator):
                     parts.close()
 
@@ -73,22 +73,22 @@ class ObservedModel:
 
 @runtime_checkable
 class MetricsText(Protocol):
-    """An observer that shows its metrics as text."""
+    """An observer with metrics as text."""
 
     def text(self) -> str:
-        """The metrics, as Prometheus reads them."""
+        """The metrics in Prometheus text format."""
         ...
 
 
 class ObserverGroup:
-    """Tells each of several observers, in their order."""
+    """Forwards everything to several observers, in order."""
 
     def __init__(self, *observers: Observer) -> None:
         self.observers = observers
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A step of each, left in the opposite order."""
+        """Open a step in each observer; they close in reverse order."""
         with ExitStack() as stack:
             for observer in self.observers:
                 stack.enter_context(observer.step(name))
@@ -96,7 +96,7 @@ class ObserverGroup:
 
     @contextmanager
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
-        """A model call of each."""
+        """Open a model call in each observer."""
         with ExitStack() as stack:
             receivers = [stack.enter_context(observer.calling(call)) for observer in self.observers]
 
@@ -107,27 +107,27 @@ class ObserverGroup:
             yield replied
 
     def sealed(self, trace: WindowTrace) -> None:
-        """Tell each of a window."""
+        """Pass a sealed window to each observer."""
         for observer in self.observers:
             observer.sealed(trace)
 
     def text(self) -> str:
-        """The metrics of those that have some, as Prometheus reads them."""
+        """The metrics of all observers that have some, in Prometheus text format."""
         return "".join(
             observer.text() for observer in self.observers if isinstance(observer, MetricsText)
         )
 
 
-# OpenTelemetry's own variables; with neither nothing is exported.
+# OpenTelemetry's own variables; if neither is set, nothing is exported.
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 SERVICE: Final = "OTEL_SERVICE_NAME"
 
 
 @contextmanager
 def serving_observer(environment: Mapping[str, str] | None = None) -> Iterator[ObserverGroup]:
-    """Metrics for `/metrics`, and spans over OTLP/HTTP where an endpoint is set.
+    """Metrics for `/metrics`, and spans over OTLP/HTTP if an endpoint is set.
 
-    Spans that are still waiting are exported at the end.
+    Pending spans are exported at the end.
     """
     from crp_integrations.observability.prometheus import Metrics
 

@@ -1,4 +1,4 @@
-"""Spans and metrics of OpenTelemetry; attributes hold ids, counts, hashes and scores alone."""
+"""Spans and metrics for OpenTelemetry; attributes are only ids, counts, hashes and scores."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from crp_integrations.governance.window_trace import (
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability.observers import RUN_SPANS
 
-# OpenTelemetry, GenAI.
+# Names of OpenTelemetry's GenAI conventions.
 OPERATION: Final = "gen_ai.operation.name"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 TOKEN_TYPE: Final = "gen_ai.token.type"
 EVALUATION_NAME: Final = "gen_ai.evaluation.name"
 ERROR_TYPE: Final = "error.type"
-# The buckets that the conventions give for the two metrics.
+# The buckets that the conventions define for the two metrics.
 DURATION_BOUNDS: Final = (
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
 )  # fmt: skip
@@ -35,10 +35,10 @@ TOKEN_BOUNDS: Final = (
     1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864,
 )  # fmt: skip
 
-# OpenInference.
+# Name of the OpenInference conventions.
 KIND: Final = "openinference.span.kind"
 
-# The kind of span of a step, by the beginning of its name; the others are parts of a chain.
+# Span kinds of steps by prefix of their name; the kind of all others is CHAIN.
 KINDS: Final = (
     ("agent.", "AGENT"),
     ("guard", "GUARDRAIL"),
@@ -60,7 +60,7 @@ def kind_of(step: str) -> str:
 
 
 def provider_of(model: str) -> str:
-    """The provider of a model's string as LiteLLM takes it; `crp` for the extractive model.
+    """The provider in a LiteLLM model name; `crp` for the extractive model, else `unknown`.
 
     >>> provider_of("azure/gpt-4o"), provider_of("extractive"), provider_of("gpt-4o-mini")
     ('azure', 'crp', 'unknown')
@@ -88,24 +88,24 @@ except ImportError as error:
 Value: TypeAlias = str | int | float | bool
 
 SCOPE = "crp_integrations"
-# Steps within others: the stages of the provenance engine, the words of a question, a receipt.
+# Prefixes of short inner steps, which get no span: provenance stages, question words, receipts.
 DETAILS = ("dpe.", "fabric.words", "receipt")
-# Of these, what waits for a model: it has its span.
+# The exception, which gets a span because it waits for a model.
 WAITING = "dpe.judge"
-# What a sampler is told of the two spans within a sealed window's.
+# Attributes that a sampler sees of the two spans within a window's span.
 PACK: Mapping[str, Value] = {OPERATION: "retrieval", KIND: "RETRIEVER"}
 EVALUATION: Mapping[str, Value] = {KIND: "EVALUATOR"}
 SCORES = (
     "grounding fidelity entailment completeness citation_accuracy precision_proxy recall_proxy"
 ).split()
 PACK_FIELDS = "etag state_hash held available assembly_us invocation_hash ledger_hmac".split()
-# The SDK keeps 128 attributes of a span and drops the oldest ones beyond. So many items have their
-# own, three each; where there are more, all of them stand in one attribute of JSON.
-MOST_ITEMS = 24
+# Maximum number of items with separate attributes (three each), since the SDK drops the oldest
+# beyond 128. With more items, one JSON attribute lists all of them.
+MAX_ITEMS = 24
 
 
 class OpenTelemetry:
-    """An observer that writes spans and metrics; safe under threads.
+    """An observer that writes spans and metrics; thread-safe.
 
     Spec: Summit §Evaluation & Observability
     """
@@ -115,7 +115,7 @@ class OpenTelemetry:
         tracers: TracerProvider | None = None,
         meters: MeterProvider | None = None,
     ) -> None:
-        """Write through providers of the SDK."""
+        """Use these providers of the SDK, by default the global ones."""
         release = version("crp-integrations")
         self._tracer = (tracers or trace.get_tracer_provider()).get_tracer(SCOPE, release)
         meter = (meters or metrics.get_meter_provider()).get_meter(SCOPE, release)
@@ -150,7 +150,7 @@ class OpenTelemetry:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A span around a step, the parent of those within it."""
+        """A span around a step; the parent of spans within it."""
         if name.startswith(DETAILS) and name != WAITING:
             yield
             return
@@ -171,7 +171,7 @@ class OpenTelemetry:
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
         """A span `chat MODEL` around a model call.
 
-        It is no other span's parent, since a stream is left and entered again by its reader.
+        It is not made the current span, since the reader of a stream leaves and re-enters it.
         """
         model = name_or_hash(call.model)
         attributes: dict[str, Value] = {
@@ -224,7 +224,7 @@ class OpenTelemetry:
             span.end()
 
     def sealed(self, trace: WindowTrace) -> None:
-        """A span of the window, and within it one of its pack and one of its evaluation."""
+        """Write a span for the window, with inner spans for its pack and its evaluation."""
         self._windows.add(1, {"outcome": trace.outcome, "strategy": trace.strategy})
         identity: dict[str, Value] = {
             "gen_ai.conversation.id": trace.session_id,
@@ -246,7 +246,7 @@ class OpenTelemetry:
         within = set_span_in_context(window)
         if trace.pack is not None:
             span = self._tracer.start_span("retrieval context_pack", within, attributes=PACK)
-            # What a sampler left out is not put together.
+            # Skip the attributes of a span that the sampler dropped.
             if span.is_recording():
                 span.set_attributes({**identity, **pack_attributes(trace.pack)})
             span.end()
@@ -296,17 +296,17 @@ class OpenTelemetry:
 
 
 def current_span() -> Span:
-    """The span around what runs now.
+    """The innermost current span.
 
-    That is OpenTelemetry's own, or the one of a framework that keeps its spans to itself: of the
-    two the one that began last, which is the inner one.
+    This is OpenTelemetry's current span or that of a framework in `RUN_SPANS`, whichever began
+    last.
     """
     spans: list[Span] = [trace.get_current_span(), *(find() for find in RUN_SPANS)]
     return max((span for span in spans if span is not None), key=_age)
 
 
 def _age(span: Span) -> tuple[int, bool]:
-    # One that is not recorded, or of another process, does not say when it began.
+    # A span that is not recorded or is of another process has no start time.
     return getattr(span, "start_time", None) or 0, span.get_span_context().is_valid
 
 
@@ -315,7 +315,7 @@ def _around() -> Context:
 
 
 def _window_attributes(trace: WindowTrace) -> dict[str, Value]:
-    """A window's place in its session, and the outcome of its answer."""
+    """Attributes of a window: its place in the session and the result of the examination."""
     attributes: dict[str, Value] = {
         "crp.window.number": trace.window_number,
         "crp.agent.depth": trace.depth,
@@ -334,13 +334,13 @@ def _window_attributes(trace: WindowTrace) -> dict[str, Value]:
 
 
 def scores(evaluation: WindowEvaluation) -> dict[str, float]:
-    """The scores of an evaluation by name; what could not be counted is left out."""
+    """The scores of an evaluation by name; None values are left out."""
     values: dict[str, float | None] = {name: getattr(evaluation, name) for name in SCORES}
     values |= {"risk": evaluation.risk_score, "consistency": float(evaluation.consistent)}
     return {name: score for name, score in values.items() if score is not None}
 
 
-def pack_attributes(pack: PackTrace, most: int = MOST_ITEMS) -> dict[str, Value]:
+def pack_attributes(pack: PackTrace, most: int = MAX_ITEMS) -> dict[str, Value]:
     """A pack's trace as attributes of a span."""
     items = pack.items
     scored = [{"id": item.id, "score": item.score} for item in items]
@@ -374,9 +374,9 @@ def pack_attributes(pack: PackTrace, most: int = MOST_ITEMS) -> dict[str, Value]
 
 
 def _mark_failed(span: Span, error: BaseException) -> None:
-    """Mark a span by the error's name; its message could quote a text.
+    """Mark a span as failed with the error's type only, since its message could quote a text.
 
-    A reader who stops listening to a stream is no error.
+    A reader that stops reading a stream early is not an error.
     """
     if isinstance(error, GeneratorExit):
         span.set_attribute("crp.stopped", True)

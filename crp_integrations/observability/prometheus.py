@@ -1,6 +1,6 @@
-"""Metrics of sealed windows, steps and evaluations for Prometheus, in a registry of their own.
+"""Metrics of sealed windows, steps and evaluations for Prometheus, in a separate registry.
 
-No label names a tenant, a session, a model or a text: each is a word of a closed list.
+No label contains a tenant, a session, a model or a text: all labels are enumerated words.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ except ImportError as error:
     raise MissingExtra("observability", "crp_integrations.observability.prometheus") from error
 
 
-# Seconds.
+# Bounds of histogram buckets, in seconds, shares of 1, and tokens.
 STEP_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 CALL_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 SHARE_BOUNDS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)
 TOKEN_BOUNDS: Final = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
-# The step that gathers, ranks and packs: the assembly of a context.
+# Name of the step that gathers, ranks and packs a context.
 ASSEMBLY: Final = "envelope"
 
 
 class Metrics:
-    """An observer that counts for Prometheus; safe under threads.
+    """An observer that counts for Prometheus; thread-safe.
 
     Spec: Summit §Evaluation & Observability
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        """Count into a registry."""
+        """Register the metrics, by default in a new registry."""
         into = self.registry = registry or CollectorRegistry()
 
         def counter(name: str, description: str, *labels: str) -> Counter:
@@ -61,7 +61,7 @@ class Metrics:
         ) -> Histogram:
             return Histogram(name, description, labels, buckets=bounds, registry=into)
 
-        self._windows = counter("crp_windows", "Windows by how they ended.", "outcome")
+        self._windows = counter("crp_windows", "Windows by outcome.", "outcome")
         self._steps = histogram("crp_step_seconds", "Time of a step.", STEP_BOUNDS, "step")
         self._assembly = histogram(
             "crp_assembly_seconds", "Time of a context's assembly.", STEP_BOUNDS
@@ -71,8 +71,8 @@ class Metrics:
         self._tokens = counter("crp_tokens", "Tokens that models reported.", "kind")
         self._cost = counter("crp_cost_usd", "Cost of model calls whose price is known.")
         self._unpriced = counter("crp_cost_unknown", "Windows whose cost is not known.")
-        self._judged = counter("crp_judge_calls", "Calls of the judge by how they ended.", "ended")
-        self._unjudged = counter("crp_judge_skipped", "Answers that no judge was asked of.", "why")
+        self._judged = counter("crp_judge_calls", "Calls of the judge by result.", "ended")
+        self._unjudged = counter("crp_judge_skipped", "Answers without a judge call.", "why")
         self._judging = histogram(
             "crp_judge_seconds", "Time of an answer's judge, all its calls.", CALL_BOUNDS
         )
@@ -89,9 +89,9 @@ class Metrics:
         )
         self._citations = counter("crp_citations", "Citations by whether they hold.", "held")
         self._risk = counter("crp_risk", "Answers by risk level.", "level")
-        self._claims = counter("crp_claims", "Claims of answers by what came of them.", "read")
+        self._claims = counter("crp_claims", "Claims of answers by result.", "read")
         self._precision = histogram(
-            "crp_precision_proxy", "Share of a pack that its answer rests on.", SHARE_BOUNDS
+            "crp_precision_proxy", "Share of a pack that its answer uses.", SHARE_BOUNDS
         )
         self._recall = histogram(
             "crp_recall_proxy", "Share of the relevant candidates in a pack.", SHARE_BOUNDS
@@ -104,7 +104,7 @@ class Metrics:
         )
 
     def text(self) -> str:
-        """Everything, as Prometheus reads it."""
+        """All metrics in Prometheus text format."""
         return generate_latest(self.registry).decode()
 
     @contextmanager
@@ -144,7 +144,7 @@ class Metrics:
             self._judged_one(trace.judged)
 
     def feedback(self, feedback: Feedback) -> None:
-        """Count what a user said of an answer."""
+        """Count a user's feedback on an answer."""
         if feedback.completed is not None:
             self._completed.labels(str(feedback.completed).lower()).inc()
         if feedback.csat is not None:
@@ -188,50 +188,50 @@ class Metrics:
 
 
 class LevelGauges:
-    """Gauges of a job that ends: service levels, and a golden set's results.
+    """Gauges of a batch job: service levels, and results of a golden set.
 
-    Such a job has no address to be scraped at; it leaves a file for the node exporter's textfile
+    Prometheus cannot scrape a job that ends, so it writes a file for the node exporter's textfile
     collector.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        """Hold gauges in a registry."""
+        """Register the gauges, by default in a new registry."""
         into = self.registry = registry or CollectorRegistry()
 
         def gauge(name: str, description: str, *labels: str) -> Gauge:
             return Gauge(name, description, labels, registry=into)
 
-        self._value = gauge("crp_slo_value", "A level, as measured.", "slo")
-        self._met = gauge("crp_slo_met", "1 where a level is met.", "slo")
-        self._golden = gauge("crp_golden_score", "A golden set's score, as measured.", "score")
-        self._baseline = gauge("crp_golden_baseline", "The same, when it was captured.", "score")
+        self._value = gauge("crp_slo_value", "Measured service level.", "slo")
+        self._met = gauge("crp_slo_met", "1 if a service level is met.", "slo")
+        self._golden = gauge("crp_golden_score", "Score of the golden set.", "score")
+        self._baseline = gauge("crp_golden_baseline", "Score of the baseline.", "score")
         self._latency = gauge(
-            "crp_assembly_baseline_seconds", "95th percentile of a context's assembly, before."
+            "crp_assembly_baseline_seconds", "95th percentile of assembly time in the baseline."
         )
-        self._ran = gauge("crp_golden_run_timestamp_seconds", "When the golden set was last run.")
+        self._ran = gauge("crp_golden_run_timestamp_seconds", "Time of the last golden run.")
 
     def text(self) -> str:
-        """Everything, as Prometheus reads it."""
+        """All metrics in Prometheus text format."""
         return generate_latest(self.registry).decode()
 
     def level(self, slo: str, value: float | None, met: bool | None) -> None:
-        """Hold a service level; what could not be measured is left out."""
+        """Set a service level; None values are left out."""
         if value is not None:
             self._value.labels(slo).set(value)
         if met is not None:
             self._met.labels(slo).set(met)
 
     def latency(self, seconds: float) -> None:
-        """Hold the baseline of a context's assembly."""
+        """Set the baseline of the assembly time."""
         self._latency.set(seconds)
 
     def golden(self, score: str, value: float, baseline: float | None, at: float) -> None:
-        """Hold a golden set's score."""
+        """Set a score of a golden set, its baseline and the time of the run."""
         self._golden.labels(score).set(value)
         if baseline is not None:
             self._baseline.labels(score).set(baseline)
         self._ran.set(at)
 
     def write(self, path: Path) -> None:
-        """Write everything to a file, which is replaced whole."""
+        """Write all metrics to a file, which is replaced atomically."""
         write_to_textfile(str(path), self.registry)

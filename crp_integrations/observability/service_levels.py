@@ -1,7 +1,7 @@
-"""The table of service levels, computed from what a store has sealed.
+"""The table of service levels, computed from the sealed windows of a store.
 
-Every number comes from the journal and the reports; a level that nothing was there for is
-reported as not measured, never as met.
+Every number comes from the journal and the reports. A level without data is reported as not
+measured, never as met.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from crp_integrations.vocabulary import DropReason, EventType
 
 @dataclass(frozen=True, slots=True)
 class WindowLedger:
-    """A namespace's windows as they were sealed; equal stores read to equal ledgers.
+    """A namespace's sealed windows; equal stores give equal ledgers.
 
     Attributes:
-        packs: traces of context packs, in the journal's order.
-        report_hashes: by window, as the journal has them.
-        reports: by window, as far as they are kept.
-        receipts: ids of receipts by window, as far as they are kept.
-        tokens, cost_microusd: of all model calls whose usage was told.
-        last_seq: of the journal's last event.
+        packs: traces of context packs, in the order of the journal.
+        report_hashes: window id → hash of its report in the journal.
+        reports: window id → report, if it is still stored.
+        receipts: window id → id of its receipt, if one is stored.
+        tokens, cost_microusd: totals of all model calls whose usage is known.
+        last_seq: sequence number of the journal's last event.
     """
 
     packs: tuple[PackTrace, ...] = ()
@@ -94,20 +94,20 @@ LATENCY: Final = "assembly_p95"
 # The targets of Summit §SLOs.
 LEAST_CORRECT: Final = 0.90
 LEAST_ACCURATE: Final = 0.95
-# A pack with more material than room is to come this close to its budget, which is reported and
-# not demanded; from so far above it on a pack is a hard failure. Both as shares of the budget.
+# Shares of the budget. A pack that had to drop candidates should be this close to its budget (only
+# reported); a pack that exceeds it by more than the second is a hard failure.
 BUDGET_WITHIN, BUDGET_HARD = 0.05, 0.10
-# The percentile of the assemblies' times, and its highest factor over the baseline's.
+# The percentile of assembly times, and its maximum factor over the baseline's.
 PERCENTILE: Final = 0.95
-MOST_LATENCY: Final = 1.5
+MAX_LATENCY: Final = 1.5
 
 
 class LatencyBaseline(Record):
-    """Latency before a change, to compare with.
+    """Latency before a change, for comparison.
 
     Attributes:
-        p95_us: of the assemblies up to then, in microseconds.
-        last_seq: of the journal when it was captured; later windows are compared with it.
+        p95_us: 95th percentile of assembly times up to then, in microseconds.
+        last_seq: last sequence number of the journal then; later windows are compared with it.
     """
 
     SCHEMA = "slo-baseline/1"
@@ -122,11 +122,11 @@ class ServiceLevel(Part):
     """A service level.
 
     Attributes:
-        value: as measured; None where there was nothing to measure.
-        target: what it is to be at least, or for latency at most.
-        met: None where it was not measured.
-        counted: windows, citations or packs that it was measured on.
-        detail: what it rests on, in words.
+        value: measured value; None if there was no data.
+        target: minimum value, or for latency the maximum.
+        met: whether the target is met; None if it was not measured.
+        counted: number of windows, citations or packs measured.
+        detail: explanation of the value, in words.
     """
 
     name: str
@@ -138,13 +138,13 @@ class ServiceLevel(Part):
 
 
 class CitationLink(Part):
-    """A citation and where the ledger has what it rests on.
+    """A citation and its records in the ledger.
 
     Attributes:
-        ledger_hmac: the journal's HMAC over the pack's trace; empty where the ledger has none.
-        report_hash: as the journal has it.
-        receipt_id: of the signed receipt in the Merkle log; empty where none is kept.
-        accurate: no finding speaks against the claim, its fact stands in the sealed pack, and the
+        ledger_hmac: the journal's HMAC over the pack's trace; empty if the ledger has none.
+        report_hash: hash of the report in the journal.
+        receipt_id: id of the signed receipt in the Merkle log; empty if there is none.
+        accurate: whether no finding contradicts the claim, its fact is in the sealed pack, and the
             report is the one that was sealed.
     """
 
@@ -158,10 +158,10 @@ class CitationLink(Part):
 
 
 class ServiceLevelTable(Record):
-    """Service levels, and every citation with its place in the ledger.
+    """Service levels, and every citation with its records in the ledger.
 
     Attributes:
-        hard_failure: a pack was above its budget by more than the targets allow at all.
+        hard_failure: whether a pack exceeded its budget by more than `BUDGET_HARD`.
     """
 
     SCHEMA = "slo-table/1"
@@ -180,11 +180,11 @@ class ServiceLevelTable(Record):
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """Names of the levels that nothing was there for."""
+        """Names of the levels without data."""
         return tuple(level.name for level in self.levels if level.met is None)
 
     def level(self, name: str) -> ServiceLevel:
-        """The level of a name."""
+        """The level with this name."""
         return next(level for level in self.levels if level.name == name)
 
 
@@ -216,7 +216,7 @@ def measure_levels(
 
 
 def capture_baseline(ledger: WindowLedger, now: Moment) -> LatencyBaseline | None:
-    """The baseline that later windows are compared with; None where no time was measured."""
+    """A baseline for comparing later windows; None if no assembly time was measured."""
     times = _assembly_times(ledger.packs)
     if not times:
         return None
@@ -229,7 +229,7 @@ def capture_baseline(ledger: WindowLedger, now: Moment) -> LatencyBaseline | Non
 
 
 def percentile(values: Sequence[int], share: float) -> int:
-    """The nearest-rank percentile of values; there is at least one.
+    """The nearest-rank percentile of at least one value.
 
     >>> percentile([5, 1, 4, 2, 3], 0.8), percentile([7], 0.95)
     (4, 7)
@@ -286,7 +286,7 @@ def _citation_level(links: Sequence[CitationLink]) -> ServiceLevel:
 
 
 def _budget_level(packs: Sequence[PackTrace]) -> tuple[ServiceLevel, bool]:
-    """The level of packs within their budgets, and whether a pack is far above its own."""
+    """The level of packs within their budgets, and whether any pack is a hard failure."""
     over = [pack for pack in packs if pack.token_count > pack.token_budget]
     hard = any(pack.token_count > pack.token_budget * (1.0 + BUDGET_HARD) for pack in over)
     full = [
@@ -299,21 +299,21 @@ def _budget_level(packs: Sequence[PackTrace]) -> tuple[ServiceLevel, bool]:
         for pack in full
     )
     detail = (
-        f"{close} of {len(full)} packs with more material than room are within "
+        f"{close} of {len(full)} packs that dropped candidates for space are within "
         f"{BUDGET_WITHIN:.0%} of their budget"
     )
     return _share_level(BUDGET, len(packs) - len(over), len(packs), 1.0, detail), hard
 
 
 def _assembly_times(packs: Sequence[PackTrace]) -> list[int]:
-    """Microseconds; a clock that stood still measured nothing."""
+    """Assembly times in microseconds, without 0, which a clock that did not advance gives."""
     return [pack.assembly_us for pack in packs if pack.assembly_us]
 
 
 def _latency_level(packs: Sequence[PackTrace], baseline: LatencyBaseline | None) -> ServiceLevel:
     times = _assembly_times(packs)
     factor = None
-    detail = "no baseline was given" if baseline is None else "no window after the baseline"
+    detail = "there is no baseline" if baseline is None else "no window after the baseline"
     if baseline is not None and times:
         now = percentile(times, PERCENTILE)
         factor = now / baseline.p95_us
@@ -321,8 +321,8 @@ def _latency_level(packs: Sequence[PackTrace], baseline: LatencyBaseline | None)
     return ServiceLevel(
         name=LATENCY,
         value=factor,
-        target=MOST_LATENCY,
-        met=None if factor is None else factor <= MOST_LATENCY,
+        target=MAX_LATENCY,
+        met=None if factor is None else factor <= MAX_LATENCY,
         counted=len(times),
         detail=detail,
     )

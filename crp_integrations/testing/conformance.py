@@ -1,4 +1,4 @@
-"""The conformance suite: every store keeps these promises, whatever it keeps them in."""
+"""The conformance suite: tests for the guarantees of every store, whatever its backend."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class StoreConformance(
     TransactionsConformance,
     UpkeepConformance,
 ):
-    """Every promise of a store. Override the fixture `store`, and the hooks that your store has.
+    """Every guarantee of a store. Override the fixture `store`, and the hooks that your store has.
 
-    A hook that is left as it is skips the tests that need it, by name.
+    Without the override of a hook, the tests that need it are skipped.
     """
 
     @pytest.fixture
     def store(self) -> Store:
-        """An empty store, a new one for each test."""
-        raise NotImplementedError("override the fixture `store` with one that makes your store")
+        """A new empty store for each test."""
+        raise NotImplementedError("override the fixture `store` with one that creates your store")
 
     @pytest.fixture(autouse=True)
     def _closed_afterwards(self, store: Store) -> Iterator[None]:
@@ -70,16 +70,16 @@ class StoreConformance(
         store.close()
 
     def reference(self) -> Store:
-        """An empty store of another kind, which this one must do the same as."""
+        """An empty store of another kind, for comparing results."""
         return MemoryStore()
 
     def stored(self, store: Store) -> bytes:
-        """Every byte that the store keeps where it keeps things, as it is now.
+        """Every byte that the store has on disk now.
 
-        Its files one behind the other; those of a server after a checkpoint. What an operator has
-        to end himself, such as a log of writes, is left out.
+        Concatenate its files; for a server, after a checkpoint. Leave out files that the operator
+        has to purge, such as a write-ahead log.
         """
-        pytest.skip("this store keeps no bytes that outlive it")
+        pytest.skip("this store has no persistent bytes")
 
     def test_equal_content_has_equal_hashes_and_hits_whatever_came_before(
         self, store: Store
@@ -110,7 +110,7 @@ class StoreConformance(
         other.close()
 
     def test_no_byte_of_what_was_removed_is_left(self, store: Store) -> None:
-        """Texts, places, labels and metadata, and the answers that came from them."""
+        """Texts, locations, labels and metadata, and the answers that used them."""
         self.stored(store)
         ids = {}
         open_session(store, "s", "t")
@@ -136,14 +136,14 @@ class StoreConformance(
 
 
 class PersistentStoreConformance(StoreConformance):
-    """Also the promises of a store that outlives its process. Override `reopen` as well."""
+    """Also the guarantees of a store that outlives its process. Override `reopen` as well."""
 
     def reopen(self, store: Store) -> Store:
-        """Another store object over the same place; the first one may be open or closed."""
-        raise NotImplementedError("override `reopen` with one that opens the same place again")
+        """Another store object for the same location; the first one may be open or closed."""
+        raise NotImplementedError("override `reopen` with one that opens the same location again")
 
     def test_what_was_committed_is_there_after_closing(self, store: Store) -> None:
-        """Nothing acknowledged is lost."""
+        """No committed data is lost."""
         ids = fill_namespace(store, NAMESPACE)
         fill_namespace(store, OTHER)
         before = snapshot(store, NAMESPACE, ids)
@@ -156,7 +156,7 @@ class PersistentStoreConformance(StoreConformance):
         again.close()
 
     def test_two_open_stores_see_each_other(self, store: Store) -> None:
-        """What one commits, the other one reads in its next transaction."""
+        """What one store commits, the other reads in its next transaction."""
         other = self.reopen(store)
         (first,) = fill(store, "first")
         second = fact("second")

@@ -1,4 +1,4 @@
-"""What every store promises of facts, their vectors and sources, and of its log of changes."""
+"""Guarantees of every store on facts, their vectors and sources, and its log of changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EMPTY = LogMark(0, "")
 
 
 def after(store: Store, change: Callable[[FactsFacet], object]) -> list[str] | None:
-    """What the log says of a change that was committed."""
+    """The ids that the log lists for a committed change."""
     with store.begin(NAMESPACE) as transaction:
         mark = transaction.facts.mark()
         change(transaction.facts)
@@ -29,14 +29,14 @@ def after(store: Store, change: Callable[[FactsFacet], object]) -> list[str] | N
 
 
 def other_rows(count: int) -> FloatRows:
-    """Unit rows that `rows` never makes, shape (count, 8)."""
+    """Unit rows that `rows` never returns, shape (count, 8)."""
     block = np.zeros((count, 8), dtype=np.float32)
     block[:, 0] = -1.0
     return block
 
 
 class FactsConformance:
-    """Facts, vectors, sources, counts, edges, and the log of what changed."""
+    """Facts, vectors, sources, counts, edges, and the log of changes."""
 
     def test_a_fact_comes_back_as_it_was_put_in(self, store: Store) -> None:
         whole = fact(
@@ -100,7 +100,7 @@ class FactsConformance:
     def test_vectors_of_another_shape_and_no_numbers_are_refused(
         self, store: Store, shape: tuple[int, ...], number: float, why: str
     ) -> None:
-        """One row for each fact, as long as the first that were stored; a NaN poisons a search."""
+        """One row per fact, with the dimensions of the stored rows; a NaN would break a search."""
         fill(store, "first")
         two = facts("a", "b")
         with store.begin(NAMESPACE) as transaction:
@@ -271,7 +271,7 @@ def longer(count: int, start: int = 0) -> FloatRows:
 
 
 def meant(store: Store, **conditions: object) -> list[str]:
-    """Contents of the facts that the conditions mean, sorted."""
+    """Contents of the facts that match the conditions, sorted."""
     with store.begin(NAMESPACE, write=False) as transaction:
         ids = transaction.facts.find(Where.model_validate(conditions))
         matches = transaction.facts.get(ids)
@@ -286,7 +286,7 @@ def put(store: Store, *made: Fact) -> None:
 
 
 class SearchConformance:
-    """Facts by words and by conditions, lists without texts, and vectors that are prepared."""
+    """Search by words and by conditions, and prepared vectors."""
 
     def test_words_are_found_by_their_stem(self, store: Store) -> None:
         fill(store, *(f"filler text {n}" for n in range(6)))
@@ -299,7 +299,7 @@ class SearchConformance:
             assert transaction.facts.search_text([], 5) == []
 
     def test_a_term_of_several_words_is_a_phrase(self, store: Store) -> None:
-        """`GPT-4` is not found where 4 and GPT stand apart."""
+        """`GPT-4` does not match a text in which 4 and GPT are apart."""
         exact, _ = fill(store, "we asked GPT-4 today", "4 of them asked GPT")
         with store.begin(NAMESPACE, write=False) as transaction:
             assert [id for id, _ in transaction.facts.search_text(["GPT-4"], 5)] == [exact]
@@ -323,7 +323,7 @@ class SearchConformance:
             assert alone <= {sea}
 
     def test_no_condition_means_every_retrievable_fact(self, store: Store) -> None:
-        """With statuses named, archived ones are meant as well unless they are left out."""
+        """With `statuses`, archived facts match as well unless `archived` is False."""
         words = [status.value for status in FactStatus]
         made = [fact(word.lower(), status=FactStatus(word)) for word in words]
         aside = [fact(f"{word.lower()} aside", status=word, archived_at=NOON) for word in words]
@@ -346,7 +346,7 @@ class SearchConformance:
         assert meant(store, labels=("b",)) == []
 
     def test_metadata_are_compared_as_json(self, store: Store) -> None:
-        """A number is the same as 1 and as 1.0; true is no number; null is not absence."""
+        """1 equals 1.0; true is not a number; null is not a missing key."""
         values: tuple[object, ...] = (
             *(1, 1.5, True, None, "1", "", 'a": 1', [1, 2], {"x": {"z": 1, "y": 2}}),
             *({"k": 1}, "\0", -0.0, 10**30, 1e300),

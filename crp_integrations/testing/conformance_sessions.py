@@ -1,4 +1,4 @@
-"""What every store promises of sessions, their windows, and the withdrawal of facts."""
+"""Guarantees of every store on sessions, windows, the journal, receipts and withdrawn facts."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from crp_integrations.vocabulary import (
 
 
 class SessionsConformance:
-    """Sessions, their windows, and what windows said."""
+    """Sessions, their windows, and the content of windows."""
 
     def test_the_safety_budget_never_rises(self, store: Store) -> None:
-        """No writer may raise it; a budget that is equal to four digits is no rise."""
+        """No writer may raise it; equality to four digits is not a rise."""
         open_session(store, "s", safety_budget=0.4)
         for left in (0.4001, 0.9, 1.0):
             with store.begin(NAMESPACE) as transaction:
@@ -69,7 +69,7 @@ class SessionsConformance:
         assert windows_with_content(store) == ["w-s-1"]
 
     def test_windows_by_number_then_id(self, store: Store) -> None:
-        """Ten comes after two, and siblings share a number."""
+        """Numbers sort as numbers, and siblings share a number."""
         full = window(
             2,
             window_id="w-b",
@@ -131,7 +131,7 @@ NODES = 4
 
 
 class WithdrawalConformance:
-    """What windows said goes with the facts that it came from; nodes stay."""
+    """A window's content is deleted with the facts that it used; its node stays."""
 
     @pytest.mark.parametrize("how", ["prior", "report", "named", "source", "stored source"])
     def test_a_window_is_emptied_with_a_fact_that_it_came_from(
@@ -166,7 +166,7 @@ class WithdrawalConformance:
         assert withdraw(store, id_, source_id="doc") == 0
 
     def test_windows_that_follow_are_emptied_too(self, store: Store) -> None:
-        """They may repeat it; those before, siblings and other branches cannot."""
+        """Later windows may repeat a fact; earlier ones, siblings and other branches cannot."""
         open_session(store, "s", "t")
         for number in range(1, NODES + 1):
             add_window(store, window(number), f"f{number}")
@@ -206,7 +206,7 @@ AT = "2026-05-25T10:00:00Z"
 
 
 def append_events(store: Store, count: int) -> list[Event]:
-    """Append events to the journal; returns them."""
+    """Append events to the journal and return them."""
     drafts = [
         EventDraft(
             EventType.FACT_INGESTED,
@@ -216,7 +216,7 @@ def append_events(store: Store, count: int) -> list[Event]:
         )
         for n in range(count)
     ]
-    # Any JSON must come back as it was; what events may say is the audit room's matter.
+    # A store must return any JSON unchanged; `audit` decides what events may contain.
     with store.begin(NAMESPACE) as transaction:
         events = chain_events(transaction.journal.tip(), KEY, drafts, AT)
         transaction.journal.append(events)
@@ -253,19 +253,19 @@ class JournalConformance:
             assert transaction.journal.seals("s") == [seal("s", 1)]
 
 
-# Facts whose ids are in no store.
+# Ids of facts that are in no store.
 ELSEWHERE = ("x-0", "x-1")
 
 
 def add_receipts(store: Store, *made: Receipt, sources: dict[str, str] | None = None) -> None:
-    """Add receipts, each in a transaction of its own."""
+    """Add receipts, each in a separate transaction."""
     for entry in made:
         with store.begin(NAMESPACE) as transaction:
             receipts_in(transaction).add(entry, sources or {})
 
 
 def stored_receipt(store: Store, one: Receipt) -> Receipt:
-    """A receipt as the store has it, which must verify."""
+    """The stored receipt, after asserting that it verifies."""
     with store.begin(NAMESPACE, write=False) as transaction:
         stored = receipts_in(transaction).get(one.receipt_id)
     assert stored is not None
@@ -281,7 +281,7 @@ def erased_in(one: Receipt) -> list[str]:
 
 
 class ReceiptsConformance:
-    """Receipts are kept as they were signed, and their texts go with their facts."""
+    """Receipts are stored as signed, and their texts are erased with their facts."""
 
     def test_receipts_read_back_in_the_order_of_the_log(self, store: Store) -> None:
         made = [receipt(n, *ELSEWHERE) for n in (1, 2, 3)]
@@ -329,7 +329,7 @@ class ReceiptsConformance:
                 with store.begin(NAMESPACE) as transaction:
                     transaction.facts.remove([gone])
         assert erased_in(stored_receipt(store, shows)) == ["context", "answer", f"fact/{gone}"]
-        # A candidate that was not shown is quoted by nothing.
+        # A candidate outside of the context is quoted by no other text.
         assert erased_in(stored_receipt(store, chosen)) == [f"fact/{gone}"]
         assert stored_receipt(store, without) == without
         assert withdraw(store, gone, source_id="doc") == 0

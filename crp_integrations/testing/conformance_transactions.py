@@ -1,7 +1,7 @@
-"""What every store promises of transactions, namespaces and upkeep.
+"""Guarantees of every store on transactions, namespaces and maintenance.
 
-Three tables stand behind it: `fill_facets` writes something into every facet, `read_attempts` and
-`write_attempts` are every way of reading and of writing at what is known of it.
+The tests use three functions: `fill_facets` writes something into every facet, `read_attempts`
+lists every way to read it, and `write_attempts` every way to change it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ EVERY = Where(statuses=tuple(FactStatus))
 BATCH = "a batch"
 WRITERS = 4
 BATCHES = 10
-# What a store need not have, or has nothing to show of here.
+# Reads that may be empty, since the feature is optional or `fill_facets` writes nothing for it.
 OPTIONAL = {"near", "faults", "jobs", "unprepared", "changes"}
 Attempt = Callable[[Transaction], Any]
 
 
 def fill_facets(transaction: Transaction, namespace: str) -> list[str]:
-    """Put something into every facet; returns the ids of the facts."""
+    """Write something into every facet; returns the ids of the facts."""
     made = [
         fact(f"{SECRET} {number} of {namespace}", namespace=namespace, source_id="doc")
         for number in range(3)
@@ -79,7 +79,7 @@ def fill_facets(transaction: Transaction, namespace: str) -> list[str]:
 
 
 def fill_namespace(store: Store, namespace: str) -> list[str]:
-    """Put something into every facet of a namespace, and a job; the ids of its facts."""
+    """Write something into every facet of a namespace, and a job; returns the ids of its facts."""
     with store.begin(namespace) as transaction:
         ids = fill_facets(transaction, namespace)
     jobs = jobs_of(store)
@@ -89,7 +89,7 @@ def fill_namespace(store: Store, namespace: str) -> list[str]:
 
 
 def read_attempts(ids: Sequence[str]) -> dict[str, Attempt]:
-    """Every way of reading what `fill_facets` wrote."""
+    """Every way to read what `fill_facets` wrote."""
     vector = rows([fact(SECRET)])[0]
 
     def near(transaction: Transaction) -> list[str]:
@@ -140,7 +140,7 @@ def read_attempts(ids: Sequence[str]) -> dict[str, Attempt]:
 
 
 def write_attempts(ids: Sequence[str], writer: str = OTHER) -> dict[str, Attempt]:
-    """Every way of writing at some facts' ids, and what else another namespace may try."""
+    """Every way to change facts by their ids, and other writes that a namespace may attempt."""
     changed = [fact("overwritten", fact_id=id_, namespace=writer) for id_ in ids]
     mine = [fact("x", namespace=NAMESPACE)]
     return {
@@ -172,14 +172,14 @@ def write_attempts(ids: Sequence[str], writer: str = OTHER) -> dict[str, Attempt
 
 
 def facets(transaction: Transaction, ids: Sequence[str]) -> dict[str, Any]:
-    """What a transaction shows through every way of reading."""
+    """The results of every way to read in a transaction."""
     seen = {name: look(transaction) for name, look in read_attempts(ids).items()}
     seen["vectors"] = transaction.facts.vectors(ids).tolist()
     return seen
 
 
 def snapshot(store: Store, namespace: str, ids: Sequence[str]) -> dict[str, Any]:
-    """What a namespace shows to itself, its jobs among it."""
+    """The results of every way to read in a namespace, and its jobs."""
     with store.begin(namespace, write=False) as transaction:
         seen = facets(transaction, ids)
     jobs = jobs_of(store)
@@ -188,14 +188,14 @@ def snapshot(store: Store, namespace: str, ids: Sequence[str]) -> dict[str, Any]
 
 
 def change_and_raise(store: Store, change: Attempt, error: BaseException) -> None:
-    """Make a change, and raise in the same block."""
+    """Make a change and raise in the same transaction."""
     with store.begin(NAMESPACE) as transaction:
         change(transaction)
         raise error
 
 
 class TransactionsConformance:
-    """All or nothing, one state throughout, one namespace only."""
+    """Transactions are atomic, isolated, and limited to one namespace."""
 
     def test_a_block_that_raises_leaves_nothing(self, store: Store) -> None:
         for error in (ValueError("stop"), StoreError("stop"), KeyboardInterrupt()):
@@ -248,7 +248,7 @@ class TransactionsConformance:
         with store.begin(OTHER) as transaction:
             transaction.facts.set_setting("mine", "yes")
         own = snapshot(store, NAMESPACE, ids)
-        # Each way does show something to whom it belongs.
+        # In its own namespace each way to read returns something.
         assert {name for name, shown in own.items() if not shown} <= OPTIONAL
         with store.begin(OTHER, write=False) as transaction:
             for name, look in read_attempts(ids).items():
@@ -337,7 +337,7 @@ class TransactionsConformance:
 
 
 class UpkeepConformance:
-    """Names of namespaces, scrubbing, compacting and checking."""
+    """Listing namespaces, scrubbing, compacting and checking."""
 
     def test_namespaces_that_were_written_are_listed(self, store: Store) -> None:
         assert store.namespaces() == []

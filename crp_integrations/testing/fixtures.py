@@ -1,4 +1,4 @@
-"""Records that the tests of stores share; equal arguments give equal records."""
+"""Records for the tests of stores; equal arguments give equal records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DIMENSIONS = 8
 
 
 def fact(content: str, **fields: Any) -> Fact:
-    """A fact of `NAMESPACE`, ingested at noon unless said otherwise."""
+    """A fact of `NAMESPACE`, by default ingested at noon."""
     return Fact(**{"content": content, "namespace": NAMESPACE, "ingested_at": NOON, **fields})
 
 
@@ -41,7 +41,7 @@ def facts(*contents: str) -> list[Fact]:
 
 
 def rows(chosen: Sequence[Fact]) -> FloatRows:
-    """A unit row for each fact that depends on its text alone, shape (n, 8)."""
+    """A unit row for each fact that depends only on its text, shape (n, 8)."""
     numbers = [[int(c, 16) + 1 for c in item.content_hash[-DIMENSIONS:]] for item in chosen]
     return unit_rows(np.array(numbers, dtype=np.float32).reshape(len(chosen), DIMENSIONS))
 
@@ -69,7 +69,7 @@ def source(uri: str, **fields: Any) -> Source:
 
 
 def seal(session_id: str, number: int, **fields: Any) -> WindowSeal:
-    """A seal as a record; its HMAC is none."""
+    """A seal as a record, without a valid HMAC."""
     return WindowSeal(
         **{
             "session_id": session_id,
@@ -86,14 +86,14 @@ def seal(session_id: str, number: int, **fields: Any) -> WindowSeal:
 
 
 def session(name: str = "s", **fields: Any) -> Session:
-    """A session that was gone on with at noon, unless said otherwise."""
+    """A session, by default created and last modified at noon."""
     return Session(
         **{"session_id": name, "created_at": iso(NOON), "modified_at": iso(NOON), **fields}
     )
 
 
 def window(number: int, name: str = "s", **fields: Any) -> WindowNode:
-    """A session's window by number, closed so many minutes after noon."""
+    """A session's window, closed `number` minutes after noon."""
     return WindowNode(
         **{
             "window_id": f"w-{name}-{number}",
@@ -108,7 +108,7 @@ def window(number: int, name: str = "s", **fields: Any) -> WindowNode:
 
 
 def prior(number: int, *fact_ids: str, **fields: Any) -> EarlierWindow:
-    """What a window that showed some facts leaves to the next."""
+    """What a window with these facts passes on to the next window."""
     return EarlierWindow(
         **{
             "window_number": number,
@@ -124,21 +124,21 @@ def prior(number: int, *fact_ids: str, **fields: Any) -> EarlierWindow:
 
 
 def open_session(store: Store, *names: str, **fields: Any) -> None:
-    """Keep sessions of these names."""
+    """Store sessions of these names."""
     with store.begin(NAMESPACE) as transaction:
         for name in names:
             sessions_of(transaction).keep(session(name, **fields))
 
 
 def add_window(store: Store, node: WindowNode, *fact_ids: str, **content: Any) -> None:
-    """Add a window that showed some facts."""
+    """Store a window whose context had these facts."""
     fields = {"prior": prior(node.window_number, *fact_ids), "report": report(), **content}
     with store.begin(NAMESPACE) as transaction:
         sessions_of(transaction).add_window(node, **fields)
 
 
 def report(*fact_ids: str) -> str:
-    """A report whose one claim rests on some facts."""
+    """A report with one claim that has these facts as evidence."""
     evidence = [{"fact_id": id_, "start": 0} for id_ in fact_ids]
     return json.dumps({"schema": "dpe-report/1", "claims": [{"evidence": evidence}]})
 
@@ -170,11 +170,11 @@ SIGNER = SigningKey(bytes(range(32)))
 
 
 def receipt(number: int, *facts: str, shown: int | None = None, **chain: Any) -> Receipt:
-    """A receipt on a window of `conformance_sessions`, which shows the first of its facts.
+    """A receipt on a window of `conformance_sessions`, with facts as candidates.
 
     Args:
-        facts: ids; the text of each is `text of` and its id.
-        shown: how many of them; None for all.
+        facts: ids of the candidates; the text of each is `text of` and its id.
+        shown: number of facts that the context contains, from the first on; None for all.
     """
     texts = [f"text of {id_}" for id_ in facts]
     numbers = tuple(range(4, 4 + len(facts)))[:shown]
@@ -198,7 +198,7 @@ def receipt(number: int, *facts: str, shown: int | None = None, **chain: Any) ->
 
 
 def receipts_in(transaction: Transaction) -> ReceiptsFacet:
-    """The facet of receipts, which every store of this suite has."""
+    """The facet of receipts, which this suite requires."""
     facet = receipts_of(transaction)
     assert facet is not None
     return facet

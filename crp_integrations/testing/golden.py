@@ -1,7 +1,7 @@
-"""Goldens: what a model saw once, kept beside the tests, and how it differs from what it would see.
+"""Golden files: what a model saw, stored next to the tests, for comparison with a later run.
 
-Ids, scores and times are not compared, as they change with folders and clocks; the words that go
-to the model are, to the character.
+Ids, scores and times are not compared, as they change with folders and clocks; the text that goes
+to the model must be equal to the character.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crp_integrations.relay.records import Answer
 
 SCHEMA: Final = "golden-context/1"
 RECEIPT, CONTEXT = ".receipt.json", ".context.json"
-# What can be compared; bytes and paths are those of a receipt.
+# Types that can be compared; bytes and paths are those of a receipt.
 Recorded: TypeAlias = Answer | Envelope | Receipt | bytes | Path | str
 
 
@@ -31,8 +31,8 @@ class SeenContext:
     """What a model saw.
 
     Attributes:
-        prompt: role and text of each message; empty where only the context is known.
-        figures: named beside a difference and not compared, such as the number of tokens.
+        prompt: role and text of each message; empty if only the context is known.
+        figures: names and values, such as the token count, that are reported but not compared.
     """
 
     question: str
@@ -42,7 +42,7 @@ class SeenContext:
 
 
 def read_context(recorded: Recorded) -> SeenContext:
-    """What the model saw."""
+    """Extract what the model saw."""
     recorded = _opened(recorded)
     if isinstance(recorded, Receipt):
         return _of_receipt(recorded)
@@ -57,7 +57,7 @@ def read_context(recorded: Recorded) -> SeenContext:
 
 
 def write(recorded: Recorded, folder: Path, name: str) -> list[Path]:
-    """Write a golden; nothing where the one that is there says the same."""
+    """Write a golden and return its path; an equal one is not rewritten."""
     recorded = _opened(recorded)
     path = folder / (name + (RECEIPT if isinstance(recorded, Receipt) else CONTEXT))
     now = read_context(recorded)
@@ -78,7 +78,7 @@ def write(recorded: Recorded, folder: Path, name: str) -> list[Path]:
 
 
 def compare(recorded: Recorded, folder: Path, name: str) -> str:
-    """How what a model would see differs from the golden; empty when it does not."""
+    """Describe how what a model would see differs from the golden; "" if it does not."""
     recorded = _opened(recorded)
     endings = (RECEIPT, CONTEXT) if isinstance(recorded, Receipt) else (CONTEXT, RECEIPT)
     paths = (folder / (name + ending) for ending in endings)
@@ -103,7 +103,7 @@ def _opened(recorded: Recorded) -> Answer | Envelope | Receipt:
         try:
             recorded = Path(recorded).read_bytes()
         except (OSError, ValueError) as error:
-            raise ConfigError(f"no receipt can be read from {str(recorded)!r:.200}") from error
+            raise ConfigError(f"receipt {str(recorded)!r:.200} cannot be read") from error
     if isinstance(recorded, bytes):
         return read(recorded)
     if isinstance(recorded, Answer | Envelope | Receipt):
@@ -143,7 +143,7 @@ def _of_receipt(receipt: Receipt) -> SeenContext:
 
 
 def _message_text(receipt: Receipt, message: Mapping[str, Any]) -> tuple[str, str]:
-    """Role and words of a message; its tool calls without ids, as these always differ."""
+    """Role and text of a message; its tool calls without ids, as these always differ."""
     frame = json.loads(_text(receipt, message["frame"])) if "frame" in message else {}
     calls = [f"{call['name']}({call['arguments']})" for call in frame.get("tool_calls", ())]
     return str(message["role"]), "\n".join([_text(receipt, message["leaf"]), *calls])
@@ -153,12 +153,12 @@ def _text(receipt: Receipt, number: int) -> str:
     text = receipt.text(number)
     if text is None:
         name = receipt.leaves[number].name
-        raise RequestError(f"the receipt's text {name!r:.60} is left out, so it cannot be compared")
+        raise RequestError(f"the receipt lacks its text {name!r:.60}, so it cannot be compared")
     return text
 
 
 def _read(path: Path) -> SeenContext:
-    """A golden."""
+    """Read a golden."""
     if path.name.endswith(RECEIPT):
         try:
             return read_context(path)
@@ -176,7 +176,7 @@ def _read(path: Path) -> SeenContext:
 
 
 def _changes(before: SeenContext, now: SeenContext) -> list[str]:
-    """Lines of difference, as far as both tell it."""
+    """Lines that describe the differences, limited to the parts that both have."""
     lines = [*_differing("question", before.question, now.question)]
     if not before.prompt or not now.prompt:
         return [*lines, *_differing("context", before.context, now.context)]

@@ -260,8 +260,8 @@ def test_the_model_that_answers_may_judge(here: Here, kb: Path) -> None:
     ("arguments", "said"),
     [
         (("--judge-when", "doubt"), "needs a judge"),
-        (("--judge-base", "http://127.0.0.1:9"), "--judge-base goes with --judge"),
-        (("--judge-base", "http://127.0.0.1:9", "--judge", "self"), "--judge-base goes with"),
+        (("--judge-base", "http://127.0.0.1:9"), "--judge-base needs --judge"),
+        (("--judge-base", "http://127.0.0.1:9", "--judge", "self"), "--judge-base needs"),
         (("--judge", "no-such-model"), "no-such-model"),
         (("--judge", ""), "--judge is empty"),
         (("--preview", "--judge", "m", "--session", "s"), "leave --session, --judge out"),

@@ -210,17 +210,17 @@ def test_a_judge_reads_each_answer_of_a_log_once(here: Here, desk: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "give ANSWER with --context, or --watch"),
+        ((), "give either ANSWER with --context, or --watch"),
         (("right.md",), "--context is missing"),
-        (("right.md", "--watch", "run.jsonl"), "one of the two"),
+        (("right.md", "--watch", "run.jsonl"), "give either ANSWER"),
         (("--watch", "run.jsonl", "--context", "docs"), "takes context and question from the log"),
         (("none.md", "--context", "docs"), "none.md does not exist"),
         (("right.md", "--context", "none"), "none does not exist"),
         (("right.md", "--context", ""), "--context is empty"),
         (("right.md", "--context", "blank.md"), "blank.md is empty"),
         (("--watch", "blank.md"), "contains no text"),
-        (("--watch", "run.jsonl"), "line 1 of 'run.jsonl': it is no JSON object"),
-        (("--watch", "list.jsonl"), "line 1 of 'list.jsonl': it is no JSON object"),
+        (("--watch", "run.jsonl"), "line 1 of 'run.jsonl': it is not a JSON object"),
+        (("--watch", "list.jsonl"), "line 1 of 'list.jsonl': it is not a JSON object"),
         (
             ("--watch", "answer.jsonl"),
             "answer: Input should be a valid string; wanted an object",
@@ -228,7 +228,7 @@ def test_a_judge_reads_each_answer_of_a_log_once(here: Here, desk: Path) -> None
         (("--watch", "context.jsonl"), "context: Field required; wanted"),
         (("--watch", "question.jsonl"), "question: Input should be a valid string"),
         (("right.md", "--context", "docs", "--judge", "self"), "needs the model that answered"),
-        (("right.md", "--context", "docs", "--judge-base", "http://x"), "goes with --judge"),
+        (("right.md", "--context", "docs", "--judge-base", "http://x"), "needs --judge"),
         (("right.md", "--context", "docs", "--judge", "no-such-model"), "no-such-model"),
     ],
 )

@@ -41,7 +41,7 @@ def test_the_answer_in_a_growing_store_is_measured(here: Here, tmp_path: Path) -
 def test_numbers_and_systems_that_there_are_not_are_refused(here: Here, tmp_path: Path) -> None:
     made_up(tmp_path, "towns")
     for option, value, said in (
-        ("--budgets", "x", "--budgets is 'x', wanted numbers from 1"),
+        ("--budgets", "x", "--budgets is 'x', wanted comma-separated numbers >= 1"),
         ("--systems", "dense", "system 'dense' is not one of crp, literal"),
         ("--data", "nowhere", "wanted a folder with documents.jsonl.gz"),
     ):

@@ -90,10 +90,10 @@ def test_what_is_no_item_is_told_by_its_line_and_the_rest_is_looked_at(
     done = here("memory", "lint", "items.jsonl", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        f"items.jsonl:3: is no JSON object: {EXPECTED} at column 9",
-        "items.jsonl:4: is no UTF-8 text: byte 16 does not decode",
-        "items.jsonl:5: has two fields of one name in an object",
-        "items.jsonl:7: is no JSON object",
+        f"items.jsonl:3: is not a JSON object: {EXPECTED} at column 9",
+        "items.jsonl:4: is not valid UTF-8 at byte 16",
+        "items.jsonl:5: has two fields of the same name in an object",
+        "items.jsonl:7: is not a JSON object",
         "6 items, 4 refused",
     ]
 
@@ -106,7 +106,7 @@ def test_a_list_and_a_drawn_out_object_are_items_as_well(here: Here, tmp_path: P
     assert done.returncode == 1
     second, third, count = done.stdout.splitlines()
     assert second.startswith("list.json[2]: memory item is refused: security_label")
-    assert third == "list.json[3]: is no JSON object"
+    assert third == "list.json[3]: is not a JSON object"
     assert count == "4 items, 2 refused"
 
 
@@ -116,7 +116,7 @@ def test_an_id_with_another_content_is_refused_as_a_writer_does(here: Here, tmp_
     assert here("memory", "lint", "a.jsonl", cwd=tmp_path).stdout == "2 items, 0 refused\n"
     done = here("memory", "lint", "a.jsonl", "b.jsonl", cwd=tmp_path)
     assert done.returncode == 1
-    said = "b.jsonl:1: memory item is refused: id is that of a.jsonl:1, which has another content"
+    said = "b.jsonl:1: memory item is refused: id is that of a.jsonl:1, which has different content"
     assert done.stdout.splitlines()[0] == said
 
 
@@ -149,12 +149,12 @@ def test_standard_input_and_a_json_report(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "nothing to look at; give FILE, a folder of files, or --store"),
+        ([], "nothing to check; give FILE, a folder of files, or --store"),
         (["missing"], "'missing' cannot be read: No such file or directory"),
-        (["nul\0"], r"'nul\x00' cannot be read: no usable path"),
+        (["nul\0"], r"'nul\x00' cannot be read: not a usable path"),
         (["folder"], "folder 'folder' has no file of memory items; wanted one that ends in .json"),
         (["empty", "empty"], "there is no memory item in empty, empty, so nothing was checked"),
-        (["empty", "--tenant", "acme"], "--tenant goes with --store"),
+        (["empty", "--tenant", "acme"], "--tenant needs --store"),
         (["--store", "missing"], "there is no store at 'missing'"),
     ],
 )

@@ -107,7 +107,7 @@ def test_a_tenant_is_asked_and_its_facts_alone_are_shown(run) -> None:
 @pytest.mark.parametrize("command", [["fabric", "stats"], ["ingest", "acme.md"], ["audit", "show"]])
 def test_a_tenant_and_a_shared_namespace_are_two_places(run, command: list[str]) -> None:
     told = run(*command, "--tenant", "acme", "--shared", "law", status=1)
-    assert "--tenant and --shared name two namespaces" in told
+    assert "--tenant and --shared name different namespaces" in told
 
 
 def test_a_region_is_kept_where_the_store_itself_holds_nothing(here: Here, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_32_at_once_and_none_mixed(judged: Gateway, server: Double) -> None:
         (("--judge", NAME, "--judge-when", "now"), "when"),
         (("--judge", NAME, "--judge-failure", "shrug"), "failure"),
         (("--judge-when", "doubt"), "needs a judge"),
-        (("--judge-base", "http://127.0.0.1:9"), "--judge-base goes with --judge"),
+        (("--judge-base", "http://127.0.0.1:9"), "--judge-base needs --judge"),
         (("--judge", ""), "--judge is empty"),
     ],
 )

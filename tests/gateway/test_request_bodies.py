@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from pydantic import ValidationError
 
-from crp_integrations.gateway.records import ChatRequest, GivenFacts
+from crp_integrations.gateway.records import ChatRequest, NewFacts
 from tests.gateway.application import ASKED, BODY, FACTS, Gateway, Served, served
 from tests.servers import Double
 
@@ -180,7 +180,7 @@ COSTLY: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("path", "body"), COSTLY, ids=range(len(COSTLY)))
 def test_one_error_is_looked_for_and_not_all(path: str, body: Any) -> None:
-    kind = GivenFacts if path == "/v1/facts" else ChatRequest
+    kind = NewFacts if path == "/v1/facts" else ChatRequest
     with pytest.raises(ValidationError) as caught:
         kind.model_validate(body)
     assert caught.value.error_count() < 10

@@ -97,10 +97,10 @@ def test_a_place_that_cannot_be_served_is_refused_before_it_listens(
     assert done.returncode == 1
     empty, refused = done.stderr.splitlines()
     assert empty == "crp: there is no store at 'kb' yet; every tenant is empty"
-    assert refused.startswith(f"crp: nothing can listen on '127.0.0.1', port {port}: ")
+    assert refused.startswith(f"crp: cannot listen on '127.0.0.1', port {port}: ")
     done = here("serve", "kb", "--keys", keys, "--host", "256.1.1.1", cwd=tmp_path)
     assert done.returncode == 1
-    assert "nothing can listen on '256.1.1.1', port 8080: " in done.stderr
+    assert "cannot listen on '256.1.1.1', port 8080: " in done.stderr
 
 
 async def _nothing(scope: Any, receive: Any, send: Any) -> None:

@@ -48,9 +48,9 @@ def tool(description: str) -> dict[str, Any]:
         ({"messages": [{"role": "user", "content": "a" * 201}, *ASKED]}, "201 characters"),
         ({"messages": called("{}", "a" * 200)}, "209 characters"),
         ({"messages": called('"' + "a" * 200 + '"', "b")}, "210 characters"),
-        ({"tools": [tool("a" * 300)]}, "the fields beside the messages"),
-        ({"response_format": {"schema": "a" * 300}}, "the fields beside the messages"),
-        ({"metadata": {"a": "b" * 300}}, "the fields beside the messages"),
+        ({"tools": [tool("a" * 300)]}, "the fields other than the messages"),
+        ({"response_format": {"schema": "a" * 300}}, "the fields other than the messages"),
+        ({"metadata": {"a": "b" * 300}}, "the fields other than the messages"),
     ],
     ids=range(10),
 )

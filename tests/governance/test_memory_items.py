@@ -244,7 +244,7 @@ def test_lint_reads_lines_as_json_ends_them_and_survives_deep_ones(tmp_path: Pat
     file.write_text(f"{parted}\n{'[' * 100_000}\n", encoding="utf-8")
     said = CliRunner().invoke(app, ["memory", "lint", str(file)])
     assert said.exit_code == 1
-    assert said.output == f"{file}:2: is no JSON object\n2 items, 1 refused\n"
+    assert said.output == f"{file}:2: is not a JSON object\n2 items, 1 refused\n"
 
 
 @pytest.mark.parametrize("value", ["2020", "20260525", " 5 ", "1e3", 1_700_000_000, 1.5, True])

@@ -106,7 +106,7 @@ def test_documentation_inside_the_package_goes_first(
     inside = tmp_path / "package" / "documentation"
     beside = tmp_path / "docs"
     monkeypatch.setattr(ask, "files", lambda _: tmp_path / "package")
-    with pytest.raises(ConfigError, match="documentation is not there"):
+    with pytest.raises(ConfigError, match="documentation is missing"):
         ask.documentation_path()
     for folder in (beside, inside):
         folder.mkdir(parents=True)

@@ -104,7 +104,7 @@ def test_a_receipt_without_its_texts_cannot_be_compared(suite: pytest.Pytester) 
     (suite.path / "now.receipt").write_bytes(handbook().receipt(redacted=(1,)))
     result = _run(suite, "--crp-update")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*RequestError*'context' is left out*"])
+    result.stdout.fnmatch_lines(["*RequestError*lacks its text 'context'*"])
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_receipt_without_its_texts_cannot_be_compared(suite: pytest.Pytester) 
         ("assert_context_unchanged(7)", "*int cannot be compared; give an answer*"),
         (
             "assert_context_unchanged('nowhere.json')",
-            "*no receipt can be read from 'nowhere.json'*",
+            "*receipt 'nowhere.json' cannot be read*",
         ),
         ("assert_context_unchanged(b'{}')", "*ReceiptBroken*does not end with a line feed*"),
     ],
@@ -165,9 +165,9 @@ def test_it(assert_context_unchanged, word):
 @pytest.mark.parametrize(
     ("words", "name", "both"),
     [
-        (("a/b", "a-b"), "", "*test_it[[]a/b] and *test_it[[]a-b] have one golden*name=*"),
-        (("a", "A"), "", "*test_it[[]a] and *test_it[[]A] have one golden*name=*"),
-        (("a", "b"), "one", "*[[]a] (name='one') and *[[]b] (name='one') have one golden*"),
+        (("a/b", "a-b"), "", "*test_it[[]a/b] and *test_it[[]a-b] have the same golden*name=*"),
+        (("a", "A"), "", "*test_it[[]a] and *test_it[[]A] have the same golden*name=*"),
+        (("a", "b"), "one", "*[[]a] (name='one') and *[[]b] (name='one') have the same golden*"),
     ],
 )
 def test_two_that_come_to_one_golden_are_refused(

@@ -223,7 +223,9 @@ class _Reading:
         if verdict.status is ClaimStatus.SUPPORTED:
             values = frozenset[str]().union(*(matter_of(text).values for text, _ in placed))
             matter = claim_matter(claim.text)
-            counting = [place for text, place in placed if self._counts(matter, text, place, values)]
+            counting = [
+                place for text, place in placed if self._counts(matter, text, place, values)
+            ]
             if not counting:
                 return unread(claim)
             disputed = found_exactly(claim) and not self._explained(claim, counting)

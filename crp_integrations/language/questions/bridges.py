@@ -1,4 +1,4 @@
-"""Bridges: a thing that is only described, and must be found before the rest can be."""
+"""Bridges: things that a question only describes, so that they must be found first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PAST = rf"(?:\w{{2,20}}ed|{'|'.join(sorted(set(PAST_OF) | IRREGULAR))})"
 _LEADING = (
     r"\b(?:of|from|by|in|with|for|to|at|on|does|did|do|is|are|was|were|has|have|had|has|that|and)"
 )
-# Things that a question describes because it does not know their name.
+# Nouns for things that questions often describe instead of name.
 _KNOWN = (
     r"father|mother|parents?|wife|husband|spouse|partner|sons?|daughters?|child|children|brothers?"
     r"|sisters?|siblings?|uncle|aunt|grandfather|grandmother|king|queen|president|ceo|chief|head"
@@ -75,13 +75,13 @@ _BARE = re.compile(
     rf"|{_PAST}(?: (?:in|for|with|to|at|from|on|of))?)\b",
     _I,
 )
-# Nouns that name a part, a kind or a respect of what follows them, which is then no bridge.
+# Nouns for a part, kind or aspect of the next noun, such as "type of": not a bridge.
 _VAGUE = frozenset(LISTS["vague_nouns"])
 _HEADS = frozenset("name names title titles year date".split())
-# Words that end like one who does something.
+# Words with an agent ending ("-er", "-or") that are not persons.
 _NO_AGENT = frozenset(LISTS["no_agents"])
 _LINKED = frozenset("and or that who which where whose when not also".split())
-_MOST = 12
+_MAX_MATCHES = 12  # for each pattern, to bound the work
 _CLAUSE = re.compile(rf",\s(?=(?:{'|'.join(sorted(WH | AUXILIARIES))})\s)", _I)
 _INVERTED = re.compile(r"\b(?:did|does|do)\s(?:the|an?)\s\Z", _I)
 _ASKED_FOR = re.compile(
@@ -97,7 +97,7 @@ _WANTED = re.compile(
 
 
 def find_bridges(task: MaskedQuestion, depth: int) -> tuple[str, ...]:
-    """The needs that a task rests on, innermost first; none when it rests on nothing."""
+    """The needs to answer before a task, innermost first; empty if there are none."""
     chain: list[str] = []
     outer = task
     for _ in range(depth):
@@ -110,17 +110,17 @@ def find_bridges(task: MaskedQuestion, depth: int) -> tuple[str, ...]:
 
 
 def _inner(task: MaskedQuestion) -> MaskedQuestion | None:
-    """The first thing that a task describes: its longest match, the shortest for what is known."""
+    """The first thing described: the longest match, or the shortest if the question comes last."""
     whole = content_stems(task.text)
     tokens = words(task.mask)
-    # `X is the home of which team`: what is asked for comes last, and what is known first.
+    # `X is the home of which team`: the known part comes first, the question word last.
     wanted = len(task.text)
     if not opens_with_question(task):
         wanted = max((m.start() for m in _WANTED.finditer(task.mask)), default=wanted)
     candidates: list[tuple[int, int, MaskedQuestion]] = []
     for pattern in (_RELATIVE, _REDUCED, _OF, _FIRST_OF, _OWNED, _BARE):
         place = 0
-        for _ in range(_MOST):
+        for _ in range(_MAX_MATCHES):
             match = pattern.search(task.mask, place)
             if match is None:
                 break
@@ -142,7 +142,7 @@ def _inner(task: MaskedQuestion) -> MaskedQuestion | None:
 
 
 def _itself(task: MaskedQuestion, match: re.Match[str], end: int) -> bool:
-    """Whether a noun is what the question asks for, and no step on the way to it."""
+    """Whether a noun is what the question asks for, not a step towards it."""
     pattern = match.re
     head = match["noun"].split()[-1].casefold()
     if pattern in (_OF, _FIRST_OF, _OWNED) and head.removesuffix("s") in _NO_AGENT:
@@ -153,7 +153,7 @@ def _itself(task: MaskedQuestion, match: re.Match[str], end: int) -> bool:
 
 
 def _usable(inner: MaskedQuestion, noun: str, whole: list[str]) -> bool:
-    """Whether an inner need is a described thing, and something else is asked of it."""
+    """Whether an inner need is specific enough and the question asks for more than it."""
     head = noun.split()[-1].casefold()
     if head in _VAGUE or head.removesuffix("s") in _VAGUE:
         return False
@@ -165,7 +165,7 @@ def _usable(inner: MaskedQuestion, noun: str, whole: list[str]) -> bool:
 
 
 def _end(task: MaskedQuestion, match: re.Match[str], tokens: Sequence[TextWord]) -> int:
-    """Where the clause about a noun ends: before the question's own verb, or at the end."""
+    """End of the clause about a noun: before the question's main verb, or at the end."""
     clause = match.re is _RELATIVE
     begun = match.end("by") if "by" in match.re.groupindex else match.end()
     verbs = 0
@@ -181,7 +181,7 @@ def _end(task: MaskedQuestion, match: re.Match[str], tokens: Sequence[TextWord])
     comma = _CLAUSE.search(task.mask, begun)
     if comma:
         return comma.start()
-    # `did the N who … go to`: the last verb is the question's, behind the last name.
+    # `did the N who … go to`: the main verb comes last, after the last name.
     if _INVERTED.search(task.mask[: match.start("noun")]):
         names = [name.end() for name in re.finditer(NAME, task.mask) if name.end() > begun]
         if names:

@@ -1,4 +1,4 @@
-"""Comparisons and lists: what a question compares, and the properties that it lists."""
+"""Comparisons and lists: the things that a question compares, and the properties it lists."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _RESPECT = re.compile(
     r"|regarding|concerning|based on|on|by|in their|in how they|in)\s",
     _I,
 )
-# Nouns that say no more than that a view on something is meant.
+# "Approach to", "view on" and the like: the topic comes after the noun.
 _VIEW = re.compile(
     rf"(?P<noun>{VIEWS})(?:s|es)?"
     r" (?P<link>to|towards?|on|of|about)\s",
     _I,
 )
 _JOINTS = frozenset("and with to against vs versus from".split())
-MANY = 5
+MAX_ITEMS = 5  # longer lists are not split into needs
 _COUNTS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _THAN = re.compile(r"\s(?:than|compared (?:to|with)|relative to)\s", _I)
 _MORE = re.compile(
@@ -66,10 +66,10 @@ _JOINED = re.compile(r"\b(?:together|between|married|same|jointly|share[sd]?|com
 
 @dataclass(frozen=True, slots=True)
 class QuestionComparison:
-    """A comparison as needs.
+    """A comparison question, split into one sub-question (need) per compared item.
 
     Attributes:
-        whole: the need for the comparison itself, empty when the items' needs answer it.
+        whole: need for the comparison itself; empty when the items' needs answer it.
     """
 
     items: tuple[str, ...]
@@ -78,7 +78,7 @@ class QuestionComparison:
 
 
 def find_comparison(task: MaskedQuestion, *, alone: bool) -> QuestionComparison | None:
-    """The needs of a task that asks to compare; None when it does not."""
+    """The needs of a task that asks for a comparison; None if it does not."""
     shared = _asked_outright(task)
     if shared is None:
         return None
@@ -144,7 +144,7 @@ def _differing(part: MaskedQuestion) -> SharedFrame | None:
 
 
 def find_alternatives(task: MaskedQuestion) -> QuestionComparison | None:
-    """The needs of a task that asks which of several holds: one for each of them."""
+    """The needs of a task that asks which of several alternatives holds, one per alternative."""
     mask = task.mask
     place = mask.rfind(" or ")
     if place < 0 or task.first not in WH | AUXILIARIES | {"between", "of", "in", "on", "out"}:
@@ -159,7 +159,7 @@ def find_alternatives(task: MaskedQuestion) -> QuestionComparison | None:
         if match is None or match.start() == 0:
             return None
         head, listed = left.cut(0, match.start()), [left.cut(match.start())]
-    if not tail or len(listed) >= MANY:
+    if not tail or len(listed) >= MAX_ITEMS:
         return None
     members = [without_article(member) for member in (*listed, tail[0])]
     if not all(content_stems(member.text) for member in members):
@@ -177,7 +177,7 @@ def find_alternatives(task: MaskedQuestion) -> QuestionComparison | None:
 
 
 def find_measured(task: MaskedQuestion) -> QuestionComparison | None:
-    """The needs of `how many more … A than B`: the same question about each of the two."""
+    """The needs of `how many more … A than B`: one question for A and one for B."""
     than = _THAN.search(task.mask)
     more = _MORE.search(task.mask)
     if than is None or more is None or more.start() > than.start():
@@ -209,12 +209,12 @@ def find_measured(task: MaskedQuestion) -> QuestionComparison | None:
 
 
 def find_of_both(task: MaskedQuestion) -> QuestionComparison | None:
-    """The needs of a task about several names at once: the same asked of each of them."""
+    """The needs of a task about several names at once: the same question for each name."""
     shared = coordinated_names(task, frozenset({"and"}))
     if shared is None:
         return None
     outside = f"{shared.before.mask} | {shared.after.mask}"
-    if len(shared.members) > MANY:
+    if len(shared.members) > MAX_ITEMS:
         return None
     cue = _BOTH.search(outside)
     if (
@@ -252,8 +252,8 @@ _FURTHER = re.compile(
 )
 _HOLDS = re.compile(rf"[a-z]{{3,20}}s (?:the|an?|its|their|{NAME})\b")
 _NAMED = re.compile(rf"{NAME}|\d")
-_ENOUGH = 3
-# Nouns and adjectives alone; a participle behind its noun makes it a clause.
+_ENOUGH = 3  # content words that make a condition searchable
+# Only nouns and adjectives; a participle after its noun would make it a clause.
 _PROPERTY = re.compile(
     r"(?!.*\b(?:of|for|in|by|on|to|from|with|at|or|as)\b)(?!.* \w+ed\Z)"
     r"[a-z][\w-]*(?: [a-z][\w-]*){0,2}"
@@ -262,7 +262,7 @@ _ONE_THING = frozenset(("research and development", "terms and conditions", "sup
 
 
 def listed_properties(task: MaskedQuestion) -> tuple[str, ...] | None:
-    """`the A, B and C of X` as `A of X`, `B of X`, `C of X`."""
+    """`the A, B and C of X` as `A of X`, `B of X`, `C of X`; None for other questions."""
     match = _PROPERTIES.search(task.mask)
     if match is None or task.first not in WH | TELLING | AUXILIARIES:
         return None
@@ -281,7 +281,7 @@ def listed_properties(task: MaskedQuestion) -> tuple[str, ...] | None:
 
 
 def listed_conditions(task: MaskedQuestion) -> tuple[str, ...] | None:
-    """`Which N did A and was B` as `Which N did A`, `N was B`."""
+    """`Which N did A and was B` as `Which N did A`, `N was B`; None for other questions."""
     if task.first not in WH - {"why", "how", "when", "where"}:
         return None
     tokens = words(task.mask)
@@ -308,14 +308,14 @@ def listed_conditions(task: MaskedQuestion) -> tuple[str, ...] | None:
 
 
 def _tells(text: MaskedQuestion, subject: MaskedQuestion) -> bool:
-    """Whether a condition says enough to be looked up: a name, a number or three words."""
+    """Whether a condition is specific enough to search: a name, a number or three words."""
     if _NAMED.search(text.mask):
         return True
     return len(set(content_stems(text.text)) - set(content_stems(subject.text))) >= _ENOUGH
 
 
 def _subject(task: MaskedQuestion, tokens: Sequence[TextWord]) -> MaskedQuestion | None:
-    """What the question asks for: the words between the question word and the first verb."""
+    """The thing that is asked for: the words between the question word and the first verb."""
     for place in range(1, min(len(tokens), 9)):
         if is_finite(tokens, place) or tokens[place].lower in ("who", "that", "which", "whose"):
             return trim_frame(task.cut(0, tokens[place].start))

@@ -1,4 +1,4 @@
-"""The frame of a question: names and quotations as single signs, its tasks, shared words."""
+"""The frame of a question: masked names and quotations, its tasks, its coordinations."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from crp_integrations.language.words import (
     words,
 )
 
-# A private sign: no text of a user's means anything by it.
+# Private-use character, which has no meaning in any user's text.
 SIGN = "\ue000"
-# Taken whole and from its beginning only, or long runs would be tried at every sign.
+# Possessive and anchored at its start, so that long runs are not retried at every sign.
 NAME = rf"(?<!{SIGN}){SIGN}++"
 
 WH = frozenset("who whom whose what which when where why how".split())
-# Verbs that tell what to do with the answer.
+# Imperative verbs that open a request, such as "explain".
 TELLING = frozenset(LISTS["telling"])
 
 _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', SIGN: " "})
@@ -48,15 +48,15 @@ class MaskedQuestion:
     """A stretch of a question.
 
     Attributes:
-        text: as asked, on one line, with straight quotes.
-        mask: as long as the text; names and quotations are runs of `SIGN`.
+        text: original words, on one line, with straight quotes.
+        mask: the text with names and quotations replaced by runs of `SIGN`; same length.
     """
 
     text: str
     mask: str
 
     def cut(self, start: int, end: int | None = None) -> MaskedQuestion:
-        """A part, without blanks and marks at its edges."""
+        """The part [start, end), without blanks and punctuation at its edges."""
         end = len(self.text) if end is None else end
         while start < end and self.mask[start] in _EDGE:
             start += 1
@@ -65,7 +65,7 @@ class MaskedQuestion:
         return MaskedQuestion(self.text[start:end], self.mask[start:end])
 
     def join(self, *others: MaskedQuestion) -> MaskedQuestion:
-        """This part and others with a blank between, empty ones left out."""
+        """This part and others, joined by blanks; empty parts are skipped."""
         parts = [part for part in (self, *others) if part.text]
         return MaskedQuestion(
             " ".join(part.text for part in parts), " ".join(part.mask for part in parts)
@@ -73,12 +73,12 @@ class MaskedQuestion:
 
     @property
     def first(self) -> str:
-        """The first word in lower case, a name as signs; empty for none."""
+        """The first word in lower case (signs for a name); empty if there is none."""
         return self.mask.split(" ", 1)[0].strip(_EDGE).casefold()
 
 
 def mask_question(text: str) -> MaskedQuestion:
-    """Read a question."""
+    """The question with its names and quotations masked."""
     line = " ".join(text.translate(_STRAIGHT).split())
     mask = list(line)
     for match in _QUOTED.finditer(line):
@@ -90,7 +90,7 @@ def mask_question(text: str) -> MaskedQuestion:
 
 
 def _names(line: str) -> list[tuple[int, int]]:
-    """Runs of words with a capital, numbers among them, joined over `of` and the like."""
+    """Runs of capitalized words and numbers, also joined across `of` and similar words."""
     runs: list[tuple[int, int, bool]] = []
     opening = True
     for match in _TOKEN.finditer(line):
@@ -126,7 +126,7 @@ _ASKS = re.compile(
 
 
 def opens_with_question(part: MaskedQuestion) -> bool:
-    """Whether the first words ask: a question word, with its preposition, a verb that tells to."""
+    """Whether it opens with a question word (or preposition and question word) or a request."""
     return _ASKS.match(part.mask) is not None
 
 
@@ -135,25 +135,25 @@ _NAMES = re.compile(
     rf"(?P<members>{_MEMBER}(?:, {_MEMBER}){{0,8}}),? (?P<joint>and|or|vs\.?|versus|with|to|against"
     rf"|than|from) (?P<last>{_MEMBER})",
 )
-# Nouns that say no more than that a view on something is meant.
+# Nouns that are followed by the topic of a view, as in "attitude to".
 VIEWS = "approach|attitude|perspective|position|stance|treatment|view"
 _COMMA = re.compile(r",\s*")
 _PHRASE_END = re.compile(
     rf"\s(?=(?:{'|'.join(sorted(PREPOSITIONS | AUXILIARIES))}|(?:{VIEWS})(?:s|es)?)\s)|[,;:]",
     re.IGNORECASE,
 )
-# `temporary and permanent loans`: an adjective alone stands for a noun that comes later.
+# `temporary and permanent loans`: an adjective alone shares the noun that comes later.
 ADJECTIVE = re.compile(r"(?:the )?[a-z-]{2,20}(?:ary|al|ar|ent|ant|ive|ic|ous|able|ible|ful|less)")
-MOST = 10
+MAX_MEMBERS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFrame:
-    """Members of a coordination.
+    """A coordination ("A, B and C") and the text around it.
 
     Attributes:
-        members: two or more, without articles.
-        joint: the word before the last member, in lower case.
+        members: two or more coordinated parts, without articles.
+        joint: word before the last member, in lower case.
     """
 
     before: MaskedQuestion
@@ -163,7 +163,7 @@ class SharedFrame:
 
 
 def coordinated_names(part: MaskedQuestion, joints: frozenset[str]) -> SharedFrame | None:
-    """The first coordination of names by one of the joints."""
+    """The first coordination of names that one of the joints connects."""
     for match in _NAMES.finditer(part.mask):
         joint = match["joint"].rstrip(".")
         if joint in joints:
@@ -171,7 +171,7 @@ def coordinated_names(part: MaskedQuestion, joints: frozenset[str]) -> SharedFra
             members = [*coordinated_pieces(part.cut(*first)), part.cut(*last)]
             return SharedFrame(
                 part.cut(0, match.start()),
-                tuple(without_article(member) for member in members[:MOST]),
+                tuple(without_article(member) for member in members[:MAX_MEMBERS]),
                 part.cut(match.end()),
                 joint,
             )
@@ -179,7 +179,7 @@ def coordinated_names(part: MaskedQuestion, joints: frozenset[str]) -> SharedFra
 
 
 def coordinated_phrases(part: MaskedQuestion, joints: frozenset[str]) -> SharedFrame | None:
-    """Two phrases about a joint; the second ends at a preposition or an auxiliary."""
+    """The phrases around a joint; the last ends at a preposition or an auxiliary."""
     pattern = rf" (?P<joint>{'|'.join(sorted(joints))})\.? "
     match = re.search(pattern, part.mask, re.IGNORECASE)
     if match is None:
@@ -191,7 +191,7 @@ def coordinated_phrases(part: MaskedQuestion, joints: frozenset[str]) -> SharedF
     head = last.mask.rfind(" ")
     if len(members) == 2 and head > 0 and ADJECTIVE.fullmatch(left.mask):
         members[0] = left.join(last.cut(head))
-    if len(members) > MOST or not all(member.text for member in members):
+    if len(members) > MAX_MEMBERS or not all(member.text for member in members):
         return None
     return SharedFrame(
         part.cut(0, 0),
@@ -202,7 +202,7 @@ def coordinated_phrases(part: MaskedQuestion, joints: frozenset[str]) -> SharedF
 
 
 def coordinated_pieces(part: MaskedQuestion) -> list[MaskedQuestion]:
-    """A stretch at its commas; a comma within a name does not count."""
+    """The parts between commas; a comma within a name does not count."""
     pieces: list[MaskedQuestion] = []
     start = 0
     for match in _COMMA.finditer(part.mask):
@@ -213,7 +213,7 @@ def coordinated_pieces(part: MaskedQuestion) -> list[MaskedQuestion]:
 
 
 def trim_frame(part: MaskedQuestion) -> MaskedQuestion:
-    """A question's words without those that only ask: question words, auxiliaries, articles."""
+    """A part without leading question words, auxiliaries and articles."""
     while part.first in _ASKING:
         end = part.mask.find(" ")
         if end < 0:
@@ -226,13 +226,13 @@ _ASKING = WH | AUXILIARIES | {"the", "a", "an", "there", "please", "us", "me", "
 
 
 _END = re.compile(rf"[?!]+[\"')]*\s+|;\s+|(?<=[\w{SIGN}]{{2}})\.\s+(?=[A-Z{SIGN}\"])")
-# Verbs that stand before their subject in a question.
+# Verbs that come before their subject in a question.
 _INVERTED = frozenset(word for word in AUXILIARIES if "'" not in word) - {"be", "been", "am"}
-# What is a subject behind such a verb, whatever comes before.
+# Words that are always a subject after such a verb.
 _SUBJECTS = frozenset("i you we they he she it there".split())
-# What is none: a participle, or a complement.
+# Words that are not a subject there: they open a participle or a complement.
 _NO_SUBJECTS = PREPOSITIONS | frozenset(PAST_OF) | frozenset("a an not also still".split())
-# Verbs behind which a noun with its article is a subject, and no complement as in "is the home".
+# Verbs after which an article opens a subject, not a complement as in "is the home".
 _MODALS = frozenset("do does did can could will would may might must shall should cannot".split())
 _JOINT = re.compile(
     r",? (?:and|but|or|as well as|plus)(?: also| then| please)*"
@@ -246,23 +246,23 @@ _ALWAYS = frozenset("what how why".split())
 _SUBJECT = re.compile(r"\b(?:it|they|them|he|she|him)\b", re.IGNORECASE)
 _OWNER = re.compile(r"\b(?:its|their|his|her)\b", re.IGNORECASE)
 _PLACE = re.compile(r"\bthere\Z", re.IGNORECASE)
-# Of German, French, Spanish, Italian and Portuguese: what they mean is not looked for.
+# Pronouns of other languages (de, fr, es, it, pt), which are never resolved.
 _ELSEWHERE = re.compile(
     r"\b(?:er|sie|es|ihn|ihm|ihnen|ihre?[nmrs]?|seine?[nmrs]?|ils?|elles?|lui|leurs?|son|sa|ses|él"
     r"|ella|ellos|ellas|sus?|lei|loro|suo|sua|suoi|sue|ele|ela|eles|elas|seus?|suas)\b",
     re.IGNORECASE,
 )
 _NAME = re.compile(NAME)
-_FEWEST = 2
-# Joints looked at in one sentence; what lies behind them stays with the last task.
-_MOST_JOINTS = 16
+_FEWEST = 2  # content words of a task
+# Maximum number of joints examined in a sentence; the rest stays with the last task.
+_MAX_JOINTS = 16
 
 
 def split_tasks(question: MaskedQuestion) -> list[MaskedQuestion]:
-    """What a question asks for, one after the other; a statement stays with what follows it.
+    """Split a question into its tasks, in order; a statement stays with the task after it.
 
-    Each task can be understood alone: a pronoun that points back is replaced by the name that it
-    means, and where that is not sure the two tasks stay one.
+    Each task can be understood alone: a pronoun that refers to an earlier task is replaced by its
+    name; if the name is not certain, the two tasks stay together.
     """
     tasks: list[MaskedQuestion] = []
     spans: list[tuple[int, int]] = []
@@ -296,7 +296,7 @@ def _spans(question: MaskedQuestion) -> list[tuple[int, int]]:
             begin = end
         start = end
     if question.cut(begin).text:
-        # A statement behind the last task stays with it.
+        # A statement after the last task stays with it.
         spans[-1:] = [(spans[-1][0] if spans else 0, len(question.mask))]
     return spans
 
@@ -307,7 +307,7 @@ def _asks(sentence: MaskedQuestion) -> bool:
 
 def _coordinated(question: MaskedQuestion, start: int, end: int) -> list[tuple[int, int]]:
     pieces: list[tuple[int, int]] = []
-    for match in islice(_JOINT.finditer(question.mask, start, end), _MOST_JOINTS):
+    for match in islice(_JOINT.finditer(question.mask, start, end), _MAX_JOINTS):
         kind = next(name for name, word in match.groupdict().items() if word)
         before, after = question.cut(start, match.start()), question.cut(match.start(kind), end)
         if _opens(match[kind].casefold(), before, after):
@@ -317,12 +317,12 @@ def _coordinated(question: MaskedQuestion, start: int, end: int) -> list[tuple[i
 
 
 def _opens(word: str, before: MaskedQuestion, after: MaskedQuestion) -> bool:
-    """Whether a word behind a joint begins a task of its own."""
+    """Whether the word after a joint begins a separate task."""
     if len(content_stems(before.text)) < _FEWEST - (before.first in WH):
         return False
     following = after.text.split(" ", 2)[1].casefold() if " " in after.text else ""
     if word in _INVERTED:
-        # "and is based in Oslo" goes on about the same; "and are pets permitted" asks anew.
+        # "and is based in Oslo" continues a task; "and are pets permitted" begins a new one.
         tokens = words(before.mask)
         if not any(is_finite(tokens, place) for place in range(len(tokens))):
             return False
@@ -340,21 +340,21 @@ def _opens(word: str, before: MaskedQuestion, after: MaskedQuestion) -> bool:
 
 
 def stands_alone(need: str) -> bool:
-    """Whether no pronoun in a need means somebody or something that it does not name."""
+    """Whether a need has no pronoun, or has a name before it that the pronoun may refer to."""
     asked = mask_question(need)
     pronoun = _SUBJECT.search(asked.mask)
     return pronoun is None or _NAME.search(asked.mask, 0, pronoun.start()) is not None
 
 
 def has_several_tasks(part: MaskedQuestion) -> bool:
-    """Whether a task holds others that cannot be understood alone."""
+    """Whether a task contains further tasks that cannot be understood alone."""
     return len(_spans(part)) > 1
 
 
 def _resolved(task: MaskedQuestion, before: MaskedQuestion) -> MaskedQuestion | None:
-    """A task with the name that its pronoun means; None where it cannot be understood alone."""
+    """The task with its pronoun replaced by a name; None if it cannot be understood alone."""
     if not opens_with_question(task):
-        # Of another language: with a name behind its first word, and no word that points back.
+        # Another language: accept it with a name after the first word and no pronoun.
         named = _NAME.search(task.mask, max(0, task.mask.find(" ")))
         return task if named and not _ELSEWHERE.search(task.mask) else None
     pronoun = next(filter(None, (p.search(task.mask) for p in (_SUBJECT, _OWNER, _PLACE))), None)
@@ -369,7 +369,7 @@ def _resolved(task: MaskedQuestion, before: MaskedQuestion) -> MaskedQuestion | 
     (name,) = names
     verb, _, rest = meant.mask[: name.start()].strip().rpartition(" ")
     subject = name.start() == 0 and not meant.mask.startswith("'s", name.end())
-    # `Who founded Acme`: nothing but the name can be meant by `it`.
+    # `Who founded Acme`: `it` can only refer to the name.
     sole = (
         before.first == "who"
         and name.end() == len(meant.mask)
@@ -378,7 +378,7 @@ def _resolved(task: MaskedQuestion, before: MaskedQuestion) -> MaskedQuestion | 
     )
     if not (subject or sole):
         return None
-    ahead, behind = "at " * (pronoun.re is _PLACE), "'s" * (pronoun.re is _OWNER)
+    prefix, suffix = "at " * (pronoun.re is _PLACE), "'s" * (pronoun.re is _OWNER)
     whole = meant.cut(*name.span())
-    whole = MaskedQuestion(ahead + whole.text + behind, ahead + whole.mask + behind)
+    whole = MaskedQuestion(prefix + whole.text + suffix, prefix + whole.mask + suffix)
     return task.cut(0, pronoun.start()).join(whole, task.cut(pronoun.end()))
