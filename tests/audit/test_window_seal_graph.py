@@ -170,7 +170,7 @@ def test_from_the_middle_a_window_still_follows_one_that_is_there() -> None:
 @pytest.mark.parametrize(
     ("number", "parents", "said"),
     [
-        (1, ["root"], "next one is 6, and those of its place are from 2 on"),
+        (1, ["root"], "next one is 6; allowed numbers begin with 2"),
         (7, ["root"], "next one is 6"),
         (4, ["joined"], "next one is 6"),
         (3, ["left", "deeper"], "next one is 6"),

@@ -68,7 +68,9 @@ def test_the_encoding_is_that_of_rfc_8785(value: Any) -> None:
     ],
 )
 def test_what_is_not_signed_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"not an integer|2\^53|not valid JSON|UTF-8|ASCII|not JSON"):
+    with pytest.raises(
+        ValueError, match=r"not an integer|2\^53|not valid JSON|UTF-8|ASCII|not JSON"
+    ):
         dumps(value)
 
 
