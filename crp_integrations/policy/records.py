@@ -80,7 +80,7 @@ class Policy(Record):
         require_oversight, oversight: oversight modes; the stricter applies, see `overseen`.
         max_repetition: highest accepted level of repetition; None for SIGNIFICANT with
             `block_repetition` and for any without it.
-        upgrade_on_risk: strategy of a re-dispatch; None forbids re-dispatches for risk.
+        upgrade_on_risk: strategy of a re-dispatch; setting it permits re-dispatches.
         unchecked: `allow` lets an answer pass that no one read, unless an error was found in it;
             None, the strictest, counts unread claims as unmet.
         report_uri: addresses to which violation reports are posted.
