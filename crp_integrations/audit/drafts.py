@@ -1,8 +1,7 @@
 """Drafts of events: the allowed fields of each event type, and the format of each field.
 
 Values are ids, hashes, counts and enum values; no field accepts free text. An id or a name chosen
-by a caller, an operator or a model is written unchanged if it looks like one, otherwise as its
-hash.
+by a caller, operator or model is written unchanged if it looks like one, otherwise as its hash.
 
 Spec: related facts §8
 """

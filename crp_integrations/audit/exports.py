@@ -38,9 +38,7 @@ class ExportSelection:
     def __post_init__(self) -> None:
         for name, moment in (("since", self.since), ("until", self.until)):
             if moment is not None and moment.tzinfo is None:
-                raise RequestError(
-                    f"{name} {moment.isoformat()} has no time zone; add one, such as Z"
-                )
+                raise RequestError(f"{name} {moment.isoformat()} has no time zone, such as Z")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise RequestError(
                 f"since {self.since.isoformat()} is not before until {self.until.isoformat()}, so "

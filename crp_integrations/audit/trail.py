@@ -3,8 +3,7 @@
 The HMAC of a window's seal does not cover the window's id, outcome, ETag and risk level. The last
 event of each window contains them, and the journal's chain covers the event; so one of the chains
 covers every field of a seal, and each chain reveals if the end of the other was cut off. The last
-event contains the seal's other fields as well, so that windows can be checked in an export of
-events alone.
+event also contains the other fields, so that windows can be checked in an export of events alone.
 """
 
 from __future__ import annotations

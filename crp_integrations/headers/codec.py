@@ -263,10 +263,9 @@ def _values(
 def _crp_headers(
     headers: RawHeaders, table: Mapping[str, object], other: str, *, unknown: bool
 ) -> Iterator[tuple[str, str]]:
-    """The CRP headers, with names as spelled in `names.py`.
+    """The CRP headers, with names as in `names.py`; unknown ones are refused if `unknown` is true.
 
-    Other CRP names are refused if `unknown` is true. Headers of the other direction, which `other`
-    names, are always refused.
+    Headers of the direction `other` are always refused.
     """
     seen: set[str] = set()
     for raw_name, value in headers.items() if isinstance(headers, Mapping) else headers:

@@ -65,8 +65,7 @@ class QualityGapBody(Record):
     Attributes:
         best_achievable: best possible tier; also the value of `CRP-Context-Quality-Tier`.
         caps: limits on the tier with their reasons; empty if no envelope was built.
-        envelope_score, coverage_score, relevance_mean, saturation: scores of that envelope in
-            [0, 1].
+        envelope_score, coverage_score, relevance_mean, saturation: that envelope's, in [0, 1].
     """
 
     SCHEMA = "quality-gap-body/1"

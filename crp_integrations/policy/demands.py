@@ -43,8 +43,7 @@ NOT_READ: Final = "not read"
 UNFITTED: Final = "facts-did-not-fit="
 RISKS: Final = tuple(RiskLevel)
 REPEATED: Final = tuple(RepetitionLevel)
-# CRP-SPEC-005 §7.4: lowest level at which `upgrade-on-risk` asks again, unless a directive names a
-# lower one.
+# Lowest level at which `upgrade-on-risk` asks again (005 §7.4), unless a directive names a lower.
 UPGRADED: Final = RiskLevel.HIGH
 # Scores are rounded to this, so that float errors do not push one below a threshold.
 DIGITS: Final = 9

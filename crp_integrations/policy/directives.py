@@ -2,8 +2,7 @@
 
 The values of every directive are ordered from lax to strict, so the stricter of two duplicates
 applies, and a child policy can be compared with its parent directive by directive. A missing
-directive is laxest, except for the directives in `RELAXING`, which permit something: then it is
-strictest.
+directive is laxest, but strictest for the directives in `RELAXING`, which permit something.
 
 Spec: related facts §3, §6, §8
 """

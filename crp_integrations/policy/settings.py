@@ -17,8 +17,7 @@ class ReportSettings(Part):
     Attributes:
         hosts: names and addresses of private hosts to which reports may be posted, such as
             `siem.internal` or `127.0.0.1`.
-        receivers: address of each name that `report-to` may use; their hosts need not be in
-            `hosts`.
+        receivers: address of each name that `report-to` may use; implies their `hosts`.
         capacity: maximum number of deliveries in progress; further ones are dropped.
         attempts: maximum number of attempts of one delivery.
         timeout_seconds: deadline of one attempt, from its first byte to its last.

@@ -226,10 +226,7 @@ def _read(text: str, **hooks: Any) -> Any:
 
 
 def _check_keys(data: bytes, value: Any) -> None:
-    """Refuse other than ASCII keys in data with characters beyond the first plane.
-
-    RFC 8785 sorts keys by UTF-16 units, which for those differs from orjson's order.
-    """
+    """Refuse non-ASCII keys in data beyond the first plane: RFC 8785 sorts them by UTF-16 units."""
     if data.isascii() or not data.translate(None, _FIRST_PLANE):
         return
     waiting = [value]

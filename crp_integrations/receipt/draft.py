@@ -1,7 +1,6 @@
 """Builds the unsigned draft of a receipt from the values of one window.
 
-Nothing is validated here, since the values come from validated records. `predicate.Content` reads
-and validates the result.
+Values come from validated records and are not validated again; `predicate.Content` reads them back.
 """
 
 from __future__ import annotations
@@ -150,8 +149,7 @@ def draft(window: WindowValues, version: str) -> Draft:
 def _seen(dossier: Dossier, texts: TextLeaves) -> list[tuple[Part, ...]]:
     """Parts of the passages of a context that was made outside this package.
 
-    A last passage without a number is the system prompt: it may contain or quote the facts, so it
-    is left out whenever one of them is.
+    A last passage without a number is the system prompt, which may contain or quote the facts.
     """
     facts = dossier.numbered_passages
     shown: list[tuple[Part, ...]] = [(texts.fact(name, text),) for name, text in facts]

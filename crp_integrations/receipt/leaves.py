@@ -27,8 +27,7 @@ from crp_integrations.seals import derive_key
 SALT_BYTES: Final = 32
 SALT_INFO: Final = b"crp-receipt-salt-v1"
 FACT: Final = "fact/"
-# Maximum characters of a composed text, and of all those of a receipt. A small file could otherwise
-# expand without limit, since parts may repeat.
+# Maximum characters of a composed text, and of all of a receipt: parts may repeat without limit.
 LONGEST: Final = 50_000_000
 LONGEST_TOGETHER: Final = 10 * LONGEST
 _OF_FACT = frozenset({"fact", "hash"})

@@ -24,8 +24,7 @@ class ReceiptsFacet(Protocol):
         it are not stored.
 
         Args:
-            sources: source id of each fact in the receipt, by fact id; facts without a source are
-                not in it.
+            sources: source id by fact id, without facts that have no source.
 
         Returns:
             The receipt's place in the log, from 0.

@@ -192,10 +192,7 @@ def _ids(receipt: Receipt, wanted: Callable[[str], bool]) -> set[str]:
 
 
 def erased(receipt: Receipt, facts: Collection[str], *, answers: bool = False) -> Receipt:
-    """The receipt without the texts of some facts and the texts that may quote them.
-
-    With `answers`, texts that may repeat earlier windows are erased too.
-    """
+    """Erase facts and texts that may quote them; with `answers`, also those of `repeating`."""
     if not facts and not answers:
         return receipt
     leaves = receipt.leaves

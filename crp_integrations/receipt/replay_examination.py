@@ -220,15 +220,15 @@ def _compared(
     examined: ExaminationRecord,
     texts: Texts,
     tools: ReplayTools,
-    rooms: tuple[str, ...],
+    prefixes: tuple[str, ...],
 ) -> Compared:
     recorded = examination_of(content, examined, texts)
-    compared = Compared(recorded.entries, *rooms)
+    compared = Compared(recorded.entries, *prefixes)
     asked = {
         "policy": VERDICT, "verifier": VERIFIER[0], "embedder": EMBEDDER[0],
         "recognisers": RECOGNISERS,
     }  # fmt: skip
-    at_hand = {name: getattr(tools, name) for name, room in asked.items() if room in rooms}
+    at_hand = {name: getattr(tools, name) for name, prefix in asked.items() if prefix in prefixes}
     try:
         examine(
             recorded.dossier,

@@ -3,7 +3,7 @@
 Spec: in-toto (v1.0, https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md)
 
 A subject's digest is the hash of its leaf: SHA-256 of a zero byte, 32 bytes of salt and the text.
-With a plain hash of the text, anyone could check a guess at a text that a copy leaves out.
+With a plain hash, anyone could check a guess at a text that a copy leaves out.
 """
 
 from __future__ import annotations

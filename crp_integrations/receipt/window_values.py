@@ -74,8 +74,7 @@ class Decided:
     """The judgement of the policies in force on an answer, and the decision.
 
     Attributes:
-        judgement, reported: results of the enforced and of the report-only policy; None if no
-            answer was judged.
+        judgement, reported: results of the enforced and the report-only policy; None without one.
         decision: `deliver`, `withhold`, `unreachable`, or empty if nothing was judged.
         safety_budget: remaining safety budget before the answer, [0, 1].
         terms: conditions on the answer besides the policies; None if there were none.
@@ -118,8 +117,7 @@ class WindowValues:
         calls: calls for the answer, in order; the first one contains the envelope.
         text: the model's text; empty without a reply.
         examined: input and signals of the examination; None if nothing was examined.
-        flags_before: number of the report's flags that the examination set; the caller that ran
-            the window added the later ones.
+        flags_before: number of the report's flags that the examination set; later ones were added.
         sources: source id by fact id, for evidence that is not in this window's envelope.
         state: further hashes of the window, recorded in a leaf of their own.
     """

@@ -399,7 +399,7 @@ def test_many_texts_of_a_small_file_are_no_longer_together_than_ten() -> None:
 def test_a_stretch_beyond_its_leaf_is_refused() -> None:
     assert composed([(0, 0, 4)], lambda _: "abc") is None
     bad = (*leaves("abc"), Leaf("more", parts=((3, 0, 4),)))
-    with pytest.raises(ValueError, match="too short"):
+    with pytest.raises(ValueError, match="beyond the end"):
         issue(Draft({}, bad), CHAIN, KEY, SALT_KEY)
 
 

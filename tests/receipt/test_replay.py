@@ -62,7 +62,7 @@ def test_a_receipt_replays_to_the_sealed_report_offline() -> None:
     ]  # fmt: skip
     # Nothing was at hand, and that is said and not taken for equal.
     assert {states[name] for name in ("counts", "catalogue", "signals")} == {NOT_RUN}
-    assert any("no model is asked" in limit for limit in found.limits)
+    assert any("no model is called" in limit for limit in found.limits)
 
 
 @pytest.mark.requirement("005-15.4-3")
