@@ -1,11 +1,11 @@
-"""Audit: what happened, in an order that nobody can change unseen.
+"""Audit: a tamper-evident record of what happened.
 
-In: drafts of events, ends of windows, a key and a journal that a store keeps. Out: chained events
-and seals, and the place where a chain is broken. Read `records.py`, `drafts.py` (what an event may
-say), then `journal.py`, `window_seals.py` and `trail.py`, which checks both together; `exports.py`
-writes a journal out.
+Input is drafts of events, ends of windows, a key and the journal of a store; output is chained
+events and seals, and the place where a chain is broken. Read `records.py`, `drafts.py` (the fields
+of events), then `journal.py`, `window_seals.py` and `trail.py`, which checks both together;
+`exports.py` exports a journal.
 
-The room never sees a fact's or an answer's text, only ids, hashes and counts, and it asks no clock:
-a timestamp is an argument. A chain shows every change and every loss before its end. That the last
-windows were cut off together with their events shows only against a tip that was noted elsewhere.
+Events contain ids, hashes and counts, never the text of a fact or an answer; timestamps are
+arguments. A chain reveals every change, and every loss except at its end: if the last windows were
+cut off together with their events, you notice it only with a tip that was noted elsewhere.
 """

@@ -1,8 +1,7 @@
-"""What an event may say: for each type the fields that are allowed, and the shape of each.
+"""Drafts of events: the allowed fields of each event type, and the format of each field.
 
-Ids, hashes, counts and words of closed lists; a text has no field that it could stand in. An id
-or a name that a caller, an operator or a model chose is written as it is while it looks like one,
-and as its hash otherwise.
+Values are ids, hashes, counts and enum values; no field accepts free text. An id or a name chosen
+by a caller, operator or model is written unchanged if it looks like one, otherwise as its hash.
 
 Spec: related facts §8
 """
@@ -40,7 +39,7 @@ from crp_integrations.vocabulary import (
 SESSION_FIELD = "session_id"
 KEY_FIELD = "key_id"
 OUTCOMES = ("released", "failed", "cancelled", "refused", "halted")
-# What a policy may demand (related facts §6); a violation names one of them.
+# Directives of policies (related facts §6), one of which a violation names.
 DIRECTIVES = (
     "default-src", "halt-on", "warn-on", "require-grounding", "require-entailment",
     "require-flow", "require-completeness", "require-quality", "require-oversight", "oversight",
@@ -54,7 +53,7 @@ TRIGGERS = (
 )  # fmt: skip
 REASONS = ("circuit", "risk", "quality", "accept", "intent", "policy", "budget", "review")
 REMEDIES = ("prompt-augmented", "stitched", "redispatch", "stitch", "none")
-# Of tiers that fall from window to window (CRP-SPEC-003 §14.3).
+# Warning about tiers that fall from window to window (CRP-SPEC-003 §14.3).
 WARNINGS = ("quality falls from window to window; the domain may lack depth",)
 RECOMMENDED = ("dispatch_hierarchical",)
 STOPS = ("halt", "budget", "limit", "complete", "cancelled", "policy", "ended", "erasure")
@@ -66,15 +65,15 @@ FACT_FIELDS = (
     "content", "metadata", "importance_weight", "labels", "kind", "ttl", "valid_from", "valid_to",
 )  # fmt: skip
 
-# Of a context pack.
+# Sections of a context pack.
 SECTIONS = ("user", "task", "tools", "knowledge", "memory", "policy")
-# What starts a compaction, and why something is not shown as it was.
+# Triggers of a compaction, and reasons for dropping or shortening an item.
 COMPACTING = ("budget", "items", "tool-call")
 LEFT_OUT = (
     "duplicate", "targeted", "irrelevant", "offloaded", "pruned", "summarised", "budget",
 )  # fmt: skip
 SUMMARY_LEVELS = ("source", "cluster", "session", "targeted")
-# What the guard is asked about.
+# Actions on which the guard decides.
 ACCESS = ("read", "write", "erase")
 ARTIFACT_ACTIONS = ("put", "read", "signed", "opened", "refused", "erased")
 ARTIFACT_REFUSALS = ("expired", "replayed", "denied", "unknown", "revoked", "withdrawn")
@@ -83,17 +82,16 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+#=-]{0,159}")
 _HASH = re.compile(r"(sha256:[0-9a-f]{64})?")
 _HASHES = re.compile(r"(sha256:[0-9a-f]{64}(\|sha256:[0-9a-f]{64})*)?")
 _BUDGET = re.compile(r"[01]\.[0-9]{4}")
-# What is shown of a value that has no place in an event: its type, never itself.
+# Returns the value to write, or raises ValueError with what was wanted, never with the value.
 ValueKind: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class EventDraft:
-    """An event before it has a place, a time and a seal.
+    """An event before it has a place in the journal, a time and a seal.
 
     Attributes:
-        data: ids, hashes and counts, JSON-like; `session_id` and `key_id` in it belong to the
-            journal.
+        data: ids, hashes and counts, JSON-like; the journal sets `session_id` and `key_id` in it.
     """
 
     event_type: EventType
@@ -103,7 +101,7 @@ class EventDraft:
 
 
 def check_draft(draft: EventDraft) -> EventDraft:
-    """A draft that says nothing but what its type allows.
+    """Check that a draft has only fields and values that its event type allows.
 
     Spec: related facts §5
     """
@@ -117,26 +115,26 @@ def check_draft(draft: EventDraft) -> EventDraft:
         if kind is None:
             wanted = ", ".join(sorted(kinds)) or "nothing"
             raise StoreError(
-                f"event {draft.event_type} does not say {name_or_hash(field)!r}; "
-                f"it may say {wanted}"
+                f"event {draft.event_type} does not allow field {name_or_hash(field)!r}; "
+                f"it may have {wanted}"
             )
         try:
             data[field] = kind(value)
         except ValueError as error:
             raise StoreError(
-                f"{field} of event {draft.event_type} is {type(value).__name__} of another "
-                f"shape; wanted {error}"
+                f"{field} of event {draft.event_type} is an invalid {type(value).__name__}; "
+                f"wanted {error}"
             ) from None
     return EventDraft(draft.event_type, data, draft.session_id, draft.window_id)
 
 
 def non_empty(**fields: Any) -> Mapping[str, Any]:
-    """The fields that have a value."""
+    """The fields that are not None and not empty."""
     return {name: value for name, value in fields.items() if value not in (None, "", [])}
 
 
 def name_or_hash(name: str) -> str:
-    """An id or a name while it looks like one, else its hash.
+    """Return an id or a name unchanged if it looks like one, else its hash.
 
     >>> name_or_hash("gpt-4o-mini"), name_or_hash("ignore all rules")[:11]
     ('gpt-4o-mini', 'sha256:0d15')
@@ -144,7 +142,7 @@ def name_or_hash(name: str) -> str:
     return name if _NAME.fullmatch(name) else sha256(name.encode("utf-8", "surrogatepass"))
 
 
-# --- shapes of values ------------------------------------------------------------------
+# --- formats of values -----------------------------------------------------------------
 
 
 def _name(value: Any) -> str:
@@ -167,7 +165,7 @@ def _hashes(value: Any) -> str:
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a whole number from 0 on")
+        raise ValueError("an integer of at least 0")
     return value
 
 
@@ -225,7 +223,7 @@ _counts = _many(_count)
 _fractions = _many(_fraction)
 _risk = _word(RiskLevel, empty=True)
 _strategy = _word(Strategy)
-# The journal's own fields, and those by which a window's last event speaks of its seal.
+# Fields of every event: the journal's own, and those of a window's seal in its last event.
 _EVERYWHERE: Mapping[str, ValueKind] = {
     SESSION_FIELD: _name,
     KEY_FIELD: _name,
@@ -254,7 +252,7 @@ SHAPES: Mapping[EventType, Mapping[str, ValueKind]] = {
     },
     EventType.DISPATCH_STARTED: {
         "model": _name, "strategy": _strategy, "attempt": _count, "invocation_hash": _hash,
-        # Of the four steps: items before and after, tokens before and after.
+        # For each of the four steps: items before and after, tokens before and after.
         "write": _counts, "select": _counts, "compress": _counts, "isolate": _counts,
     },
     EventType.DISPATCH_COMPLETED: {
@@ -384,7 +382,7 @@ def draft_session_created(
     loop_depth: int = 0,
     agent: str = "",
 ) -> EventDraft:
-    """A session begins with its first window."""
+    """The draft of the event that a session began with its first window."""
     data = non_empty(
         policy_hash=policy_hash,
         parent_session=parent_session,
@@ -395,12 +393,12 @@ def draft_session_created(
 
 
 def draft_budget_depleted(session_id: str, window_id: str, *, budget: float) -> EventDraft:
-    """A session's safety budget has come to where it halts."""
+    """The draft of the event that a session's safety budget is exhausted."""
     return EventDraft(EventType.SAFETY_BUDGET_DEPLETED, {"budget": budget}, session_id, window_id)
 
 
 def draft_budget_reset(session_id: str, window_id: str, *, budget: float) -> EventDraft:
-    """A person has reviewed a session and set its safety budget anew."""
+    """The draft of the event that a person reviewed a session and reset its safety budget."""
     data = {"approved": True, "budget": budget}
     return EventDraft(EventType.OVERSIGHT_TRIGGERED, data, session_id, window_id)
 
@@ -417,7 +415,7 @@ def draft_sub_agent_returned(
     quality_score: float | None = None,
     cost: float | None = None,
 ) -> EventDraft:
-    """An agent that was delegated to has answered."""
+    """The draft of the event that a sub-agent has answered."""
     data = non_empty(
         session=session,
         chain_tip=chain_tip,

@@ -1,9 +1,9 @@
-"""A journal as lines of JSON, and back, or as events of OCSF for a SIEM.
+"""Exports of a journal as JSON lines, which can be read back, or as OCSF events for a SIEM.
 
-One event a line, in order; an event that is left out keeps its HMAC, so that anybody with the key
-can check the chain elsewhere. Nothing is held but the event at hand. Events of OCSF (class 6003,
-API Activity) are for a security system, and the chain cannot be checked in them; what the class
-requires and the journal does not know, as who called from where, is named as unknown.
+Each line is one event, in order; a left-out event keeps its HMAC, so that anyone with the key can
+check the chain elsewhere. Events are processed one at a time. The chain cannot be checked in OCSF
+events (class 6003, API Activity); fields that the class requires and the journal does not record,
+such as the caller and its address, are marked as unknown.
 
 Spec: related facts §5
 """
@@ -27,7 +27,7 @@ KEYS: Final = ("event_type", "timestamp", "session_id", "window_id", "data", "hm
 
 @dataclass(frozen=True, slots=True)
 class ExportSelection:
-    """Which events an export shows; what is not given chooses nothing out."""
+    """Filters that choose the events of an export; empty filters choose all."""
 
     session_id: str = ""
     window_id: str = ""
@@ -38,7 +38,7 @@ class ExportSelection:
     def __post_init__(self) -> None:
         for name, moment in (("since", self.since), ("until", self.until)):
             if moment is not None and moment.tzinfo is None:
-                raise RequestError(f"{name} {moment.isoformat()} has no zone; add one, such as Z")
+                raise RequestError(f"{name} {moment.isoformat()} has no time zone, such as Z")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise RequestError(
                 f"since {self.since.isoformat()} is not before until {self.until.isoformat()}, so "
@@ -46,7 +46,7 @@ class ExportSelection:
             )
 
     def takes(self, event: Event) -> bool:
-        """Whether an event is shown."""
+        """Whether an event is exported."""
         if self.session_id and event.session_id != self.session_id:
             return False
         if self.window_id and event.window_id != self.window_id:
@@ -64,18 +64,18 @@ _TIME = "2026-05-25T00:00:00Z"
 
 
 def parse_moment(timestamp: str) -> datetime:
-    """The moment of an event."""
+    """Parse the time of an event."""
     try:
         at = datetime.fromisoformat(timestamp)
     except ValueError:
         raise RequestError(f"time {timestamp!r:.60} is not ISO 8601, such as {_TIME}") from None
     if at.tzinfo is None:
-        raise RequestError(f"time {timestamp!r:.60} has no zone; wanted one such as {_TIME}")
+        raise RequestError(f"time {timestamp!r:.60} has no time zone; wanted one such as {_TIME}")
     return at
 
 
 def write_ndjson(events: Iterable[Event], selection: ExportSelection = ALL) -> Iterator[str]:
-    """A line for each event, without its end; a stub with nothing but an HMAC for one left out."""
+    """One line for each event, without line feed; a left-out event has only its HMAC."""
     for event in events:
         shown: dict[str, Any] = dict.fromkeys(KEYS)
         if selection.takes(event):
@@ -90,7 +90,7 @@ def write_ndjson(events: Iterable[Event], selection: ExportSelection = ALL) -> I
 
 
 def read_ndjson(lines: Iterable[str]) -> Iterator[Event | Stub]:
-    """The events and stubs of an export, to be verified by `trail.verify_events`."""
+    """Read the events and stubs of an export, which `trail.verify_events` checks."""
     for index, line in enumerate(lines):
         try:
             fields = json.loads(line, object_pairs_hook=_unique_keys)
@@ -101,11 +101,11 @@ def read_ndjson(lines: Iterable[str]) -> Iterator[Event | Stub]:
             else:
                 yield Event.model_validate({"seq": index + 1, **fields})
         except (ValueError, RecursionError, ValidationError):
-            raise ChainBroken(f"line {index + 1} is no event of an export", index=index) from None
+            raise ChainBroken(f"line {index + 1} is not an exported event", index=index) from None
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; refuses a repeated key, since readers might take either value of it."""
+    """Build a JSON object; refuses repeated keys, since parsers differ on which value they use."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError
@@ -118,7 +118,7 @@ OCSF_CLASS: Final = 6003
 PRODUCT: Final = "crp-integrations"
 UNKNOWN: Final = "Unknown"
 OTHER_ACTIVITY: Final = 99
-# Required or recommended by the class, and not recorded by the journal.
+# Fields that the class requires or recommends and the journal does not record.
 NOT_KNOWN: Final = ("actor.user", "src_endpoint")
 
 _ACTIVITY: Final[dict[EventType, int]] = {
@@ -180,14 +180,14 @@ _FAILED: Final = frozenset({"failed", "cancelled", "refused", "halted"})
 def write_ocsf(
     events: Iterable[Event], selection: ExportSelection = ALL, *, version: str = ""
 ) -> Iterator[str]:
-    """A line for each event that is selected, without its end; the others leave nothing."""
+    """One line for each selected event, without line feed; other events are skipped."""
     for event in events:
         if selection.takes(event):
             yield json.dumps(map_to_ocsf(event, version=version), separators=(",", ":"))
 
 
 def map_to_ocsf(event: Event, *, version: str = "") -> dict[str, Any]:
-    """One event as an object of class 6003."""
+    """Convert an event to an OCSF object of class 6003."""
     activity = _ACTIVITY.get(event.event_type, OTHER_ACTIVITY)
     severity = _SEVERITY.get(event.event_type, 1)
     failed = event.event_type is EventType.DISPATCH_FAILED or event.data.get("outcome") in _FAILED

@@ -1,8 +1,8 @@
 """The journal: every event of a namespace, each chained to the one before.
 
-The seal's formula covers type, timestamp, data, window and the previous HMAC. A session's id and,
-after a rotation, the key's id are written into the data as well, so that they are covered too; the
-place in the journal is covered by counting.
+An event's HMAC covers its type, timestamp, data, window and the previous HMAC. The session id and,
+after a key rotation, the key's id are also written into the data, so that the HMAC covers them;
+the place in the journal is checked by counting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crp_integrations.vocabulary import TrailState
 def append_events(
     journal: JournalFacet, key: bytes, drafts: Sequence[EventDraft], timestamp: str
 ) -> list[Event]:
-    """See to what drafts say, seal them in their order and add them behind the journal's tip.
+    """Check drafts, seal them in order and append them to the journal.
 
     Spec: related facts §5
     """
@@ -35,13 +35,13 @@ def append_events(
 def chain_events(
     tip: Event | None, key: bytes, drafts: Sequence[EventDraft], timestamp: str
 ) -> list[Event]:
-    """Seal drafts behind an event, whatever they say; nothing is stored."""
+    """Chain and seal drafts after an event, without checking or storing them."""
     keys = key_epochs(key)
     own = keys[-1].key_id
     if tip is not None and _epoch(tip, keys) is None:
         raise StoreError(
-            f"the journal goes on under key {str(tip.data[KEY_FIELD])[:40]!r}, which this key ring "
-            "does not hold; open the store again with the keys that it was rotated to"
+            f"the journal continues with key {str(tip.data[KEY_FIELD])[:40]!r}, which this key "
+            "ring lacks; open the store again with the keys that it was rotated to"
         )
     seq, previous = (tip.seq, tip.hmac) if tip else (0, "")
     events: list[Event] = []
@@ -56,7 +56,7 @@ def chain_events(
             if not value:
                 del data[name]
         try:
-            # As it reads back from a store: plain JSON, and nobody else's.
+            # A copy in plain JSON, as a store returns it.
             written = canonical(data)
             data = json.loads(written)
             seal = written_event_hmac(
@@ -87,11 +87,10 @@ def chain_events(
 
 
 def matches_key(journal: JournalFacet, key: bytes) -> bool:
-    """Whether a journal was sealed with this key, by its first and its last event.
+    """Whether a journal was sealed with this key, judged by its first and its last event.
 
-    A journal in which one of the two verifies has the right key; what else may be wrong with
-    it, `verify` finds. An empty journal goes with every key. A key ring that lacks the key which
-    the last event names is not the right one, whatever the first event says.
+    One verified event of the two is enough; `verify_journal` finds other errors. An empty journal
+    matches every key. A key ring without the key that the last event names never matches.
     """
     tip = journal.tip()
     if tip is None:
@@ -107,7 +106,7 @@ def matches_key(journal: JournalFacet, key: bytes) -> bool:
 
 
 def verify_journal(events: Iterable[Event], key: bytes) -> int:
-    """Check a whole journal from its first event on.
+    """Check a whole journal from its first event, and return the number of events.
 
     Spec: related facts §5
     """
@@ -119,12 +118,12 @@ def verify_journal(events: Iterable[Event], key: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JournalCheck:
-    """What was found whole of a journal that need not be all there.
+    """Result of checking a journal that may be incomplete.
 
     Attributes:
-        tip: HMAC of the last entry, empty without one. A stub's at the end is nobody's word, since
-            no event follows that covers it.
-        state: VALID for all of it, TRUNCATED when only its beginning is missing, else PARTIAL;
+        tip: HMAC of the last entry, empty without one. If that is a stub, it is unverified, since
+            no later event covers it.
+        state: VALID if complete, TRUNCATED if only the beginning is missing, else PARTIAL;
             UNVERIFIED without events.
     """
 
@@ -137,12 +136,12 @@ class JournalCheck:
 def verify_partial(
     entries: Iterable[Event | Stub], key: bytes, *, before: str = ""
 ) -> JournalCheck:
-    """Check a journal of which events were left out or erased, or one from the middle.
+    """Check a journal with left-out or erased events, or one that starts in the middle.
 
     Spec: related facts §5 (decisions "Safety, sessions, audit")
 
-    A stub's HMAC is covered by the event behind it, so within a run of stubs only the last one
-    is; how many there were is the word of whoever left them out.
+    A stub's HMAC is covered by the event after it, so in a run of stubs only the last one is
+    verified, and the length of the run is not.
     """
     walk = _ChainCheck(key_epochs(key), before)
     for entry in entries:
@@ -157,18 +156,18 @@ def verify_partial(
 
 
 class _ChainCheck:
-    """Goes along a chain and remembers what the next entry must fit."""
+    """Checks the entries of a chain one by one."""
 
     def __init__(self, keys: Sequence[ChainKey], before: str) -> None:
         self.index = self.events = self.left_out = self.leading = 0
         self.previous = before
         self._keys = keys
         self._epoch = 0
-        # Place of the entry before; None where the beginning is not there to count from.
+        # Number of the previous entry; None if it is unknown because the beginning is missing.
         self._seq = None if before else 0
 
     def step(self, entry: Event | Stub) -> None:
-        """Take the next entry."""
+        """Check the next entry."""
         if isinstance(entry, Event):
             self._check(entry)
             self.events += 1
@@ -191,7 +190,7 @@ class _ChainCheck:
         epoch = _epoch(event, self._keys)
         if epoch is None:
             raise ChainBroken(
-                f"event {event.seq} was sealed with a key that the key ring does not hold",
+                f"event {event.seq} was sealed with a key that the key ring does not contain",
                 index=index,
             )
         if epoch < self._epoch:
@@ -204,13 +203,13 @@ class _ChainCheck:
 
 
 def _epoch(event: Event, keys: Sequence[ChainKey]) -> int | None:
-    """The place of an event's key among those of a ring; None for one that it does not hold."""
+    """The index of an event's key among `keys`; None if it is not one of them."""
     named: Any = event.data.get(KEY_FIELD, "")
     return next((place for place, key in enumerate(keys) if key.key_id == named), None)
 
 
 def _seal_fits(event: Event, previous: str, keys: Sequence[ChainKey]) -> bool:
-    """Whether an event's seal is that of its content behind the previous HMAC."""
+    """Whether an event's HMAC matches its content and the previous HMAC."""
     epoch = _epoch(event, keys)
     if epoch is None:
         return False
@@ -224,6 +223,6 @@ def _seal_fits(event: Event, previous: str, keys: Sequence[ChainKey]) -> bool:
             previous_hmac=previous,
         )
     except (TypeError, ValueError):
-        # Data that has no canonical form was never sealed.
+        # Data without a canonical form cannot have been sealed.
         return False
     return same(wanted, event.hmac)

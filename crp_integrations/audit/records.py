@@ -1,4 +1,4 @@
-"""Events of the journal, seals of windows, and the journal's port to a store. Never content."""
+"""Events of the journal, seals of windows, and the journal's interface to a store."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Event(Record):
 
 
 class Stub(Part):
-    """What stays of an event that was left out or erased: its HMAC, so that the chain goes on."""
+    """The HMAC of a left-out or erased event, which keeps the chain verifiable."""
 
     hmac: str
 
 
 class WindowSeal(Record):
-    """The HMAC record with which every window ends, also a failed one.
+    """The HMAC record at the end of every window, including failed ones.
 
     Spec: CRP-SPEC-005 §15.1
 
     Attributes:
-        window_number: from 1; windows of one fan-out share a number.
-        parent_hmac: the HMAC of the window that it follows, empty for the first; of several, their
-            HMACs in ascending order, joined with `|`.
+        window_number: number from 1; windows of one fan-out share a number.
+        parent_hmac: HMACs of the windows that it follows, ascending and joined with `|`; empty
+            for the first window.
     """
 
     SCHEMA = "window-seal/1"
@@ -68,7 +68,7 @@ class JournalFacet(Protocol):
         ...
 
     def append(self, events: Sequence[Event]) -> None:
-        """Add events whose `seq` go on from the tip's.
+        """Add events whose `seq` continues from the tip's.
 
         Raises:
             StoreError: a `seq` is not the next one.
@@ -76,7 +76,7 @@ class JournalFacet(Protocol):
         ...
 
     def events(self, *, after: int = 0) -> Iterator[Event]:
-        """Events in order, those with `seq` above `after`."""
+        """Events with `seq` above `after`, in order."""
         ...
 
     def seal(self, seal: WindowSeal) -> None:
@@ -88,13 +88,13 @@ class JournalFacet(Protocol):
         ...
 
     def last_seal(self, session_id: str) -> WindowSeal | None:
-        """The session's window with the highest number."""
+        """The seal of the session's window with the highest number."""
         ...
 
     def seals(self, session_id: str) -> list[WindowSeal]:
-        """The session's windows by number."""
+        """The seals of the session's windows, by number."""
         ...
 
     def all_seals(self) -> Iterator[WindowSeal]:
-        """The windows of all sessions, by session id (code points), then by number."""
+        """The seals of all sessions' windows, by session id (code points), then by number."""
         ...

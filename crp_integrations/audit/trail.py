@@ -1,10 +1,9 @@
-"""The whole trail: the journal, every session's windows, and that they tell the same.
+"""The audit trail: checks the journal, the windows of every session, and that they agree.
 
-The formula of a window's seal leaves out the window's id, outcome, ETag and risk level. The last
-event of each window carries them, and the journal's chain covers the event; so every field of a
-seal is covered by one chain or the other, and each chain shows what was cut off the other's end.
-The last event carries the seal's other fields as well, so that an export of events alone shows
-the windows too.
+The HMAC of a window's seal does not cover the window's id, outcome, ETag and risk level. The last
+event of each window contains them, and the journal's chain covers the event; so one of the chains
+covers every field of a seal, and each chain reveals if the end of the other was cut off. The last
+event also contains the other fields, so that windows can be checked in an export of events alone.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ _TEXTS = ("response_hash", "report_hash", "parent_hmac", "outcome", "etag", "ris
 
 @dataclass(frozen=True, slots=True)
 class AuditTrail:
-    """What was found whole.
+    """Result of a successful check of a trail.
 
     Attributes:
-        events, windows, sessions: how many were checked.
-        tip: HMAC of the last event, empty without events. Who notes it elsewhere can see later
-            whether the end of the trail was cut off.
-        truncated: the beginning is missing and nothing else, as after the erasure of what is old.
+        events, windows, sessions: number of checked events, windows and sessions.
+        tip: HMAC of the last event, empty without events. If you note it elsewhere, you can see
+            later whether the end of the trail was cut off.
+        left_out: number of stubs of left-out or erased events.
+        truncated: True if only the beginning is missing, as after the erasure of old events.
     """
 
     events: int
@@ -43,7 +43,7 @@ class AuditTrail:
 
     @property
     def state(self) -> TrailState:
-        """How much was there; its `integrity` is the word of the header."""
+        """How complete the trail is; its `integrity` is the value of the header."""
         if not self.events:
             return TrailState.UNVERIFIED
         if self.truncated:
@@ -60,13 +60,13 @@ class _Closing:
 
 
 def closing_data(seal: WindowSeal) -> dict[str, Any]:
-    """What the last event of a window says of its seal: hashes, a number and words."""
+    """The fields of a window's seal for the data of its last event."""
     texts = {name: getattr(seal, name) for name in _TEXTS}
     return {CLOSING_FIELD: seal.hmac, "window_number": seal.window_number, **texts}
 
 
 def seal_of_event(event: Event) -> WindowSeal | None:
-    """The seal that a window's last event describes; None where a field is missing."""
+    """The seal recorded in a window's last event; None if a field is missing."""
     data = event.data
     number, hmac = data.get("window_number"), data.get(CLOSING_FIELD)
     texts = {name: data.get(name) for name in _TEXTS}
@@ -89,20 +89,19 @@ def verify_trail(
 
     Spec: CRP-SPEC-005 §15.3; related facts §5
 
-    The journal is checked first. Then every window must have one seal and one closing event
-    that agree in every field. A trail whose last windows are gone with their events is whole
-    in itself; their loss shows only against a `Trail.tip` that was noted elsewhere.
-
-    Where events were left out, a seal may stand without its event.
+    The journal is checked first. Then every window must have one seal and one last event that agree
+    in every field; if events were left out, a seal may lack its event. A trail without its last
+    windows and their events verifies; you notice the loss only with an `AuditTrail.tip` that was
+    noted elsewhere.
     """
     closings: list[_Closing] = []
     check = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
     whole = check.state is TrailState.VALID
     sessions = _by_session(seals)
-    behind = check.events + check.left_out
+    end = check.events + check.left_out
     faults = [
         *_missing_seals(closings, sessions),
-        *_differing_seals(closings, sessions, session_key, behind, whole=whole),
+        *_differing_seals(closings, sessions, session_key, end, whole=whole),
     ]
     return _trail(check, closings, faults, len(sessions))
 
@@ -114,12 +113,12 @@ def verify_events(
     session_key: Callable[[str], bytes],
     before: str = "",
 ) -> AuditTrail:
-    """Check a trail by its events alone, as they were exported.
+    """Check a trail that consists only of exported events.
 
     Spec: CRP-SPEC-005 §15.3; related facts §5
 
-    The windows' seals are read from their last events. Where events were left out, each seal is
-    checked by itself, since those between may be missing; else each session's chain.
+    The windows' seals are read from their last events. If events were left out, each seal is
+    checked on its own, since others may be missing; otherwise the chain of each session is checked.
     """
     closings: list[_Closing] = []
     check = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
@@ -170,7 +169,7 @@ def _by_session(seals: Iterable[WindowSeal]) -> dict[str, list[WindowSeal]]:
 
 
 def _bad_seal(many: list[WindowSeal], key: bytes, *, whole: bool) -> int | None:
-    """Sort a session's seals and return the index of the first that does not fit."""
+    """Sort a session's seals and return the index of the first invalid one."""
     many.sort(key=lambda seal: (seal.window_number, seal.window_id))
     if whole:
         return window_seals.first_break(many, key)
@@ -184,7 +183,7 @@ def _bad_seal(many: list[WindowSeal], key: bytes, *, whole: bool) -> int | None:
 def _missing_seals(
     closings: Iterable[_Closing], sessions: Mapping[str, list[WindowSeal]]
 ) -> Iterator[tuple[int, str]]:
-    """Closing events without a seal of their own."""
+    """Last events of windows that have no seal of their own."""
     waiting = {(seal.session_id, seal.window_id) for many in sessions.values() for seal in many}
     for closing in closings:
         place = (closing.event.session_id, closing.event.window_id)
@@ -198,11 +197,11 @@ def _differing_seals(
     closings: Iterable[_Closing],
     sessions: Mapping[str, list[WindowSeal]],
     session_key: Callable[[str], bytes],
-    behind: int,
+    journal_end: int,
     *,
     whole: bool,
 ) -> Iterator[tuple[int, str]]:
-    """Seals without an event, unlike their event, or out of their session's chain."""
+    """Seals without an event, different from their event, or not fitting the session's chain."""
     ends = {(closing.event.session_id, closing.event.window_id): closing for closing in closings}
     for session_id, many in sessions.items():
         broken = window_seals.first_break(many, session_key(session_id))
@@ -210,10 +209,10 @@ def _differing_seals(
             name = _window_name(session_id, seal.window_number)
             end = ends.get((session_id, seal.window_id))
             if end is None and whole:
-                yield behind, f"{name} has a seal but no event"
+                yield journal_end, f"{name} has a seal but no event"
                 continue
             if number == broken:
-                index = behind if end is None else end.index
+                index = journal_end if end is None else end.index
                 yield index, f"the seal of {name} does not fit the session's chain"
             if end is not None and (differing := _differing_fields(end.event, seal)):
                 where = f"event {end.event.seq} in {', '.join(differing)}"

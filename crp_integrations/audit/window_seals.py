@@ -1,7 +1,7 @@
-"""The chain of a session's windows, its keys, and the check of all its seals.
+"""The chain of a session's windows: its keys, creating seals and checking them.
 
-Windows of one fan-out share a number, each with an id of its own; a window that follows several
-is chained to all of them. So a chain is a graph without cycles, and a line where nothing forks.
+Windows of one fan-out share a number but have different ids; a window that follows several is
+chained to all of them. So the chain is a directed acyclic graph, without forks a line.
 
 Spec: CRP-SPEC-005 §15.3; related facts §5
 """
@@ -24,19 +24,19 @@ KEY_ID_LENGTH = 16
 
 
 class ChainKey(bytes):
-    """A chain's key of the current epoch, which knows those of the epochs before.
+    """A chain's key of the current epoch, with the keys of earlier epochs.
 
-    Printing it shows the id alone, and it is not pickled.
+    Its repr contains only the id, and it cannot be pickled.
 
     Attributes:
-        earlier: the keys of the epochs before, oldest first.
+        earlier: keys of earlier epochs, oldest first.
     """
 
     key_id: str
     earlier: tuple[ChainKey, ...]
 
     def __new__(cls, key: bytes, *, key_id: str = "", earlier: tuple[ChainKey, ...] = ()) -> Self:
-        """Name a derived key."""
+        """Wrap a derived key with its id and the keys of earlier epochs."""
         made = super().__new__(cls, key)
         made.key_id = key_id
         made.earlier = earlier
@@ -48,18 +48,18 @@ class ChainKey(bytes):
     __str__ = __repr__
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a key is not pickled; derive it again from the key ring")
+        raise TypeError("a chain key cannot be pickled; derive it again from the key ring")
 
 
 def key_epochs(key: bytes) -> tuple[ChainKey, ...]:
-    """The keys of a chain, oldest first; plain bytes are a single epoch's."""
+    """The keys of a chain, oldest first; plain bytes are the key of a single epoch."""
     if not isinstance(key, ChainKey):
         return (ChainKey(key),)
     return (*key.earlier, key)
 
 
 def key_id(master: bytes) -> str:
-    """What names a master key without telling anything of it, `key_` and 16 hexadecimal digits."""
+    """The id of a master key, which does not reveal the key: `key_` and 16 hexadecimal digits."""
     return "key_" + derive_key(master, salt="", info=KEY_ID_INFO).hex()[:KEY_ID_LENGTH]
 
 
@@ -74,7 +74,7 @@ def session_key(keyring: KeyRing, session_id: str) -> ChainKey:
 
 
 def etag_salt(keyring: KeyRing, session_id: str) -> str:
-    """What salts a session's ETags, 64 hexadecimal digits; nobody without the key can tell it.
+    """The secret salt of a session's ETags, 64 hexadecimal digits derived from the master key.
 
     Spec: CRP-SPEC-003 §16.2
     """
@@ -86,7 +86,7 @@ def _masters(keyring: KeyRing) -> tuple[bytes, ...]:
     return (*retired_of(keyring), keyring.master())
 
 
-# Every window of a namespace is written under the same one.
+# Cached, since all windows of a namespace use the same key.
 @lru_cache(maxsize=64)
 def _journal(masters: tuple[bytes, ...], namespace: str) -> ChainKey:
     return _derived(masters, namespace, JOURNAL_INFO)
@@ -95,7 +95,7 @@ def _journal(masters: tuple[bytes, ...], namespace: str) -> ChainKey:
 def _derived(masters: tuple[bytes, ...], salt: str, info: bytes) -> ChainKey:
     made: list[ChainKey] = []
     for master in masters:
-        # The first epoch has no id: so a store that was never rotated is sealed as it always was.
+        # The first epoch has no id, so seals of a store that was never rotated need no key id.
         name = key_id(master) if made else ""
         key = derive_key(master, salt=salt, info=info)
         made.append(ChainKey(key, key_id=name, earlier=tuple(made)))
@@ -134,7 +134,7 @@ def seal_window(
         raise StoreError(
             f"window {window_number} of session {session_id!r} cannot be sealed; "
             f"the next one is {highest}"
-            + (f", and those of its place are from {lowest} on" if lowest < highest else "")
+            + (f"; allowed numbers begin with {lowest}" if lowest < highest else "")
         )
     parent = JOINED.join(chained)
     sealed = WindowSeal(
@@ -163,19 +163,19 @@ def seal_window(
 
 
 def parents_of(seal: WindowSeal) -> tuple[str, ...]:
-    """HMACs of the windows that a window follows, ascending; none for the first."""
+    """HMACs of the windows that a window follows, ascending; empty for the first."""
     return tuple(seal.parent_hmac.split(JOINED)) if seal.parent_hmac else ()
 
 
 def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
     """Index of the first seal that breaks a session's chain; None for an unbroken one.
 
-    Every window's HMAC must be that of its fields; numbers go on without gaps, and each window
-    follows windows of smaller numbers that are there. The loss of a window that no other follows
-    shows only in the whole trail, by its event.
+    Every HMAC must match its window's fields, numbers must have no gaps, and each window must
+    follow present windows with smaller numbers. The loss of a window that no other follows is
+    found only by checking the whole trail, by its event.
     """
     keys = key_epochs(key)
-    # Of each good window by its HMAC: number, and the place of its key among the epochs.
+    # Number and key epoch of each valid window, by HMAC.
     known: dict[str, tuple[int, int]] = {}
     ids: set[str] = set()
     for index, seal in enumerate(seals):
@@ -197,8 +197,8 @@ def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
 def verify_seals(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
     """State of a session's chain.
 
-    It speaks of the seals' HMACs, which do not cover a window's id, outcome, ETag and risk level,
-    and of no event; `trail.verify_trail` checks all of them.
+    This checks only the seals' HMACs, which do not cover a window's id, outcome, ETag and risk
+    level; `trail.verify_trail` checks those and the events too.
     """
     if not seals:
         return ChainIntegrity.UNVERIFIED
@@ -208,9 +208,9 @@ def verify_seals(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
 
 
 def epoch_of_seal(seal: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) -> int | None:
-    """The epoch, from `floor` on, whose key a seal's HMAC is of; None when it is of none.
+    """The first epoch, not before `floor`, whose key matches a seal's HMAC; None if none does.
 
-    A key that was retired seals nothing any more: a window follows no window of a later epoch.
+    A retired key is not used again, so a window cannot follow one of a later epoch.
     """
     for place in range(floor, len(keys)):
         try:
@@ -224,7 +224,7 @@ def epoch_of_seal(seal: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) ->
                 parent_hmac=seal.parent_hmac,
             )
         except ValueError:
-            # A field that holds the separator was never sealed.
+            # A field that contains the separator cannot have been sealed.
             return None
         if same(wanted, seal.hmac):
             return place
@@ -234,7 +234,7 @@ def epoch_of_seal(seal: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) ->
 def _number_range(
     earlier: Sequence[WindowSeal], parents: Sequence[str], session_id: str, window_id: str
 ) -> tuple[int, int]:
-    """Smallest and largest number of a window that follows these parents."""
+    """Smallest and largest allowed number of a window that follows these parents."""
     numbers = {seal.hmac: seal.window_number for seal in earlier}
     if any(seal.window_id == window_id for seal in earlier):
         raise StoreError(f"session {session_id!r} already has a window {window_id!r:.60}")
@@ -243,7 +243,7 @@ def _number_range(
     if not earlier:
         return 1, 1
     if not parents:
-        raise StoreError(f"session {session_id!r} has its first window; name what is followed")
+        raise StoreError(f"session {session_id!r} already has a first window; name the parents")
     return 1 + max(numbers[hmac] for hmac in parents), 1 + max(numbers.values())
 
 
@@ -253,14 +253,14 @@ def _continues(seal: WindowSeal, before: WindowSeal, session_id: str) -> bool:
 
 
 def _follows(seal: WindowSeal, known: Mapping[str, tuple[int, int]], first: int) -> bool:
-    """Whether what a window names as its parents is there and has smaller numbers."""
+    """Whether the parents that a window names are present and have smaller numbers."""
     parents = parents_of(seal)
     if list(parents) != sorted(set(parents)):
         return False
     if seal.window_number == first:
-        # What these follow lies before the beginning; the first window follows none.
+        # Parents of these are before the beginning; the first window of a session has none.
         return (first == 1) == (not parents) and not any(hmac in known for hmac in parents)
-    there = [known[hmac][0] for hmac in parents if hmac in known]
-    if not there or (first == 1 and len(there) < len(parents)):
+    present = [known[hmac][0] for hmac in parents if hmac in known]
+    if not present or (first == 1 and len(present) < len(parents)):
         return False
-    return max(there) < seal.window_number
+    return max(present) < seal.window_number

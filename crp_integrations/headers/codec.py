@@ -1,4 +1,4 @@
-"""Records of headers written and parsed: one table says which header a field is, both ways.
+"""Writes and parses records of headers, with one table of fields and headers for both directions.
 
 Fields are in the order in which their headers are sent.
 
@@ -32,11 +32,11 @@ from crp_integrations.vocabulary import (
 
 
 class HeaderField(NamedTuple):
-    """One field's header.
+    """The header of a field.
 
     Attributes:
-        write: value to text; the text is checked against the header's rule afterwards.
-        read: text that follows the rule to value.
+        write: converts the value to text, which is then checked against the header's syntax.
+        read: converts text with valid syntax to the value.
     """
 
     name: str
@@ -64,7 +64,7 @@ def _id(name: str) -> HeaderField:
     return HeaderField(name, str, values.read_id)
 
 
-# Headers that mean the same in both directions.
+# Headers with the same meaning in requests and responses.
 _SESSION_ID = _id(names.SESSION_ID)
 _DISPATCH = HeaderField(names.DISPATCH_STRATEGY, str, read_lower(Strategy))
 _SEED = _count(names.SEED)
@@ -195,14 +195,14 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
 
 
 def write_response(headers: ResponseHeaders) -> dict[str, str]:
-    """A response's header values by name; None has no header."""
+    """A response's header values by name; a field that is None has no header."""
     return _write_record(headers, RESPONSE)
 
 
 def write_request(asked: RequestHeaders) -> dict[str, str]:
-    """A request's header values by name, for a call to another gateway; None has no header.
+    """A request's header values by name, for another gateway; a field that is None has no header.
 
-    No header of these may reach a model's provider.
+    These headers must never be sent to a model's provider.
 
     Spec: related facts §2, §3
     """
@@ -215,7 +215,7 @@ def _write_record(
     written = {}
     for name, form in table.items():
         value = getattr(record, name)
-        # An empty list, and a cache header without a directive, say nothing either.
+        # An empty list, or a cache header without directives, has no header either.
         if value is None or value == ():
             continue
         text = form.write(value)
@@ -224,27 +224,28 @@ def _write_record(
     return written
 
 
-# Pairs keep a name that was sent twice in one spelling; a mapping cannot.
+# Pairs reveal a header that was sent twice in one spelling; a mapping cannot.
 RawHeaders: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
 
+# Maximum characters of a header's name in an error message.
 _SHOWN_CHARACTERS: Final = 60
 
 
 def parse_request(headers: RawHeaders) -> RequestHeaders:
-    """What a request's CRP headers ask for; other headers are not looked at.
+    """Parse a request's CRP headers; other headers are ignored.
 
     Raises:
-        HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
-            malformed value. None is ever ignored.
+        HeaderSyntaxError: a CRP header is unknown, belongs in responses, occurs twice or has a
+            malformed value. No CRP header is ignored.
     """
     return RequestHeaders(**_values(headers, _REQUEST, "response", unknown=True))
 
 
 def parse_response(headers: RawHeaders) -> ResponseHeaders:
-    """What a response's CRP headers say; those of later versions are passed over.
+    """Parse a response's CRP headers; unknown ones, as of later versions, are ignored.
 
     Raises:
-        HeaderSyntaxError: a value is malformed, a name stands twice or belongs into requests.
+        HeaderSyntaxError: a value is malformed, a name occurs twice or belongs in requests.
     """
     return ResponseHeaders(**_values(headers, _RESPONSE, "request", unknown=False))
 
@@ -262,9 +263,9 @@ def _values(
 def _crp_headers(
     headers: RawHeaders, table: Mapping[str, object], other: str, *, unknown: bool
 ) -> Iterator[tuple[str, str]]:
-    """The CRP headers by the names of `names.py`; `unknown` says whether others are refused.
+    """The CRP headers, with names as in `names.py`; unknown ones are refused if `unknown` is true.
 
-    Headers of the other direction, which `other` names, are always refused.
+    Headers of the direction `other` are always refused.
     """
     seen: set[str] = set()
     for raw_name, value in headers.items() if isinstance(headers, Mapping) else headers:
@@ -277,7 +278,7 @@ def _crp_headers(
         if not lower.startswith(names.PREFIX):
             continue
         if stripped != raw_name:
-            # A proxy may have read "Name :" as another header than we would.
+            # A proxy may have treated "Name :" as a different header.
             raise HeaderSyntaxError(
                 f"the name {raw_name[:_SHOWN_CHARACTERS]!r} has blanks around it"
             )
@@ -292,7 +293,7 @@ def _crp_headers(
         if name not in table:
             raise HeaderSyntaxError(f"{name} is a {other} header and does not belong here")
         if name in seen:
-            raise HeaderSyntaxError(f"{name} stands twice; write it once")
+            raise HeaderSyntaxError(f"{name} occurs twice; write it once")
         seen.add(name)
         yield name, value
 
@@ -303,7 +304,7 @@ def _by_name(table: Mapping[str, HeaderField]) -> MappingProxyType[str, tuple[st
 
 _REQUEST: Final = _by_name(REQUEST)
 _RESPONSE: Final = _by_name(RESPONSE)
-# Names are case-insensitive; this finds the way they are written here.
+# Names are case-insensitive; this maps them to the spelling of `names.py`.
 _BY_LOWER: Final = MappingProxyType({name.lower(): name for name in (*_REQUEST, *_RESPONSE)})
 
 
@@ -328,7 +329,7 @@ UP: Final = frozenset(
         names.QUALITY_SCORE,
     }
 )
-# Which session it was that returned them; the trail of its parent names it.
+# Also the sub-agent's session, which the parent's trail records.
 _READ: Final = UP | {names.SESSION_ID}
 
 
@@ -347,9 +348,9 @@ def write_downward(values: Downward) -> dict[str, str]:
 
 
 def read_downward(asked: RequestHeaders) -> Downward | None:
-    """What a parent agent handed down in the headers of a request; None where none asks.
+    """The values that a parent agent passed in the headers of a request; None without a parent.
 
-    A parent that tells no depth counts as the root, and one that tells no budget gives no ceiling.
+    A parent that sends no depth counts as the root; without a budget there is no ceiling.
     """
     if asked.session_parent is None and not asked.loop_depth:
         return None
@@ -365,7 +366,7 @@ def read_downward(asked: RequestHeaders) -> Downward | None:
 
 
 def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
-    """What a sub-agent's response says to its parent; its other headers are ignored."""
+    """The values that a sub-agent's response returns to its parent; other headers are ignored."""
     response = parse_response(_select(headers, _READ))
     return Upward(
         session_id=response.session_id or "",
@@ -381,7 +382,7 @@ def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
 
 
 def upward_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those headers of a sub-agent's response that a parent passes on, as they came."""
+    """The headers of a sub-agent's response that a parent passes on unchanged."""
     flagged = _flagged(headers)
     return _select(headers, UP) | ({names.FLAGGED_CLAIMS: flagged} if flagged else {})
 

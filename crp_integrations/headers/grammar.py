@@ -1,7 +1,7 @@
-"""The rule of every header's value as a regular expression, and values checked against it.
+"""The syntax of every header's value as a regular expression, and the check of values.
 
-Values are case-insensitive and ASCII. A rule is matched in time linear in the value: what repeats
-in it is told apart by one character.
+Values are case-insensitive and ASCII. Matching takes linear time: in each expression the next
+character decides whether a repetition continues.
 
 Spec: related facts §3
 """
@@ -38,8 +38,9 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 
+# Maximum characters of a value.
 MOST_CHARACTERS: Final = 8_192
-# Less than that where a value has a size of its own (related facts §5) or is kept and sent on.
+# Lower limits for values with a specified size (related facts §5) or that are stored and sent on.
 LIMITS: Final = MappingProxyType(
     {
         names.SESSION_TOKEN: 4_096,
@@ -48,7 +49,7 @@ LIMITS: Final = MappingProxyType(
         names.TRAIL_URI: 2_048,
     }
 )
-# What an error must not repeat: who reads a log could use it.
+# Values that an error must not quote, since anyone who reads the log could use them.
 SECRET: Final = frozenset({names.SESSION_TOKEN, names.SET_SESSION, names.OVERSIGHT_TOKEN})
 SCOPES: Final = ("intra", "cross-window", "both")
 FLOW_REMEDIES: Final = ("prompt-augmented", "stitched", "re-dispatched")
@@ -65,7 +66,7 @@ def _list_of(item: str) -> str:
 _WORD = r"[A-Za-z0-9._-]+"
 _HASH = r"sha256:[0-9A-Fa-f]{64}"
 _FRACTION = r"(?:0+\.[0-9]+|0*1\.0+)"
-# Long enough for every count, short enough for every reader.
+# 15 digits suffice for every count and stay below 2^53 for JavaScript readers.
 _INTEGER = r"[0-9]{1,15}"
 _PAIR = rf"{_INTEGER}/{_INTEGER}"
 _STRATEGY = _one_of(Strategy)
@@ -84,13 +85,13 @@ _MOMENT = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
     r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
 )
-# Two parts in base64url without padding, the payload and its signature.
+# Payload and signature, both in base64url without padding.
 _TOKEN = r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"
-# Any printable text; the policy's own grammar is the policy's.
+# Any printable text, since the `policy` subpackage checks the grammar of policies.
 _POLICY = r"[!-~](?:[\t -~]*[!-~])?"
 _NONCE = r"base64:[A-Za-z0-9+/_-]+={0,2}"
 _URI_CHARACTER = r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})"
-# A gateway may answer with a path of its own.
+# An absolute URI, or a path on the gateway.
 _URI = rf"(?:[A-Za-z][A-Za-z0-9+.-]*:|/){_URI_CHARACTER}+"
 _WEB = rf"https?://[A-Za-z0-9\[]{_URI_CHARACTER}*"
 _SET_SESSION = (
@@ -194,27 +195,28 @@ GRAMMAR: Final = MappingProxyType(
 
 FRACTION_DIGITS: Final = 3
 SLUG_CHARACTERS: Final = 64
+# Maximum characters of a value in an error message.
 _SHOWN_CHARACTERS: Final = 60
-# All of Unicode's control characters but the tab.
+# All of Unicode's control characters except the tab.
 _CONTROL_CHARACTER: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-# A budget that was computed in floats may lie this many digits below what it means.
+# A budget is rounded to this before it is cut off, so that float errors do not lower it.
 _NOISE_DIGITS: Final = 9
 
 
 def strip_value(name: str, value: object) -> str:
-    """A value without outer blanks."""
+    """A value without outer blanks, checked for type, length and control characters."""
     if not isinstance(value, str):
         raise HeaderSyntaxError(f"{name} is of type {type(value).__name__}, wanted text")
     most = LIMITS.get(name, MOST_CHARACTERS)
     if len(value) > most:
         raise HeaderSyntaxError(f"{name} has {len(value)} characters, at most {most} are allowed")
     if _CONTROL_CHARACTER.search(value):
-        raise HeaderSyntaxError(f"{name} holds a control character; none is allowed")
+        raise HeaderSyntaxError(f"{name} contains a control character; none is allowed")
     return value.strip(" \t")
 
 
 def check_value(name: str, value: str) -> str:
-    """A value that follows its header's rule, outer blanks removed."""
+    """Check a value against its header's syntax, and return it without outer blanks."""
     trimmed = strip_value(name, value)
     if GRAMMAR[name].fullmatch(trimmed):
         return trimmed
@@ -223,20 +225,20 @@ def check_value(name: str, value: str) -> str:
         shown = f"of {len(trimmed)} characters"
     if name == names.SESSION_TOKEN and GRAMMAR[names.SET_SESSION].fullmatch(trimmed):
         raise HeaderSyntaxError(
-            f"{name} has a whole {names.SET_SESSION} as its value; send what stands there between "
+            f"{name} has a whole {names.SET_SESSION} as its value; send only its part between "
             "token= and the first semicolon"
         )
     raise HeaderSyntaxError(f"{name} has the value {shown}, which its syntax forbids")
 
 
 def write_fraction(value: float, digits: int = FRACTION_DIGITS) -> str:
-    """A number of [0, 1] with a decimal point.
+    """A number in [0, 1] with a decimal point.
 
     Args:
-        digits: most digits after the point.
+        digits: maximum number of digits after the point.
 
     Raises:
-        HeaderSyntaxError: the number is outside or not a number.
+        HeaderSyntaxError: the value is outside [0, 1] or NaN.
 
     >>> write_fraction(1), write_fraction(0.9936), write_fraction(0.25)
     ('1.0', '0.994', '0.25')
@@ -248,7 +250,7 @@ def write_fraction(value: float, digits: int = FRACTION_DIGITS) -> str:
 
 
 def floor_budget(budget: float) -> float:
-    """A safety budget to as many digits as sessions keep, never more than it was.
+    """A safety budget, rounded down to the digits that sessions store.
 
     >>> floor_budget(0.99996), floor_budget(1.0 - 0.15 - 0.05), floor_budget(0.3)
     (0.9999, 0.8, 0.3)
@@ -258,7 +260,7 @@ def floor_budget(budget: float) -> float:
 
 
 def whole_seconds(age: timedelta) -> timedelta:
-    """An age in its largest whole unit, so that it tells no more than is of use; never below 0.
+    """An age rounded down to its largest unit, to disclose no more than needed; never below 0.
 
     >>> str(whole_seconds(timedelta(days=3, hours=5))), str(whole_seconds(timedelta(minutes=61)))
     ('3 days, 0:00:00', '1:00:00')
@@ -269,7 +271,7 @@ def whole_seconds(age: timedelta) -> timedelta:
 
 
 def write_duration(age: timedelta) -> str:
-    """A time of whole seconds as an ISO 8601 duration; below 0 it counts as 0.
+    """A duration in whole seconds as ISO 8601; negative ones count as 0.
 
     >>> write_duration(timedelta(days=3, hours=5)), write_duration(-timedelta(1))
     ('P3DT5H', 'PT0S')
@@ -286,7 +288,7 @@ def write_duration(age: timedelta) -> str:
 
 
 def write_moment(when: datetime) -> str:
-    """A moment as ISO 8601 in UTC.
+    """A time as ISO 8601 in UTC.
 
     >>> write_moment(datetime(2026, 5, 25, 10, tzinfo=UTC))
     '2026-05-25T10:00:00Z'
@@ -295,7 +297,7 @@ def write_moment(when: datetime) -> str:
 
 
 def slug(label: str) -> str:
-    """A label as a token in lower case, empty when nothing of it is left.
+    """A label as an ASCII token in lower case; empty if no character is left.
 
     >>> slug("EU AI Act: compliance"), slug("Überblick"), slug("—")
     ('eu-ai-act-compliance', 'uberblick', '')

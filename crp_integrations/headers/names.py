@@ -1,4 +1,4 @@
-"""Every CRP header of protocol 3.0.0, and the word lists of headers alone.
+"""Names of the CRP headers of protocol 3.0.0, and enums that only headers use.
 
 Spec: related facts §3
 """
@@ -85,18 +85,18 @@ CKF_HITS: Final = "CRP-Memory-CKF-Hits"
 CKF_COMMUNITY: Final = "CRP-Memory-CKF-Community"
 KNOWLEDGE_AGE: Final = "CRP-Memory-Knowledge-Age"
 
-# Beside the protocol's own, for a parent agent alone: claims of the answer that its report flags.
-# `parse_response` passes it over, as it does headers of later versions.
+# Not in the protocol, sent only to a parent agent: claims of the answer that the report flags.
+# `parse_response` ignores it, like headers of later versions.
 FLAGGED_CLAIMS: Final = "CRP-Safety-Flagged-Claims"
-# Beside the protocol's own, of a gateway: tokens that the model was taken to take in, and where the
-# number is from.
+# Not in the protocol, sent by the gateway: the assumed context limit of the model in tokens, and
+# the source of that number.
 CONTEXT_LIMIT: Final = "CRP-Context-Limit"
-# What never passes between agents, whichever way.
+# Headers that agents never pass on, in either direction.
 NEVER_PASSED: Final = frozenset({SESSION_TOKEN, SET_SESSION, ETAG, IF_MATCH, QUALITY_TIER})
 
 
 class AgentPhase(StrEnum):
-    """What an agent is doing, in the order of its work.
+    """Phases of an agent's work, in order.
 
     Spec: related facts §3
     """
@@ -112,7 +112,7 @@ class AgentPhase(StrEnum):
 
 
 class RetryCondition(StrEnum):
-    """What must happen before a withheld answer may be asked for again.
+    """What must happen before a caller may ask again after a withheld answer.
 
     Spec: related facts §3
     """

@@ -1,4 +1,4 @@
-"""What headers say, as typed values, and what they may tell. None means no such header."""
+"""Typed values of request and response headers, and their settings. None means no such header."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _SHOWN_CHARACTERS: Final = 40
 
 
 class CacheDirectives(Part):
-    """What a caller wants of what is kept.
+    """Directives of a caller on caching and storage.
 
     Spec: CRP-SPEC-009 §7.1
 
     Attributes:
-        no_store: nothing of the session is written to the fabric; reading is allowed.
-        no_cache: the envelope is made anew, whatever is cached.
-        reuse_ckf: the fabric is read as it is; no source is read again.
-        only_if_ckf: without a relevant fact the call fails.
-        max_age_seconds: facts ingested longer ago count as STALE; None for no such age.
+        no_store: write nothing of the session to the fabric; reading is allowed.
+        no_cache: build the envelope again even if it is cached.
+        reuse_ckf: use the fabric as it is, without reading sources again.
+        only_if_ckf: fail if there is no relevant fact.
+        max_age_seconds: facts ingested longer ago count as STALE; None for no limit.
     """
 
     no_store: bool = False
@@ -68,7 +68,7 @@ class CacheDirectives(Part):
         """Read a comma list of directives; case does not matter.
 
         Raises:
-            HeaderSyntaxError: a directive is unknown, malformed, or stands twice; names it.
+            HeaderSyntaxError: a directive is unknown, malformed, or occurs twice; names it.
 
         >>> CacheDirectives.parse("no-store, max-age=3600").text
         'no-store, max-age=3600'
@@ -86,13 +86,13 @@ class CacheDirectives(Part):
                 )
             if field in values:
                 name = directive.partition("=")[0]
-                raise HeaderSyntaxError(f"cache directive {name} stands twice; write it once")
+                raise HeaderSyntaxError(f"cache directive {name} occurs twice; write it once")
             values[field] = int(age[1]) if age else True
         return cls(**values)
 
     @property
     def text(self) -> str:
-        """The directives as a header's value; empty for none."""
+        """The directives as a header's value; empty without directives."""
         parts = [name for name, field in _FLAGS.items() if getattr(self, field)]
         if self.max_age_seconds is not None:
             parts.append(f"max-age={self.max_age_seconds}")
@@ -102,31 +102,31 @@ class CacheDirectives(Part):
 Fraction = Annotated[
     float, Field(ge=0.0, le=1.0), AfterValidator(lambda value: round(value, FRACTION_DIGITS))
 ]
-# Four digits and never rounded up: a safety budget is not to grow on its way.
+# Four digits, rounded down, so that a safety budget never grows when it is passed on.
 Budget = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(floor_budget)]
 Count = Annotated[int, Field(ge=0, lt=10**15)]
-# Seconds, a moment, or what must happen first.
+# Seconds, a time, or a condition.
 RetryAfter = Annotated[int, Field(ge=0, lt=10**9)] | AwareDatetime | RetryCondition
 
 
 class RequestHeaders(Part):
-    """What a caller asks for in headers.
+    """Values of a request's headers.
 
     Spec: related facts §3
 
     Attributes:
         strategies: strategies that the caller accepts, best first; empty for any.
-        dispatch_strategy: the one that a parent agent wants.
-        if_match: ETag of the envelope that the caller has, or `*` for any that is known.
-        continuation_ids: windows to continue; more than one joins them (fan-in).
-        accept_quality: tiers that the caller accepts; the worst of them decides (decision E14).
+        dispatch_strategy: the strategy that a parent agent asks for.
+        if_match: ETag of the envelope that the caller has, or `*` for any known one.
+        continuation_ids: windows to continue; several are joined (fan-in).
+        accept_quality: tiers that the caller accepts; better tiers than the worst one count too.
         accept_risk: the highest risk that the caller accepts.
-        safety_policy, safety_policy_report_only: safety policies as they came, not yet read.
+        safety_policy, safety_policy_report_only: texts of safety policies, not yet parsed.
         nonce: `base64:…`, bound to the policy.
         safety_budget: a ceiling, to four digits; it never raises a budget.
-        loop_depth: agents within agents around this call.
-        session_token: as `CRP-Set-Session` gave it, not yet verified.
-        oversight_token: `approved:sha256:…`, hash of the response that a person approved.
+        loop_depth: nesting depth of agents around this call, 0 for the root.
+        session_token: token from `CRP-Set-Session`, not yet verified.
+        oversight_token: `approved:sha256:…`, with the hash of the response that a person approved.
     """
 
     session_id: str | None = None
@@ -155,7 +155,7 @@ class RequestHeaders(Part):
 
 
 class CacheOutcome(Part):
-    """Value of `CRP-Context-Cache-Status`; the reason is empty without one."""
+    """Value of `CRP-Context-Cache-Status`; `reason` is empty if there is none."""
 
     status: CacheStatus
     reason: str = ""
@@ -176,7 +176,7 @@ class ContradictionsValue(Part):
 
 
 class RepetitionValue(Part):
-    """Value of `CRP-Quality-Repetition`; no overlap is said without repetition."""
+    """Value of `CRP-Quality-Repetition`; `overlap` is None without repetition."""
 
     level: RepetitionLevel
     overlap: Fraction | None = None
@@ -192,7 +192,7 @@ class CompletenessValue(Part):
 
 
 class OmissionsValue(Part):
-    """Value of `CRP-Safety-Omissions`: how many important facts of each severity were left out."""
+    """Value of `CRP-Safety-Omissions`: number of omitted important facts by severity."""
 
     critical: Count = 0
     high: Count = 0
@@ -200,20 +200,20 @@ class OmissionsValue(Part):
 
 
 class FlowValue(Part):
-    """Value of `CRP-Quality-Flow`; the remedy is one that was used, empty for none."""
+    """Value of `CRP-Quality-Flow`; `remediation` is the remedy used, empty for none."""
 
     score: Fraction
     remediation: str = ""
 
 
 class SetSessionValue(Part):
-    """Value of `CRP-Set-Session`: the session token and what a client may know of it.
+    """Value of `CRP-Set-Session`: the session token and its public parameters.
 
     Spec: CRP-SPEC-003 §14.3; related facts §5
 
     Attributes:
-        token: signed; it never appears in a log or a `repr`.
-        quality_history: tier of each window of the session, the first one first.
+        token: signed token, which never appears in a log or a `repr`.
+        quality_history: tier of each window of the session, the first window first.
     """
 
     token: str = Field(repr=False, max_length=LIMITS[SESSION_TOKEN])
@@ -224,19 +224,19 @@ class SetSessionValue(Part):
 
 
 class ResponseHeaders(Part):
-    """What the response headers of one window say, fractions to three digits.
+    """Values of the response headers of one window; fractions have three digits.
 
     Spec: CRP-SPEC-003 §15, CRP-SPEC-005 §20
 
     Attributes:
-        continuation_id: `crp_cont_…`, when a continuation window is suggested; several with
-            commas between them where a fan-out gave each child its own.
+        continuation_id: `crp_cont_…` if a continuation window is suggested; several, separated
+            by commas, if a fan-out gave each child its own.
         dispatch_strategy: the strategy that a parent agent asked for.
-        violation: what was violated: `inheritance`, or names of directives.
-        retry_after: what a caller of a withheld answer waits for; goes with every 451.
-        dag_root: of the session's windows, without the prefix `dag:`.
-        iso_42001: ids of the controls of ISO/IEC 42001 that are met.
-        controls_met: controls of the catalogue that are met, and all.
+        violation: `inheritance`, or the names of violated directives.
+        retry_after: when a caller may ask again after a withheld answer; sent with every 451.
+        dag_root: root of the session's windows, without the prefix `dag:`.
+        iso_42001: ids of the ISO/IEC 42001 controls that are met.
+        controls_met: number of controls of the catalogue that are met, and of all.
         knowledge_age: time since the newest included fact was ingested.
     """
 
@@ -302,19 +302,19 @@ class ResponseHeaders(Part):
     set_session: SetSessionValue | None = None
 
 
-# What a template of a URI may hold in braces.
+# Names that a URI template may contain in braces.
 PLACES: Final = ("session_id", "window_id")
 
 
 class HeaderSettings(Part):
-    """What response headers tell.
+    """Contents of response headers.
 
     Attributes:
-        show_community: whether `CRP-Memory-CKF-Community` is sent; turn it off where the domain of
-            a question is itself sensitive (CRP-SPEC-003 §16.3).
-        report_uri: where a window's report is read (CRP-SPEC-005 §15.4), with `{window_id}` and
-            `{session_id}` in it: an absolute URI, or a path on the gateway; empty sends none.
-        trail_uri: where a session's trail is read, in the same way.
+        show_community: whether `CRP-Memory-CKF-Community` is sent; turn it off if the topic of a
+            question is itself sensitive (CRP-SPEC-003 §16.3).
+        report_uri: template of a report's address (CRP-SPEC-005 §15.4) with `{window_id}` and
+            `{session_id}`: an absolute URI, or a path on the gateway; empty sends no header.
+        trail_uri: template of the address of a session's trail, in the same format.
     """
 
     show_community: bool = True

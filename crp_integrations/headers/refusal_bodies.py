@@ -1,6 +1,6 @@
-"""What the body of a refusal says, as records that gateways and adapters print as JSON.
+"""Bodies of refusals, as records that gateways and adapters send as JSON.
 
-Messages are the package's own sentences: they name values, ids and columns, and no content.
+Messages come from the package itself: they contain values, ids and columns, but no content.
 
 Spec: related facts §3
 """
@@ -35,9 +35,9 @@ class HaltBody(Record):
     Spec: related facts §3
 
     Attributes:
-        audit_trail_uri: where the window's trail is read; empty where nothing serves it.
+        audit_trail_uri: address of the window's trail; empty if none is served.
         oversight_required: whether a person must decide before the caller may go on.
-        retry_condition: the value of `CRP-Safety-Retry-After`, which goes with this body.
+        retry_condition: value of the header `CRP-Safety-Retry-After`, sent with this body.
     """
 
     SCHEMA = "halt-body/1"
@@ -58,14 +58,14 @@ class HaltBody(Record):
 
 
 class QualityGapBody(Record):
-    """Body of a 503: no envelope of an accepted tier can be made.
+    """Body of a 503: no envelope of an accepted tier can be built.
 
     Spec: CRP-SPEC-003 §8.4
 
     Attributes:
-        best_achievable: also the value of `CRP-Context-Quality-Tier`.
-        caps: what lowers the tier, each with its reason; empty when no envelope was made.
-        envelope_score, coverage_score, relevance_mean, saturation: in [0, 1], of that envelope.
+        best_achievable: best possible tier; also the value of `CRP-Context-Quality-Tier`.
+        caps: limits on the tier with their reasons; empty if no envelope was built.
+        envelope_score, coverage_score, relevance_mean, saturation: that envelope's, in [0, 1].
     """
 
     SCHEMA = "quality-gap-body/1"
@@ -92,7 +92,7 @@ class QualityGapBody(Record):
 
 
 class InheritanceBody(Record):
-    """Body of a 403: a policy is less strict than the one it comes under.
+    """Body of a 403: a policy is less strict than its parent policy.
 
     Spec: related facts §6
     """
@@ -108,7 +108,7 @@ class InheritanceBody(Record):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header that names what was violated."""
+        """The header with the kind of violation."""
         return {names.VIOLATION: "inheritance"}
 
 
@@ -119,7 +119,7 @@ class PolicySyntaxBody(Record):
 
     Attributes:
         error: `unknown directive`, or `policy_syntax`.
-        column: place in the policy's text, from 1.
+        column: column of the error in the policy's text, from 1.
     """
 
     SCHEMA = "policy-syntax-body/1"
@@ -131,7 +131,7 @@ class PolicySyntaxBody(Record):
 
     @property
     def headers(self) -> dict[str, str]:
-        """None."""
+        """No headers."""
         return {}
 
 
@@ -139,7 +139,7 @@ class RefusalBody(Record):
     """Body of every other refusal.
 
     Attributes:
-        message: what was seen and what is wanted; empty from 500 on, where it is the log's.
+        message: the error's message; empty for a status of 500 or above, which only the log has.
     """
 
     SCHEMA = "refusal-body/1"
@@ -182,7 +182,7 @@ def halt_body(
 def quality_gap_body(
     error: QualityUnreachable, envelope: Envelope | None = None, *, session_id: str = ""
 ) -> QualityGapBody:
-    """The body of a demand for quality that cannot be met.
+    """The body for a demand on quality that cannot be met.
 
     Spec: CRP-SPEC-003 §8.4
     """
@@ -213,7 +213,7 @@ def refusal_body(
     session_id: str = "",
     audit_trail_uri: str = "",
 ) -> Body:
-    """The body of a refusal, by its error. A halt whose reason is not told asks for a person."""
+    """The body of a refusal by its error; a halt with an unknown reason asks for a person."""
     match error:
         case SafetyHalt(reason=reason):
             return halt_body(
@@ -240,7 +240,7 @@ def refusal_body(
             status = error.status_hint
             return RefusalBody(
                 error=_words(type(error).__name__),
-                # From 500 on a message may name files and hosts of ours.
+                # A message of a server error may contain file and host names.
                 message=str(error) if status < INTERNAL else "",
                 status=status,
             )

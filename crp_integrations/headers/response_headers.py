@@ -1,4 +1,4 @@
-"""Response headers of one window: values only for what was computed."""
+"""Response headers of one window; a value that was not computed has no header."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 
-# What helps after a halt: a person, or another session, since a budget never recovers.
+# What is needed after a halt: a person, or a new session, since a budget never recovers.
 RETRY: Final = MappingProxyType(
     {
         HaltReason.CRITICAL_RISK: RetryCondition.OVERSIGHT,
         HaltReason.UNACCEPTABLE: RetryCondition.OVERSIGHT,
         HaltReason.POLICY: RetryCondition.OVERSIGHT,
         HaltReason.OVERSIGHT: RetryCondition.OVERSIGHT,
-        # Nobody has read the answer: a person can, or the judge when it is asked again.
+        # The answer was not read: a person can do that, or the judge on another call.
         HaltReason.JUDGE_FAILED: RetryCondition.OVERSIGHT,
         HaltReason.BUDGET_DEPLETED: RetryCondition.NEW_SESSION,
     }
@@ -68,20 +68,20 @@ def retry_for(reason: HaltReason | None) -> RetryCondition:
 
 @dataclass(frozen=True, slots=True)
 class WindowContext:
-    """What a window's headers say beyond envelope, report and seal; empty or None says nothing.
+    """Header values in addition to envelope, report and seal; empty ones and None have no header.
 
     Spec: related facts §3
 
     Attributes:
-        violation: `inheritance`, or the directives that were violated.
-        halt_reason: why the answer is withheld; it has no header of its own.
-        retry_after: None takes, for a halted window, what its reason asks for.
-        residency: region whose data were read; one whose name has not two letters has no header.
-        loop_depth: agents within agents around this window, 0 for the root.
+        violation: `inheritance`, or the violated directives.
+        halt_reason: why the answer is withheld; has no header of its own.
+        retry_after: when to ask again; None uses, for a halted window, the condition of its reason.
+        residency: region of the data; has no header unless its name has two letters.
+        loop_depth: nesting depth of agents around this window, 0 for the root.
         dag_root: a token such as the root window's id.
         report_uri, trail_uri: an absolute URI, or a path on the gateway.
-        flow_remedy: the remedy of a broken flow that was used: `prompt-augmented`, `stitched` or
-            `re-dispatched`; it stands in `CRP-Quality-Flow`.
+        flow_remedy: the remedy used for a broken flow: `prompt-augmented`, `stitched` or
+            `re-dispatched`; part of `CRP-Quality-Flow`.
     """
 
     policy_applied: str = ""
@@ -124,7 +124,7 @@ class WindowContext:
 
 # Windows whose answer was examined; a failed or cancelled one has no verdict to report.
 EXAMINED: Final = frozenset({"released", "halted"})
-# Without one of them the quality score would count as good what was not looked at.
+# All are needed, since the quality score would count a stage that did not run as good.
 QUALITY_STAGES: Final = frozenset({6, 7, 8, 9})
 
 
@@ -167,7 +167,7 @@ def render_headers(
             "window_hmac": unchained,
             "chain_integrity": report.chain_integrity,
         }
-    # For a parent agent alone, so that it can flag these claims where it repeats them.
+    # Only for a parent agent, so that it can flag these claims if it repeats them.
     flagged = rejected_claims(report) if examined and context.session_parent else ()
     flags = {names.FLAGGED_CLAIMS: write_flagged(flagged)} if flagged else {}
     try:
@@ -175,7 +175,7 @@ def render_headers(
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = first["loc"][0] if first["loc"] else "headers"
-        raise HeaderSyntaxError(f"no header can say this {field}: {first['msg']}") from None
+        raise HeaderSyntaxError(f"{field} is invalid in a header: {first['msg']}") from None
 
 
 def _envelope_fields(envelope: Envelope, settings: HeaderSettings) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _envelope_fields(envelope: Envelope, settings: HeaderSettings) -> dict[str, 
         "tokens_used": envelope.token_count,
         "etag": envelope.etag or None,
         "tier_hit": envelope.memory_tier_hit,
-        # Every candidate is either included or dropped with a reason; tier 0 is no retrieval.
+        # All candidates are included or dropped; those of tier 0 were not retrieved.
         "ckf_hits": len(envelope.facts) + len(envelope.dropped) - envelope.tier_hits[0],
         "ckf_community": grammar.slug(label) or None,
         "knowledge_age": _knowledge_age(envelope),
@@ -196,7 +196,7 @@ def _envelope_fields(envelope: Envelope, settings: HeaderSettings) -> dict[str, 
 
 
 def _sparse_outcome(envelope: Envelope) -> CacheOutcome | None:
-    """What a sparse envelope says without being asked.
+    """The cache status that marks an envelope with few facts.
 
     Spec: CRP-SPEC-003 §9.3
     """
@@ -230,7 +230,7 @@ def _report_fields(report: Report) -> dict[str, Any]:
 
 
 def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
-    """The header fields of stages 6 to 9, as far as they ran; an older report lacks them."""
+    """The header fields of those stages 7 to 9 that ran, and the quality score."""
     ran = {run.number for run in report.stages}
     values: dict[str, Any] = {}
     complete = report.quality.completeness
@@ -257,7 +257,7 @@ def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
 
 
 def _compliance_fields(report: Report) -> dict[str, Any]:
-    """The header fields of stages 10 to 12, as far as they ran."""
+    """The header fields of those stages 10 to 12 that ran."""
     ran = {run.number for run in report.stages}
     values: dict[str, Any] = {}
     if 10 in ran:
@@ -268,7 +268,7 @@ def _compliance_fields(report: Report) -> dict[str, Any]:
     if 12 in ran:
         values["ai_act_class"] = report.eu_ai_act_class
         classification = report.classification
-        # A tier and counts that nobody computed have no header.
+        # After a failed classification there is no tier and no count to send.
         if not classification.failed:
             values["nist_tier"] = None if report.nist_tier == "UNKNOWN" else report.nist_tier
             values["iso_42001"] = report.iso_42001_controls or None

@@ -1,4 +1,4 @@
-"""How the value of a header is written from a typed value, and read back."""
+"""Conversion of typed values to the values of headers, and back."""
 
 from __future__ import annotations
 
@@ -34,52 +34,53 @@ from crp_integrations.vocabulary import (
 
 
 def read_upper(make: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A reader of words that are written in upper case."""
+    """A reader that converts text to upper case first."""
     return lambda text: make(text.upper())
 
 
 def read_lower(make: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A reader of words that are written in lower case."""
+    """A reader that converts text to lower case first."""
     return lambda text: make(text.lower())
 
 
 def read_each(make: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A reader of a comma list."""
+    """A reader of a comma-separated list."""
     return lambda text: tuple(make(part.strip(" \t")) for part in text.split(","))
 
 
 def write_list(parts: tuple[str, ...]) -> str:
-    """A comma list."""
+    """A comma-separated list."""
     return ", ".join(parts)
 
 
 def read_id(text: str) -> str:
-    """An id such as `crp_sess_…` with its prefix in lower case; the rest of it is exact."""
+    """An id such as `crp_sess_…` with its prefix in lower case; the rest is unchanged."""
     prefix, mark, rest = text.rpartition("_")
     return prefix.lower() + mark + rest
 
 
 def read_ids(text: str) -> tuple[str, ...]:
-    """Ids of a comma list, each once."""
+    """Read a comma-separated list of ids; refuses duplicates."""
     ids = tuple(read_id(part.strip(" \t")) for part in text.split(","))
     if len(set(ids)) < len(ids):
         raise HeaderSyntaxError(
-            f"one of the {len(ids)} ids {ids[0]}, … stands twice; once is wanted"
+            f"one of the {len(ids)} ids {ids[0]}, … occurs twice; write it once"
         )
     return ids
 
 
 def read_nonce(text: str) -> str:
-    """A nonce with its prefix in lower case; the rest of it is exact."""
+    """A nonce with its prefix in lower case; the rest is unchanged."""
     prefix, mark, rest = text.partition(":")
     return prefix.lower() + mark + rest
 
 
+# Maximum characters of `CRP-Safety-Flagged-Claims`.
 LONGEST_CLAIMS: Final = 4_000
 
 
 def write_flagged(claims: Sequence[RejectedClaim]) -> str:
-    """Flagged claims as ASCII JSON of at most 4,000 characters: the first that fit."""
+    """Flagged claims as ASCII JSON of at most 4,000 characters, without claims that do not fit."""
     written: list[str] = []
     for claim in claims:
         fields = [claim.text, claim.said, claim.wrong, claim.reason, claim.window_id]
@@ -90,7 +91,7 @@ def write_flagged(claims: Sequence[RejectedClaim]) -> str:
 
 
 def read_flagged(text: str) -> tuple[RejectedClaim, ...]:
-    """Flagged claims as a sub-agent's response has them; empty where it has none."""
+    """Read the flagged claims of a sub-agent's response; empty if there are none."""
     try:
         rows = json.loads(text[:LONGEST_CLAIMS]) if text else []
         return tuple(
@@ -99,7 +100,7 @@ def read_flagged(text: str) -> tuple[RejectedClaim, ...]:
         )
     except (TypeError, ValueError, RecursionError):
         raise HeaderSyntaxError(
-            f"{names.FLAGGED_CLAIMS} has {len(text)} characters that are no JSON list of claims"
+            f"{names.FLAGGED_CLAIMS} has {len(text)} characters that are not a JSON list of claims"
         ) from None
 
 
@@ -109,7 +110,7 @@ def write_budget(budget: float) -> str:
 
 
 def read_budget(text: str) -> float:
-    """A safety budget; what lies below its last digit is cut off, not rounded."""
+    """A safety budget, rounded down to four digits."""
     return grammar.floor_budget(float(text))
 
 
@@ -135,23 +136,23 @@ def read_lineage(text: str) -> tuple[str, ...]:
 
 
 def write_retry(value: RetryAfter) -> str:
-    """Seconds, a moment in UTC, or a word."""
+    """Write seconds, a time in UTC, or a condition."""
     return grammar.write_moment(value) if isinstance(value, datetime) else str(value)
 
 
 def read_retry(text: str) -> RetryAfter:
-    """Seconds, a moment, a word, or a duration, which is read as seconds."""
+    """Read seconds, a time, a condition, or a duration, which becomes seconds."""
     if text.isdecimal():
         return int(text)
     if grammar.MOMENT.fullmatch(text):
         try:
             return datetime.fromisoformat(text.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
-            raise HeaderSyntaxError(f"the moment {text[:40]!r} is in no calendar") from None
+            raise HeaderSyntaxError(f"the time {text[:40]!r} does not exist") from None
     if grammar.DURATION.fullmatch(text):
         seconds = int(read_duration(text).total_seconds())
         if seconds >= 10**9:
-            raise HeaderSyntaxError(f"the duration {text[:40]!r} is longer than can be waited")
+            raise HeaderSyntaxError(f"the duration {text[:40]!r} is too long to wait")
         return seconds
     return RetryCondition(text.lower())
 
@@ -163,17 +164,17 @@ def read_duration(text: str) -> timedelta:
     try:
         return timedelta(**{units[letter]: int(number) for number, letter in parts})
     except OverflowError:
-        raise HeaderSyntaxError(f"the duration {text[:40]!r} is longer than can be told") from None
+        raise HeaderSyntaxError(f"the duration {text[:40]!r} is too long") from None
 
 
 def _marked(head: object, **marks: object) -> str:
-    """`head; name=value`, without the names that have no value."""
+    """`head; name=value`, without names that have no value."""
     names_ = (f"{name.replace('_', '-')}={value}" for name, value in marks.items() if value)
     return "; ".join((str(head), *names_))
 
 
 def _unmarked(text: str) -> tuple[str, dict[str, str]]:
-    """What stands before the first semicolon, and the values behind it by name in lower case."""
+    """The text before the first semicolon, and the values after it by name in lower case."""
     head, *marks = (part.strip(" \t") for part in text.split(";"))
     parted = (mark.partition("=") for mark in marks)
     return head, {name.lower(): value for name, _, value in parted}
@@ -195,7 +196,7 @@ def write_session(value: SetSessionValue) -> str:
 
 
 def read_session(text: str) -> SetSessionValue:
-    """`CRP-Set-Session`; the token and the path are exact, words in any case."""
+    """Read `CRP-Set-Session`; case matters only in the token and the path."""
     _, fields = _unmarked(f"; {text}")
     if len(fields["token"]) > grammar.LIMITS[names.SESSION_TOKEN]:
         raise HeaderSyntaxError(

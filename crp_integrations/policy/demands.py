@@ -1,11 +1,10 @@
-"""What each directive demands of a report, and which demands need a reader; nothing here decides.
+"""The rule of each directive on a report, and the demands that need a reader; `verdict` decides.
 
-What was not measured is not met: a demand on a stage that did not run is a violation, seen as
-"not checked", and one on claims that nobody read is a violation unless the policy says
-`unchecked allow`; then the claims that were read are all that counts. What a policy demands of the
-truth of an answer is measured by whoever reads its claims: a judge, a verifier that reads, or the
-printed arithmetic of `literal`. Without a reader it would be met or unmet by chance, so it is
-refused.
+A demand that was not measured is unmet: if its stage did not run, it is a violation with the value
+"not checked"; if no one read the claims, it is a violation unless the policy has `unchecked allow`,
+which counts only the claims that were read. Demands on the truth of an answer need a reader of its
+claims: a judge, a reading verifier, or the printed arithmetic of `literal`. Without a reader such a
+demand would be met or unmet by chance, so the policy is refused.
 
 Spec: related facts §6
 """
@@ -40,18 +39,18 @@ from crp_integrations.vocabulary import (
 
 NOT_CHECKED: Final = "not checked"
 NOT_READ: Final = "not read"
-# Flag of a report on an answer whose question found facts of which none fitted, with their number.
+# Flag of a report, with a number: facts were found, but none fitted into the model's context limit.
 UNFITTED: Final = "facts-did-not-fit="
 RISKS: Final = tuple(RiskLevel)
 REPEATED: Final = tuple(RepetitionLevel)
-# 005 §7.4: from here on `upgrade-on-risk` asks again, where no directive names a lower level.
+# Lowest level at which `upgrade-on-risk` asks again (005 §7.4), unless a directive names a lower.
 UPGRADED: Final = RiskLevel.HIGH
-# Float dust must not carry a score below a threshold.
+# Scores are rounded to this, so that float errors do not push one below a threshold.
 DIGITS: Final = 9
 
 
 class UnmetDemand(NamedTuple):
-    """A violation, and which demand asking again could mend; None for one that it could not."""
+    """A violation, and the demand that asking again could meet; None if it could not."""
 
     violation: Violation
     demand: Demand | None
@@ -59,11 +58,11 @@ class UnmetDemand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyCase:
-    """What a policy is held against.
+    """A policy and the data that it is checked against.
 
     Attributes:
-        tier: of the envelope, capped by the answer's quality; None where there is none.
-        origins: where facts come from, by id; what it does not name came from the context.
+        tier: quality tier of the envelope, capped by the answer's quality; None without envelope.
+        origins: source of each fact by id; facts that are not listed come from the context.
     """
 
     policy: Policy
@@ -72,16 +71,16 @@ class PolicyCase:
     origins: Mapping[str, PolicySource]
 
     def ran(self, stage: int) -> bool:
-        """Whether a stage of the engine ran, by its number."""
+        """Whether the stage with this number ran."""
         return any(run.number == stage for run in self.report.stages)
 
     @property
     def unread(self) -> int:
-        """Claims that nobody read and that count as unmet; 0 where the policy lets them pass."""
+        """Number of claims that no one read; 0 if the policy allows them."""
         return 0 if self.policy.allows_unread else len(unread_claims(self.report))
 
     def count(self, *attributions: Attribution) -> int:
-        """Count factual claims of some attributions; without unread claims where those may pass."""
+        """Count factual claims with these attributions, without unread ones that are allowed."""
         total = sum(
             self.report.attribution_breakdown.get(attribution.value, 0)
             for attribution in attributions
@@ -101,7 +100,7 @@ class PolicyCase:
         *,
         withholds: bool = True,
     ) -> UnmetDemand:
-        """A violation of a directive that the policy has."""
+        """Build the violation of a directive of the policy."""
         directive = write_directive(name, getattr(self.policy, field_of(name)))
         return UnmetDemand(
             Violation(
@@ -119,18 +118,18 @@ Rule = Callable[[PolicyCase], Iterator[UnmetDemand]]
 
 
 def unread_claims(report: Report) -> list[Claim]:
-    """The claims of a report that assert something and that nobody read."""
+    """The claims of a report that assert something and that no one read."""
     return [claim for claim in report.claims if claim.status is ClaimStatus.NOT_CHECKED]
 
 
 def unfitted_facts(report: Report) -> int:
-    """How many facts were found where none of them fitted, so that the model saw none."""
+    """Number of facts found if none of them fitted into the context; else 0."""
     unfitted = next((flag for flag in report.flags if flag.startswith(UNFITTED)), "")
     return int(unfitted.removeprefix(UNFITTED) or 0)
 
 
 def unread_value(report: Report) -> str:
-    """What is seen of an answer that was not read, in numbers; empty where all of it was."""
+    """How much of an answer was not read, as the value of a violation; empty if all was read."""
     unfitted = unfitted_facts(report)
     if unfitted:
         return f"{report.risk_level}, none of {unfitted} facts fitted"
@@ -145,7 +144,7 @@ def unread_value(report: Report) -> str:
 
 
 def unread_reason(report: Report) -> str:
-    """Why an answer, or a part of it, was not read: ids and closed words alone."""
+    """Why an answer, or a part of it, was not read; contains no text of the answer."""
     run = report.judge
     if unfitted_facts(report):
         return "the facts that were found do not fit into the model's context limit"
@@ -159,7 +158,7 @@ def unread_reason(report: Report) -> str:
 
 
 def uncounted_reason(report: Report) -> str:
-    """Why nobody read which parts of a question an answer covers."""
+    """Why it is unknown which parts of a question an answer covers."""
     run = report.judge
     if run is None or run.skipped or run.failed or unfitted_facts(report):
         return unread_reason(report)
@@ -167,11 +166,11 @@ def uncounted_reason(report: Report) -> str:
 
 
 def check_sources(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`default-src`: every factual claim rests on a source that is allowed.
+    """`default-src`: every factual claim rests on an allowed source.
 
-    A claim that nothing supports is the model's own word, whether or not it commits itself; so
-    without `parametric` an UNVERIFIABLE claim is refused as a PARAMETRIC one is. A supported claim
-    needs every fact that it rests on to come from an allowed source.
+    A claim without support comes from the model itself, hedged or not; so without `parametric` an
+    UNVERIFIABLE claim is a violation like a PARAMETRIC one. For a supported claim, every supporting
+    fact must come from an allowed source.
     """
     allowed = frozenset(examined.policy.default_src)
     possible = {PolicySource.CONTEXT, PolicySource.PARAMETRIC, *examined.origins.values()}
@@ -206,14 +205,14 @@ def check_sources(examined: PolicyCase) -> Iterator[UnmetDemand]:
 
 
 def check_warning(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`warn-on`: the risk level is lower. What this yields is a warning, no violation."""
+    """`warn-on`: the risk level is lower. The result is a warning, not a violation."""
     return _check_level(examined, "warn-on", examined.policy.warn_on)
 
 
 def upgrades(policy: Policy, level: RiskLevel) -> bool:
     """Whether `upgrade-on-risk` asks for a re-dispatch at a risk level.
 
-    It does from HIGH on, or from a lower level that `halt-on` or `warn-on` names.
+    The minimum level is HIGH, or a lower one that `halt-on` or `warn-on` names.
 
     Spec: CRP-SPEC-005 §7.4, §19.1
     """
@@ -231,12 +230,12 @@ def _check_level(examined: PolicyCase, name: str, named: RiskLevel | None) -> It
     elif RISKS.index(level) >= RISKS.index(named):
         yield examined.unmet(ViolationType.RISK, name, str(level), wanted, Demand.RISK)
     elif seen:
-        # Asked again the model would answer, and still nobody would read it.
+        # No demand for asking again: no one would read the new answer either.
         yield examined.unmet(ViolationType.RISK, name, seen, wanted, None)
 
 
 def grounding_of(examined: PolicyCase) -> float | None:
-    """The share of claims that rest on the context; None where none of them was read."""
+    """The share of claims that rest on the context; None if no claim was read."""
     report, read = examined.report, _read_claims(examined)
     if read is None:
         return report.grounding_pct
@@ -245,24 +244,25 @@ def grounding_of(examined: PolicyCase) -> float | None:
 
 
 def entailment_of(examined: PolicyCase) -> float | None:
-    """The entailment of the claim that is entailed least; None where none of them was read.
+    """The lowest entailment of a claim; None if no claim was read.
 
-    Under `open` an unsupported claim is allowed and does not count (decision E21).
+    Under `open` grounding an unsupported claim is allowed and does not count.
     """
     report, read = examined.report, _read_claims(examined)
     if read is None:
         return report.entailment_score
-    lets = report.grounding_mode is GroundingMode.OPEN
+    is_open = report.grounding_mode is GroundingMode.OPEN
     measured = [
         claim.entailment
         for claim in read
-        if claim.entailment is not None and not (lets and claim.status is ClaimStatus.UNSUPPORTED)
+        if claim.entailment is not None
+        and not (is_open and claim.status is ClaimStatus.UNSUPPORTED)
     ]
     return min(measured, default=None)
 
 
 def _read_claims(examined: PolicyCase) -> list[Claim] | None:
-    """The claims that were read, where unread ones may pass; None where the report's number is."""
+    """The read claims if there are allowed unread ones; None if the report's own score applies."""
     report = examined.report
     unread = unread_claims(report) if examined.policy.allows_unread else []
     if not unread:
@@ -276,14 +276,14 @@ def _read_claims(examined: PolicyCase) -> list[Claim] | None:
 
 
 def completeness_of(examined: PolicyCase) -> float | None:
-    """The share of the question's needs that are answered; None where nobody read that."""
+    """The share of the question's needs that are answered; None if no one read that."""
     return read_completeness(examined.report)
 
 
 def read_completeness(report: Report) -> float | None:
-    """The share of a question's needs that are answered; None where nobody read that.
+    """The share of a question's needs that are answered; None if no one read that.
 
-    A question without needs of its own leaves none open.
+    A question without separate needs counts as answered in full.
     """
     return 1.0 if NOTHING in report.stages else report.completeness_score
 
@@ -291,7 +291,7 @@ def read_completeness(report: Report) -> float | None:
 def _threshold_rule(name: str, stage: int, measured: Callable[[PolicyCase], float | None]) -> Rule:
     word = name.removeprefix("require-")
     kind, demand = ViolationType(word), Demand(word)
-    # Flow and completeness make an answer less useful, and not unsafe.
+    # Poor flow or completeness makes an answer less useful, but not unsafe.
     withholds = demand in (Demand.GROUNDING, Demand.ENTAILMENT)
 
     def rule(examined: PolicyCase) -> Iterator[UnmetDemand]:
@@ -315,7 +315,7 @@ def _threshold_rule(name: str, stage: int, measured: Callable[[PolicyCase], floa
 
 
 def check_quality(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`require-quality`: the tier of envelope and answer is one of those listed, or better."""
+    """`require-quality`: the tier of envelope and answer is one of those listed."""
     accepted, tier = examined.policy.require_quality, examined.tier
     if accepted and tier not in accepted:
         yield examined.unmet(
@@ -329,9 +329,9 @@ def check_quality(examined: PolicyCase) -> Iterator[UnmetDemand]:
 
 
 def _block_rule(name: str, demand: Demand, counted: Callable[[PolicyCase], int]) -> Rule:
-    """A blocking directive: nothing that it blocks is there, and every claim was read for it."""
+    """The rule of a blocking directive: nothing that it blocks was found, and all claims read."""
     kind = ViolationType(name.removeprefix("block-"))
-    # Claims are counted by the attribution of stage 2, findings are those of stage 3.
+    # Claims are counted by their attribution (stage 2), findings are from stage 3.
     by_claims = demand is Demand.GROUNDING
     stage = 2 if by_claims else 3
 
@@ -351,7 +351,7 @@ def _block_rule(name: str, demand: Demand, counted: Callable[[PolicyCase], int])
 
 
 def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-pii`: no personal data in the answer; data of the question does not count."""
+    """`block-pii`: no personal data in the answer; data in the question does not count."""
     if not examined.policy.block_pii:
         return
     counts = Counter(
@@ -364,10 +364,10 @@ def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
 
 
 def check_repetition(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`max-repetition` and `block-repetition`: the level is not above the one that is accepted.
+    """`max-repetition` and `block-repetition`: repetition is at most at the accepted level.
 
-    The first asks for another answer, the second withholds this one. `block-repetition` alone
-    accepts SIGNIFICANT, and so refuses what is SEVERE.
+    The first asks for another answer, the second withholds this one. `block-repetition` without
+    `max-repetition` accepts SIGNIFICANT, so only SEVERE is a violation.
     """
     policy, level = examined.policy, examined.report.repetition_level
     most = policy.max_repetition or RepetitionLevel.SIGNIFICANT
@@ -390,7 +390,7 @@ def _claims(count: int) -> str:
     return f"{count} claim" if count == 1 else f"{count} claims"
 
 
-# In the order in which a policy is printed.
+# In the order of the directives in a policy's canonical text.
 RULES: Final[tuple[Rule, ...]] = (
     check_sources,
     lambda case: _check_level(case, "halt-on", case.policy.halt_on),
@@ -415,8 +415,8 @@ RULES: Final[tuple[Rule, ...]] = (
     check_repetition,
 )
 
-# `warn-on` withholds nothing: it warns of what was not read. Personal data, repetition, flow,
-# tiers and oversight are measured by rules, or by a person.
+# Directives that need a reader. Not `warn-on`, which only warns; personal data, repetition, flow,
+# tiers and oversight are measured by rules or by a person.
 READ: Final = (
     "halt-on",
     "require-grounding",
@@ -430,22 +430,21 @@ READ: Final = (
 UPGRADE: Final = "upgrade-on-risk"
 WAYS_OUT: Final = (
     "give judge=…, such as judge='openai/gpt-4o-mini', or write the directive 'unchecked allow' "
-    "into the policy, which lets answers pass that nobody read"
+    "into the policy, which lets answers pass that no one read"
 )
-# Accepted levels by which nothing has to be read: the first lets everything pass, the second what
-# nobody read.
+# Accepted levels that need no reader: CRITICAL accepts everything, UNKNOWN accepts unread answers.
 _UNREAD_ACCEPTED: Final = (RiskLevel.CRITICAL, RiskLevel.UNKNOWN)
 
 
 def halting_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tuple[str, ...]:
-    """The demands that withhold an answer which nobody read, as they stand in the policy.
+    """The demands of a policy that withhold an answer that no one read.
 
     Args:
         accept_risk: the highest level that the caller accepts; None for any.
 
     Returns:
-        Directives in their canonical form, and `accepted risk LEVEL`; empty where there is none,
-        or the policy says `unchecked allow`.
+        Directives in their canonical form, and `accepted risk LEVEL`; empty if there are none or
+        the policy has `unchecked allow`.
     """
     if policy.allows_unread:
         return ()
@@ -478,10 +477,10 @@ def reader_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tupl
 
 
 def refusal_words(demands: tuple[str, ...], why: str) -> str:
-    """The sentence of an error that refuses demands which nothing can measure.
+    """The error message for demands that cannot be measured.
 
     Args:
-        why: why nobody reads every answer before it is shown.
+        why: why answers are not read before they are shown.
     """
     verb = "needs" if len(demands) == 1 else "need"
     named = ", ".join(demands)

@@ -1,8 +1,8 @@
-"""The policy language as one table: its words, how each directive is read, written and compared.
+"""The policy language as one table: how the values of each directive are read, written, compared.
 
-Every directive has one order from lax to strict, so of two duplicates one value is the most
-restrictive, and a child policy can be held against its parent directive by directive. Being absent
-is laxest; for the directives of `RELAXING`, which permit something, it is strictest.
+The values of every directive are ordered from lax to strict, so the stricter of two duplicates
+applies, and a child policy can be compared with its parent directive by directive. A missing
+directive is laxest, but strictest for the directives in `RELAXING`, which permit something.
 
 Spec: related facts §3, §6, §8
 """
@@ -28,17 +28,17 @@ from crp_integrations.vocabulary import (
 
 
 class PolicySource(StrEnum):
-    """What an answer may rest on.
+    """A kind of source that an answer may rest on.
 
     Spec: related facts §6
 
     Attributes:
-        CONTEXT: what was put before the model for this question: the facts of its envelope, what
-            the caller handed in, and earlier windows of the same session.
-        PARAMETRIC: what the model knows by itself.
-        CKF: what was read out of the fabric while answering, by a tool or an agent, and stood in
-            no envelope.
-        CROSS_SESSION: what another session has said, apart from those that this one delegated to.
+        CONTEXT: the model's input for this question: facts of its envelope, texts from the caller,
+            and earlier windows of the same session.
+        PARAMETRIC: the model's own knowledge.
+        CKF: facts that a tool or an agent read from the fabric while answering and that are in no
+            envelope.
+        CROSS_SESSION: answers of other sessions, except those that this one delegated to.
     """
 
     CONTEXT = "context"
@@ -48,7 +48,7 @@ class PolicySource(StrEnum):
 
 
 class PolicyProfile(StrEnum):
-    """Names of ready policies.
+    """Names of predefined policies.
 
     Spec: related facts §6
     """
@@ -60,7 +60,7 @@ class PolicyProfile(StrEnum):
 
 
 class Demand(StrEnum):
-    """What of a policy is unmet, as far as asking the model again could mend it."""
+    """A kind of unmet demand that asking the model again could meet."""
 
     RISK = "risk"
     GROUNDING = "grounding"
@@ -74,7 +74,7 @@ class Demand(StrEnum):
 
 
 class ViolationType(StrEnum):
-    """Kinds of violations, as a violation report names them."""
+    """Kinds of violations in a violation report."""
 
     SOURCE = "source"
     RISK = "risk"
@@ -115,7 +115,7 @@ PROFILE_TEXTS: Final = MappingProxyType(
     }
 )
 
-# The text of `strict` is the document's; the other two are ours, and withhold nothing.
+# `strict` is as specified; the other two are defined here and withhold nothing.
 MODE_TEXTS: Final = MappingProxyType(
     {
         SafetyMode.STRICT: "halt-on CRITICAL; warn-on HIGH; block-ungrounded",
@@ -126,16 +126,18 @@ MODE_TEXTS: Final = MappingProxyType(
 
 
 FRACTION_DIGITS: Final = 4
-# Two digits are printed, as the profiles have them.
+# Minimum digits when a threshold is printed, as in the profiles.
 LEAST_DIGITS: Final = 2
+# Limits of `report-uri` and `report-to`, which a policy from outside may set.
 MOST_ADDRESSES: Final = 4
 ADDRESS_CHARACTERS: Final = 512
 NAME_CHARACTERS: Final = 64
 NONE: Final = "'none'"
+# Maximum characters of a word in an error message.
 _SHOWN: Final = 40
 
 _FRACTION: Final = re.compile(rf"0\.[0-9]{{1,{FRACTION_DIGITS}}}|1\.0{{1,{FRACTION_DIGITS}}}")
-# No credentials and no fragment: neither belongs into a policy that others read.
+# Without credentials and fragment, since others can read a policy.
 ADDRESS: Final = re.compile(
     r"https?://(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])"
     r"(?::(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
@@ -144,13 +146,13 @@ ADDRESS: Final = re.compile(
 )
 NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
-# From lax to strict; what a directive may say is in its list.
+# Allowed values of directives, from lax to strict.
 LEVELS: Final = (RiskLevel.CRITICAL, RiskLevel.HIGH, RiskLevel.MEDIUM)
 OVERSIGHTS: Final = (Oversight.LOG_ONLY, Oversight.AUTO, Oversight.HUMAN_REVIEW, Oversight.HALT)
 REPETITIONS: Final = (RepetitionLevel.SIGNIFICANT, RepetitionLevel.MINOR, RepetitionLevel.NONE)
 UPGRADES: Final = (Strategy.BATCH, Strategy.HIERARCHICAL, Strategy.REFLEXIVE)
 TIERS: Final = (QualityTier.S, QualityTier.A, QualityTier.B)
-# The one word of `unchecked`: an answer that nobody read may be shown.
+# The only value of `unchecked`: an answer that no one read may be shown.
 ALLOW: Final = "allow"
 
 
@@ -162,13 +164,13 @@ class PolicyWord(NamedTuple):
 
     @property
     def folded(self) -> str:
-        """In lower case; letters outside ASCII stay, since none of them equals one of ours."""
+        """The word in lower case; unchanged if not ASCII, since all known words are ASCII."""
         return self.text.lower() if self.text.isascii() else self.text
 
 
 def word_error(word: PolicyWord, name: str, wanted: str) -> PolicySyntaxError:
-    """The error for a word that a directive does not take."""
-    # What an address holds may be a secret.
+    """The error for a word that a directive does not accept."""
+    # An address may contain a secret.
     seen = "a value" if name.startswith("report-") else repr(word.text[:_SHOWN])
     return PolicySyntaxError(
         f"{name} has {seen} in column {word.column}, wanted {wanted}",
@@ -179,7 +181,7 @@ def word_error(word: PolicyWord, name: str, wanted: str) -> PolicySyntaxError:
 def _single_word(name: str, words: Sequence[PolicyWord], end: int, wanted: str) -> PolicyWord:
     _check_given(name, words, end, wanted)
     if len(words) > 1:
-        raise word_error(words[1], name, "one value alone")
+        raise word_error(words[1], name, "one value only")
     return words[0]
 
 
@@ -199,7 +201,7 @@ class _Flag:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """One word of a list that is ordered from lax to strict."""
+    """One word of a list ordered from lax to strict."""
 
     order: Sequence[Any]
 
@@ -220,7 +222,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Fraction:
-    """A number of [0, 1] with a decimal point; the larger is stricter."""
+    """A number in [0, 1] with a decimal point; the larger is stricter."""
 
     def read(self, name: str, words: Sequence[PolicyWord], end: int) -> float:
         wanted = f"a number from 0.00 to 1.00 with at most {FRACTION_DIGITS} decimals"
@@ -243,11 +245,11 @@ def _check_given(name: str, words: Sequence[PolicyWord], end: int, wanted: str) 
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """Members of a closed list, of which fewer are stricter.
+    """Members of a closed list; fewer are stricter.
 
     Attributes:
-        ordered: puts members in order, and adds those that come with them.
-        nothing: the word that stands alone for no member; empty where one is needed.
+        ordered: function that sorts members and adds implied ones.
+        nothing: the word for no members; empty if at least one member is required.
     """
 
     members: Sequence[Any]
@@ -274,10 +276,10 @@ class _Members:
 
 @dataclass(frozen=True, slots=True)
 class ReportReceivers:
-    """Addresses or names that reports go to; more are stricter.
+    """Addresses or names of receivers of reports; more are stricter.
 
     Attributes:
-        folds: whether case does not matter.
+        folds: whether case is ignored.
     """
 
     pattern: re.Pattern[str]
@@ -286,7 +288,7 @@ class ReportReceivers:
     folds: bool = False
 
     def read(self, name: str, words: Sequence[PolicyWord], end: int) -> tuple[str, ...]:
-        """The texts of the words, each of which must be one of these."""
+        """The texts of the words, each checked to be a valid receiver."""
         _check_given(name, words, end, self.wanted)
         for word in words:
             if not self.takes(word.text):
@@ -294,30 +296,30 @@ class ReportReceivers:
         return self.unique(word.text for word in words)
 
     def unique(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """Texts without repetition in order, in lower case where case does not matter."""
+        """Sorted texts without duplicates, in lower case if case is ignored."""
         return tuple(sorted({text.lower() if self.folds else text for text in texts}))
 
     def takes(self, text: str) -> bool:
-        """Whether a text is one of these."""
+        """Whether a text is a valid receiver."""
         return len(text) <= self.longest and bool(self.pattern.fullmatch(text))
 
     def write(self, value: Any) -> str:
-        """The texts apart by blanks."""
+        """The texts, separated by blanks."""
         return " ".join(value)
 
     def stricter(self, left: Any, right: Any) -> tuple[str, ...]:
-        """All of both."""
+        """The union of both."""
         return tuple(sorted({*left, *right}))
 
 
 def ordered_sources(members: Iterable[PolicySource]) -> tuple[PolicySource, ...]:
-    """Sources without repetition, in the order of `PolicySource`."""
+    """Sources without duplicates, in the order of `PolicySource`."""
     wanted = set(members)
     return tuple(source for source in PolicySource if source in wanted)
 
 
 def accepted_tiers(members: Iterable[QualityTier]) -> tuple[QualityTier, ...]:
-    """The tiers that are at least as good as the worst one given; empty where none is."""
+    """All tiers that are at least as good as the worst one given; empty if none is given."""
     tiers = set(members)
     worst = max((tier.place for tier in tiers), default=-1)
     return tuple(tier for tier in TIERS if tier.place <= worst)
@@ -330,9 +332,9 @@ REPORT_NAMES: Final = ReportReceivers(
     NAME, NAME_CHARACTERS, "names of letters, digits, hyphens, underscores and dots", folds=True
 )
 
-# What a directive's values are; None, False and the empty tuple are its absence.
+# The kinds of a directive's values; None, False and the empty tuple mean that it is absent.
 DirectiveKind = _Flag | _Choice | _Fraction | _Members | ReportReceivers
-# In the order in which a policy is printed.
+# In the order of a policy's canonical text.
 DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
     {
         "default-src": _Members(
@@ -347,7 +349,7 @@ DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
         "require-entailment": _Fraction(),
         "require-flow": _Fraction(),
         "require-completeness": _Fraction(),
-        # All that are at least as good as the worst one listed (E14).
+        # Stands for all tiers that are at least as good as the worst one listed.
         "require-quality": _Members(TIERS, "tiers of " + ", ".join(TIERS), accepted_tiers),
         "require-oversight": _Choice(OVERSIGHTS),
         "oversight": _Choice(OVERSIGHTS),
@@ -365,17 +367,17 @@ DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
     }
 )
 
-# What permits and demands nothing: a child may drop it and not add it.
+# Directives that only permit something: a child policy may drop one but not add it.
 RELAXING: Final = frozenset({"unchecked"})
 
 
 def field_of(name: str) -> str:
-    """The field of a policy that holds a directive's value."""
+    """The name of the `Policy` field for a directive."""
     return name.replace("-", "_")
 
 
 def write_directive(name: str, value: Any) -> str:
-    """A directive with a value that is there, in the canonical form."""
+    """A directive with its value, in canonical form."""
     return f"{name} {DIRECTIVES[name].write(value)}".rstrip(" ")
 
 

@@ -1,4 +1,4 @@
-"""Inheritance of policies: a child may tighten and never relax; profiles and safety modes.
+"""Inheritance of policies (a child may tighten but never relax its parent), and safety modes.
 
 Spec: related facts §3, §6, §8
 """
@@ -27,20 +27,20 @@ PRESENT: Final = "present"
 
 
 def tighten(parent: Policy, child: Policy | None) -> Policy:
-    """The policy of a child: its own, where that is at least as strict on every directive.
+    """Return the child's policy if it is at least as strict as the parent's on every directive.
 
-    A directive that the parent has may not be missing, and one that permits something (`unchecked`)
-    may not be added. Addresses of reports count as well: a child that reports elsewhere only would
+    The child must have every directive of the parent, and may not add one that permits something
+    (`unchecked`). This includes addresses of reports: a child that reports only elsewhere would
     hide its violations from the parent.
 
     Spec: related facts §6, §8
 
     Args:
-        child: None where the child has none, which leaves the parent's.
+        child: the child's policy; None returns the parent's.
 
     Raises:
-        PolicyRelaxed: a directive is laxer; names the first one in the order of printing.
-        RequestError: one of them is no policy, but the text of one, say.
+        PolicyRelaxed: a directive is laxer; names the first one in canonical order.
+        RequestError: an argument is not a Policy, but for example a policy's text.
     """
     require_policy(parent, "parent")
     if child is None:
@@ -60,7 +60,7 @@ def tighten(parent: Policy, child: Policy | None) -> Policy:
 
 
 def _relaxed(parent: Policy, child: Policy, name: str) -> bool:
-    """Whether a directive of a child is laxer than its parent's."""
+    """Whether a directive of the child is laxer than the parent's."""
     if name in RELAXING:
         return has_directive(child, name) and not has_directive(parent, name)
     if not has_directive(parent, name) or not has_directive(child, name):
@@ -70,12 +70,12 @@ def _relaxed(parent: Policy, child: Policy, name: str) -> bool:
 
 
 def combine_strictest(first: Policy, second: Policy) -> Policy:
-    """Take the stricter value of each directive from two policies in force side by side.
+    """Combine two policies that both apply: the stricter value of each directive.
 
     Spec: related facts §6
 
-    Where both together name more receivers of reports than a policy may, the first policy's come
-    first. A directive that permits something stays only where both have it.
+    If both together have too many receivers of reports, the first policy's take precedence. A
+    directive that permits something is kept only if both have it.
     """
     fields = _merged(first, second, set(DIRECTIVES) - RELAXING)
     for name in RELAXING:
@@ -90,7 +90,7 @@ def combine_strictest(first: Policy, second: Policy) -> Policy:
 
 
 def _merged(first: Policy, second: Policy, names: Collection[str]) -> dict[str, Any]:
-    """The stricter value, by its field, of each of the directives that the second policy has."""
+    """The stricter value, by field, of each directive that the second policy has."""
     fields = {}
     for name in names:
         if has_directive(second, name):
@@ -111,10 +111,9 @@ MODES: Final = MappingProxyType({mode: parse_policy(text) for mode, text in MODE
 
 
 def apply_mode(policy: Policy, mode: SafetyMode | None) -> Policy:
-    """A policy under the safety mode of a request: of each directive the stricter value.
+    """Tighten a policy by the safety mode of a request: the stricter value of each directive.
 
-    A mode says nothing of sources and of `unchecked`, and it never relaxes: `permissive` leaves a
-    policy as it is.
+    A mode does not affect sources and `unchecked`, and never relaxes: `permissive` changes nothing.
 
     Spec: related facts §3
     """
@@ -123,6 +122,6 @@ def apply_mode(policy: Policy, mode: SafetyMode | None) -> Policy:
         return policy
     if mode not in MODES:
         wanted = ", ".join(MODES)
-        raise RequestError(f"safety mode {mode!r:.40} is none, wanted one of {wanted}")
+        raise RequestError(f"safety mode {mode!r:.40} is unknown, wanted one of {wanted}")
     names = set(DIRECTIVES) - RELAXING - {"default-src"}
     return policy.changed(**_merged(policy, MODES[mode], names))

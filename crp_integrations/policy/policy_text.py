@@ -1,4 +1,4 @@
-"""A policy parsed from its text, rendered in its one canonical form, and bound by a nonce.
+"""Parsing a policy's text, rendering its canonical form, and nonces bound to a policy.
 
 Spec: related facts §3, §6
 """
@@ -25,7 +25,7 @@ from crp_integrations.policy.directives import (
 from crp_integrations.policy.records import Policy, require_policy
 from crp_integrations.seals import policy_nonce, same, sha256
 
-# The canonical form of every policy is shorter.
+# Maximum length of a policy's text; the canonical form of every policy is shorter.
 MOST_CHARACTERS: Final = 4_096
 _WORD: Final = re.compile(r"[^ \t]+")
 _PROFILE: Final = "profile"
@@ -33,17 +33,17 @@ _SHOWN: Final = 40
 
 
 def parse_policy(text: str) -> Policy:
-    """Read a policy: directives apart by semicolons, blanks around them as you like.
+    """Parse a policy: directives separated by semicolons, with any blanks around them.
 
-    Words are read without regard to case. Of two directives of one name the most restrictive
-    value holds; a profile counts as if its directives were written in its place.
+    Case is ignored. Of two directives with one name the stricter value applies; a profile is
+    replaced by its directives.
 
     Spec: related facts §6
 
     Raises:
         PolicySyntaxError: the text does not follow the grammar; `column` is the 1-based place, at
             most one after the last character.
-        RequestError: it is no text.
+        RequestError: the argument is not a string.
 
     >>> parse_policy("halt-on HIGH; block-pii").halt_on.value
     'HIGH'
@@ -63,14 +63,14 @@ def parse_policy(text: str) -> Policy:
     for place, character in enumerate(text, 1):
         if unicodedata.category(character) == "Cc" and character != "\t":
             raise PolicySyntaxError(
-                f"the policy holds control character U+{ord(character):04X} in column {place}",
+                f"the policy contains control character U+{ord(character):04X} in column {place}",
                 column=place,
             )
     return Policy(**_values(text))
 
 
 def _values(text: str) -> dict[str, Any]:
-    """The fields that a text sets."""
+    """The fields of a `Policy` that a text sets."""
     fields: dict[str, Any] = {}
     for words, end in _directives(text):
         first = words[0]
@@ -111,14 +111,14 @@ def _directives(text: str) -> Iterator[tuple[list[PolicyWord], int]]:
 
 
 def _profile_values(words: list[PolicyWord], end: int) -> dict[str, Any]:
-    """The directives that a profile stands for."""
+    """The values of a profile's directives."""
     first = words[0]
     name, equals, value = first.folded.partition("=")
     wanted = "one of " + ", ".join(f"{_PROFILE}={profile}" for profile in PROFILE_TEXTS)
     if not equals:
         raise word_error(first, name, wanted)
     if len(words) > 1:
-        raise word_error(words[1], name, "one value alone")
+        raise word_error(words[1], name, "one value only")
     for known, text in PROFILE_TEXTS.items():
         if value == known.value:
             return {
@@ -130,14 +130,14 @@ def _profile_values(words: list[PolicyWord], end: int) -> dict[str, Any]:
 
 
 def render_policy(policy: Policy) -> str:
-    """The canonical text: every directive that is there once, in the order of the table.
+    """The canonical text of a policy: each of its directives once, in the order of the table.
 
-    `default-src` is always written, since a policy without it has its default.
+    `default-src` is always written, since a policy without it has the default value.
 
     Spec: related facts §6
 
     Raises:
-        RequestError: it is no policy, but the text of one, say.
+        RequestError: the argument is not a Policy, but for example a policy's text.
 
     >>> from crp_integrations.policy.policy_text import parse_policy
     >>> render_policy(parse_policy("block-pii;HALT-ON high ; halt-on critical"))
@@ -153,13 +153,13 @@ def render_policy(policy: Policy) -> str:
 
 
 def has_directive(policy: Policy, name: str) -> bool:
-    """Whether a directive is there; `default-src` always is.
+    """Whether a policy has a directive; every policy has `default-src`.
 
     >>> has_directive(Policy(require_flow=0.0), "require-flow")
     True
     """
     value = getattr(policy, field_of(name))
-    # A threshold of 0.00 was written, and an equality would call it False.
+    # Compared by identity, since a threshold of 0.0 equals False.
     return name == "default-src" or not (value is None or value is False or value == ())
 
 
@@ -174,7 +174,7 @@ _SEAL_BYTES: Final = 32
 
 
 def make_nonce(policy: Policy, *, random: bytes, key: bytes) -> str:
-    """A nonce for a policy.
+    """Create a nonce that is bound to a policy.
 
     Spec: related facts §3
     """
@@ -187,7 +187,7 @@ def make_nonce(policy: Policy, *, random: bytes, key: bytes) -> str:
 
 
 def check_nonce(nonce: str, policy: Policy, *, key: bytes) -> None:
-    """Refuse a nonce that was not given out for exactly this policy.
+    """Raise `RequestError` unless a nonce was issued for exactly this policy.
 
     Spec: related facts §3
     """
@@ -195,7 +195,7 @@ def check_nonce(nonce: str, policy: Policy, *, key: bytes) -> None:
         decoded = base64.b64decode(nonce.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
         decoded = b""
-    # The whole text is compared, so a nonce has one spelling.
+    # The whole text is compared, so only one spelling of a nonce is valid.
     wanted = len(decoded) == RANDOM_BYTES + _SEAL_BYTES
     if not wanted or not same(nonce, make_nonce(policy, random=decoded[:RANDOM_BYTES], key=key)):
         raise RequestError(

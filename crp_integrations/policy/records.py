@@ -1,4 +1,4 @@
-"""A policy, what it says about an answer, what is reported of a violation, and to whom."""
+"""Records of a policy, its judgement on an answer and violation reports, and their receiver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CRP_VERSION: Final = "3.0.0"
 
 
 def _decimals(value: float) -> float:
-    # Rounding could make a demand laxer than it was written.
+    # Refused rather than rounded, since rounding could make a demand laxer.
     if round(value, FRACTION_DIGITS) != value:
         raise ValueError(f"a threshold has at most {FRACTION_DIGITS} decimals")
     return value
@@ -53,7 +53,7 @@ def _receivers(value: tuple[str, ...], kind: ReportReceivers) -> tuple[str, ...]
 
 
 def _as_tuple(value: Any) -> Any:
-    # JSON has lists; a set is a natural way to write sources in Python.
+    # JSON gives lists, and Python callers may pass sets.
     return tuple(value) if isinstance(value, (list, set, frozenset)) else value
 
 
@@ -72,18 +72,18 @@ class Policy(Record):
     Spec: related facts §6
 
     Attributes:
-        default_src: what an answer may rest on; empty for `'none'`.
-        halt_on, warn_on: lowest risk level that is withheld, and that is warned of.
-        require_grounding, require_entailment, require_flow, require_completeness: least scores,
+        default_src: allowed sources of an answer; empty for `'none'`.
+        halt_on, warn_on: lowest risk level at which an answer is withheld, or warned about.
+        require_grounding, require_entailment, require_flow, require_completeness: minimum scores,
             in [0, 1] with at most four decimals.
-        require_quality: tiers that are accepted, best first; empty for any.
-        require_oversight, oversight: the stricter of the two holds, see `overseen`.
-        max_repetition: highest level of repetition that is accepted; None for SIGNIFICANT under
+        require_quality: accepted tiers, best first; empty for any.
+        require_oversight, oversight: oversight modes; the stricter applies, see `overseen`.
+        max_repetition: highest accepted level of repetition; None for SIGNIFICANT with
             `block_repetition` and for any without it.
-        upgrade_on_risk: strategy of a re-dispatch; that there is one permits re-dispatches.
-        unchecked: `allow` lets an answer pass that nobody read, as far as nothing wrong was found
-            in it; None, the strictest, counts what was not read as unmet.
-        report_uri: addresses that violation reports are posted to.
+        upgrade_on_risk: strategy of a re-dispatch; setting it permits re-dispatches.
+        unchecked: `allow` lets an answer pass that no one read, unless an error was found in it;
+            None, the strictest, counts unread claims as unmet.
+        report_uri: addresses to which violation reports are posted.
         report_to: names of addresses that the operator has configured.
     """
 
@@ -118,22 +118,22 @@ class Policy(Record):
     ] = ()
 
     def allows(self, source: PolicySource) -> bool:
-        """Whether an answer may rest on a source; what may not is kept out of the envelope."""
+        """Whether an answer may rest on a source; facts of other sources stay out of envelopes."""
         return source in self.default_src
 
     @property
     def allows_unread(self) -> bool:
-        """Whether an answer may be shown although nobody read it, or a part of it."""
+        """Whether an answer may be shown although no one read it, or a part of it."""
         return self.unchecked is not None
 
     def overseen(self, *asked: Oversight | None) -> Oversight | None:
-        """Who decides about an answer: the strictest of the policy's modes and those asked for."""
+        """The oversight mode that applies: the strictest of the policy's and the requested ones."""
         modes = [mode for mode in (self.require_oversight, self.oversight, *asked) if mode]
         return max(modes, key=OVERSIGHTS.index, default=None)
 
 
 def require_policy(policy: object, name: str = "policy") -> Policy:
-    """A policy that a caller gave."""
+    """Return the argument; raise `RequestError` unless it is a Policy."""
     return of_kind(policy, Policy, name, "a Policy, such as parse('halt-on HIGH')")
 
 
@@ -141,10 +141,10 @@ class Violation(Part):
     """A directive that an answer does not meet.
 
     Attributes:
-        directive: as it stands in the policy's canonical form.
+        directive: the directive in canonical form.
         seen, wanted: the value found and the value demanded; never a text of the answer.
-        withholds: the answer must not be shown for it; False for a demand on quality, which is
-            unreachable when nothing is left to try.
+        withholds: True if the answer must not be shown; False for a demand on quality, which makes
+            the answer unreachable when no remedy is left.
     """
 
     violation_type: ViolationType
@@ -155,17 +155,17 @@ class Violation(Part):
 
 
 class PolicyJudgement(Part):
-    """What a policy says about an answer.
+    """The result of applying a policy to an answer.
 
     Attributes:
-        halt: why the answer must not be shown; None when nothing forbids it.
-        unreachable: a demand on quality is unmet; where nothing is left to try, the answer is
+        halt: why the answer must not be shown; None if it may be.
+        unreachable: True if a demand on quality is unmet; when no remedy is left, the caller gets
             `QualityUnreachable`.
-        warnings: `warn-on` in the form of a violation; the answer is shown.
-        unmet: what asking again could mend.
-        needs_review: a person must approve the answer before it is shown.
-        oversight: the mode that holds, None for none.
-        enforced: False for a policy that is only reported on.
+        warnings: result of `warn-on` in the form of violations; the answer is shown.
+        unmet: demands that asking again could meet.
+        needs_review: whether a person must approve the answer before it is shown.
+        oversight: the oversight mode that applies; None for none.
+        enforced: False for a report-only policy.
     """
 
     violations: tuple[Violation, ...] = ()
@@ -179,16 +179,16 @@ class PolicyJudgement(Part):
 
 
 class ViolationReport(Part):
-    """What is posted of one violation: the fields that the document lists, and no others.
+    """A violation report as it is posted, with exactly the specified fields.
 
     Spec: related facts §6
 
     Attributes:
-        timestamp: ISO 8601 in UTC.
-        directive_violated: in the policy's canonical form.
-        risk_level, hallucination_score, grounding_pct, fabrication_count: None where no answer
-            was examined.
-        audit_trail_uri: empty where there is none.
+        timestamp: time of the report, ISO 8601 in UTC.
+        directive_violated: the directive in canonical form.
+        risk_level, hallucination_score, grounding_pct, fabrication_count: values of the report;
+            None if no answer was examined.
+        audit_trail_uri: address of the session's trail; empty if there is none.
     """
 
     crp_version: str = CRP_VERSION
@@ -205,23 +205,23 @@ class ViolationReport(Part):
 
 
 class ViolationSink(Protocol):
-    """Carries violation reports to the addresses of a policy. Safe under threads."""
+    """Delivers violation reports to the addresses of a policy. Thread-safe."""
 
     def take(self, report: ViolationReport, policy: Policy) -> None:
-        """Take a report for `report-uri` and `report-to` of a policy.
+        """Queue a report for `report-uri` and `report-to` of a policy.
 
-        Never waits and never raises: an answer does not depend on its report's way.
+        Never waits and never raises, since an answer must not depend on the delivery of reports.
         """
         ...
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that was taken is delivered or given up.
+        """Wait until all queued reports are delivered or given up.
 
         Returns:
-            False when the time ran out before.
+            False if the timeout passed first.
         """
         ...
 
     def close(self, timeout_s: float) -> None:
-        """Flush, then stop; what is taken afterwards is dropped."""
+        """Flush, then stop; reports taken afterwards are dropped."""
         ...

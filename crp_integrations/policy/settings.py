@@ -1,4 +1,4 @@
-"""Numbers and addresses of violation reports."""
+"""Settings for the delivery of violation reports."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class ReportSettings(Part):
     Spec: related facts §6
 
     Attributes:
-        hosts: names and addresses of hosts that may be posted to although they are private, such
-            as `siem.internal` or `127.0.0.1`.
-        receivers: address of each name that `report-to` may give; their hosts count as listed.
-        capacity: deliveries under way at most; further ones are dropped.
-        attempts: of one delivery, at most.
+        hosts: names and addresses of private hosts to which reports may be posted, such as
+            `siem.internal` or `127.0.0.1`.
+        receivers: address of each name that `report-to` may use; implies their `hosts`.
+        capacity: maximum number of deliveries in progress; further ones are dropped.
+        attempts: maximum number of attempts of one delivery.
         timeout_seconds: deadline of one attempt, from its first byte to its last.
         backoff_seconds: pause before the second attempt; it doubles with each further one.
-        close_seconds: how long a relay that closes waits for what is under way.
+        close_seconds: how long a closing relay waits for deliveries in progress.
     """
 
     hosts: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ReportSettings(Part):
     def _addressed(cls, value: dict[str, str]) -> dict[str, str]:
         for name, uri in value.items():
             if not REPORT_NAMES.takes(name):
-                raise ConfigError(f"receiver {name!r:.60} is no name; {REPORT_NAMES.wanted} are")
+                raise ConfigError(f"receiver {name!r:.60} is invalid, wanted {REPORT_NAMES.wanted}")
             if not REPORT_URIS.takes(uri):
                 raise ConfigError(f"receiver {name!r:.60} wants {REPORT_URIS.wanted}")
         return {name.lower(): uri for name, uri in value.items()}

@@ -1,9 +1,9 @@
-"""What a policy says about an examined answer, what becomes of the answer, and what is reported.
+"""A policy's judgement on an examined answer, the decision on the answer, and violation reports.
 
-Pure; the relay acts on it. Two consequences are kept apart. What makes an answer unsafe withholds
-it (451): sources, risk, grounding, entailment, and everything that is blocked. What makes it less
-useful is a demand on quality (503 where nothing is left to try): tier, flow, completeness,
-repetition.
+These are pure functions; the relay acts on their results. Violations have two consequences. Those
+that make an answer unsafe withhold it (451): sources, risk, grounding, entailment, and everything
+blocked. Those that make it less useful are demands on quality (503 when no remedy is left): tier,
+flow, completeness, repetition.
 
 Spec: related facts §3, §6, §8; CRP-SPEC-003 §8.4; CRP-SPEC-005 §7.4, §19
 """
@@ -42,7 +42,7 @@ from crp_integrations.policy.records import (
 from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import AiActClass, HaltReason, Oversight, QualityTier, RiskLevel
 
-# How the names of directives begin that may withhold an answer.
+# Prefixes of the directives that may withhold an answer.
 _DEMANDS: Final = ("halt-", "require-", "block-", "max-")
 _NONE: Final[Mapping[str, PolicySource]] = {}
 
@@ -56,25 +56,24 @@ def judge_answer(
     origins: Mapping[str, PolicySource] = _NONE,
     enforced: bool = True,
 ) -> PolicyJudgement:
-    """Hold a policy against the report on an answer.
+    """Apply a policy to the report on an answer.
 
-    A use that is unacceptable under the EU AI Act, and an oversight of `halt`, withhold the answer
-    whatever else is said, also under a policy that is only reported on.
+    A use that is unacceptable under the EU AI Act and the oversight mode `halt` always withhold the
+    answer, even under a report-only policy.
 
     Spec: related facts §2, §6, CRP-SPEC-005 §7.4, §14.2
 
     Args:
-        tier: of the envelope, capped by the answer's quality; None where there is none.
-        oversight: the mode that the request asks for, None for none.
-        origins: where facts come from, by fact id; those it does not name came from the context.
-        enforced: False for a policy whose violations are only reported.
+        tier: quality tier of the envelope, capped by the answer's quality; None without envelope.
+        oversight: the oversight mode that the request asks for; None for none.
+        origins: source of each fact by id; facts that are not listed come from the context.
+        enforced: False for a report-only policy.
 
     Returns:
-        The judgement; remedies go first, so its `halt` and `unreachable` hold once nothing is left
-        to try.
+        The judgement. Remedies come first: `halt` and `unreachable` apply when none is left.
 
     Raises:
-        RequestError: policy or report is of another type.
+        RequestError: policy or report has the wrong type.
     """
     require_policy(policy)
     of_kind(report, Report, "report", "a Report, such as examine(…)")
@@ -97,7 +96,7 @@ def may_withhold(policy: Policy, oversight: Oversight | None = None) -> bool:
     """Whether a policy may withhold an answer, or have a person review it."""
     watched = policy.overseen(oversight) in (Oversight.HALT, Oversight.HUMAN_REVIEW)
     narrow = not {PolicySource.PARAMETRIC, PolicySource.CONTEXT} <= {*policy.default_src}
-    # `require-oversight` is a demand on a person, and only some of its modes withhold.
+    # `require-oversight` is handled above, since only some of its modes withhold.
     demands = [name for name in DIRECTIVES if name.startswith(_DEMANDS) and "oversight" not in name]
     return watched or narrow or any(has_directive(policy, name) for name in demands)
 
@@ -105,8 +104,8 @@ def may_withhold(policy: Policy, oversight: Oversight | None = None) -> bool:
 def _halt(
     report: Report, unmet: Sequence[UnmetDemand], mode: Oversight | None, *, enforced: bool
 ) -> HaltReason | None:
-    """The gravest reason; reasons that no other answer could remove come first."""
-    # Reports of crp-controls@1 state the class alone; later ones say whether it halts.
+    """The most severe reason; reasons that another answer could not remove come first."""
+    # Reports of crp-controls@1 contain only the class; later ones have `halts`.
     unacceptable = report.eu_ai_act_class is AiActClass.UNACCEPTABLE
     if unacceptable or report.classification.halts:
         return HaltReason.UNACCEPTABLE
@@ -122,7 +121,7 @@ def _halt(
 
 
 def withholding(judgement: PolicyJudgement, reason: HaltReason) -> tuple[str, str]:
-    """The directive that withholds an answer, and what was found instead; empty for none."""
+    """The directive that withholds an answer, and the value found; empty if none does."""
     if reason is HaltReason.OVERSIGHT and judgement.oversight is not None:
         return f"require-oversight {judgement.oversight}", "no approval"
     if reason not in (HaltReason.POLICY, HaltReason.CRITICAL_RISK):
@@ -134,7 +133,7 @@ def withholding(judgement: PolicyJudgement, reason: HaltReason) -> tuple[str, st
 def unread_note(
     policy: Policy, report: Report, reason: HaltReason, accept_risk: RiskLevel | None = None
 ) -> str:
-    """How much of a withheld answer was not read, and why; empty where that withheld nothing."""
+    """How much of a withheld answer was not read, and why; empty if that was not the reason."""
     if reason is not HaltReason.POLICY or not halting_demands(policy, accept_risk):
         return ""
     seen = unread_value(report)
@@ -142,7 +141,7 @@ def unread_note(
 
 
 def unreachable_words(judgement: PolicyJudgement, report: Report) -> str:
-    """The sentence on the demands on quality that an answer does not meet, and why it is so."""
+    """A message with the demands on quality that an answer does not meet."""
     return "; ".join(
         f"{violation.directive} is not met, it is {violation.seen}"
         + (f": {uncounted_reason(report)}" if violation.seen == NOT_READ else "")
@@ -165,15 +164,14 @@ UNREACHABLE: Final = "unreachable"
 
 @dataclass(frozen=True, slots=True)
 class AnswerTerms:
-    """What an answer is held against besides the policies.
+    """Conditions on an answer besides the policies.
 
     Attributes:
         accept_risk: the highest risk that the caller accepts; None for any.
         accept_quality: tiers that the caller accepts; empty for any.
-        part: other windows may go on with the answer; then whether it is complete enough is for
-            the last of them to say.
-        unanswered: the reply asks for tools and says nothing yet, so that it is passed on.
-        review_below: the safety budget below which a person must look at the answer.
+        part: True if later windows may continue the answer; its completeness is then not checked.
+        unanswered: True if the reply only requests tool calls; it is then always delivered.
+        review_below: safety budget below which a person must review the answer.
     """
 
     accept_risk: RiskLevel | None = None
@@ -185,11 +183,11 @@ class AnswerTerms:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDecision:
-    """What becomes of an answer.
+    """The decision on an answer.
 
     Attributes:
         word: `deliver`, `withhold` or `unreachable`.
-        reason: why it is withheld.
+        reason: why the answer is withheld.
     """
 
     word: str
@@ -204,10 +202,10 @@ def decide_answer(
     *,
     unread: bool = False,
 ) -> AnswerDecision:
-    """What becomes of an answer that is not asked for again.
+    """Decide on an answer when no remedy is left.
 
     Args:
-        unread: the policy lets an answer pass that nobody read.
+        unread: whether the policy allows answers that no one read.
     """
     if terms.unanswered:
         return AnswerDecision(DELIVER)
@@ -231,33 +229,33 @@ def decide_answer(
 
 
 def needs_review(judgement: PolicyJudgement, safety_budget: float, terms: AnswerTerms) -> bool:
-    """Whether a person must look at the answer."""
+    """Whether a person must review the answer."""
     return judgement.needs_review or safety_budget < terms.review_below
 
 
 def apply_oversight(
     decision: AnswerDecision, *, wanted: bool, approved: bool, terms: AnswerTerms
 ) -> AnswerDecision:
-    """The decision once a person was asked, where that is wanted."""
+    """The decision after a person's review: withhold if one was wanted and did not approve."""
     if decision.word == DELIVER and wanted and not approved and not terms.unanswered:
         return AnswerDecision(WITHHOLD, HaltReason.OVERSIGHT)
     return decision
 
 
 def exceeds_risk(report: Report, most: RiskLevel | None, *, unread: bool = False) -> bool:
-    """Whether the risk is higher than the caller accepts.
+    """Whether the risk of an answer is higher than the caller accepts.
 
     Args:
-        unread: the policy lets an answer pass that nobody read.
+        unread: whether the policy allows answers that no one read.
     """
     unfitted = bool(unfitted_facts(report)) and report.risk_level is RiskLevel.LOW
     return exceeds_level(RiskLevel.UNKNOWN if unfitted else report.risk_level, most, unread=unread)
 
 
 def exceeds_level(level: RiskLevel, most: RiskLevel | None, *, unread: bool = False) -> bool:
-    """Whether a level is higher than the one that is accepted.
+    """Whether a level is higher than the accepted one.
 
-    What nobody read may be anything, so UNKNOWN exceeds every level but itself and CRITICAL.
+    An unread answer may have any risk, so UNKNOWN exceeds every level except itself and CRITICAL.
     """
     if most is None:
         return False
@@ -280,7 +278,7 @@ REPORT_DIGITS: Final = 3
 def violation_report(
     violation: Violation, report: Report, *, timestamp: str = "", audit_trail_uri: str = ""
 ) -> ViolationReport:
-    """The report on one violation: ids, numbers and the directive, no text of the answer.
+    """The report on one violation: ids, numbers and the directive, but no text of the answer.
 
     Spec: related facts §6
     """
@@ -308,7 +306,7 @@ def inheritance_report(
     window_id: str = "",
     audit_trail_uri: str = "",
 ) -> ViolationReport:
-    """The report on a child policy that was refused; there is no answer, so no numbers of one.
+    """The report on a refused child policy; there is no answer, so its numbers are None.
 
     Spec: related facts §6
     """

@@ -1,13 +1,13 @@
-"""Receipts: one file from which a stranger recomputes what a model saw and whether it holds.
+"""Receipts: signed files from which anyone can recompute a model's context and an answer's report.
 
-In: what a window asked, ranked, packed, sent, got and found. Out: a signed file, and the word on
-one. The room has two halves. The form: `canonical.py` (the one encoding), `signed_statement.py`
-(the signed envelope of an in-toto statement), `leaves.py` and `merkle.py` (texts as salted leaves),
-`records.py` (the file, and signing it), `verify.py`, `redaction.py`, `ledger.py` (the log of
-receipts), `ports.py` (what a store does for them). The content and its replay: `predicate.py`
-declares the fields, `draft.py` fills them from `window_values.py`, `reconstruction.py` reads them
-back, `replay.py` does everything again, `whatif.py` supposes something else, `comparison.py` lays
-two beside each other; `page/` draws one. The room reads no clock, draws no random number and
-touches no disk; keys and salts are handed in. No free text is signed as it is: it is a salted leaf,
-so that it can be left out.
+Input is the request, candidates, context, calls, answer and report of one window; output is a
+signed file, or the result of checking one. The file format: `canonical.py` (encoding),
+`signed_statement.py` (signed in-toto statement), `leaves.py` and `merkle.py` (texts as salted
+leaves), `records.py` (writing, reading and signing the file), `verify.py`, `redaction.py`,
+`ledger.py` (the log of receipts), `ports.py` (interface to a store). The content and its replay:
+`predicate.py` declares the fields, `draft.py` fills them from `window_values.py`,
+`reconstruction.py` reads them back, `replay.py` repeats the window, `whatif.py` with a change,
+`comparison.py` compares two receipts; `page/` renders one as HTML. The subpackage uses no clock, no
+random numbers and no disk: callers pass keys. Texts are signed only as hashes of salted leaves, so
+that they can be left out.
 """

@@ -1,9 +1,8 @@
-"""Canonical JSON (RFC 8785) of what receipts are made of, written and read in one way only.
+"""Canonical JSON (RFC 8785) for receipts: each value has exactly one encoding.
 
-Receipts hold no floats and no number of 2^53 or more, and their keys are ASCII. For such values
-orjson with sorted keys writes what RFC 8785 asks for, in a thirtieth of the time of a general
-encoder; a test compares the two. The standard library then reads what was written, and refuses a
-float.
+Receipts contain no floats and no number of 2^53 or more, and their keys are ASCII. For such values
+orjson with sorted keys writes RFC 8785 JSON in a thirtieth of the time of a general encoder; a test
+compares the two. `json` then parses the output to reject floats. (`seals.canonical` allows them.)
 """
 
 from __future__ import annotations
@@ -18,58 +17,60 @@ import orjson
 
 from crp_integrations.errors import ReceiptBroken
 
-# The largest whole number that every JSON reader keeps (RFC 8785 §3.2.2.3).
+# The largest integer that every JSON parser reads exactly (RFC 8785 §3.2.2.3).
 LARGEST = 2**53 - 1
 _LONGEST_NUMBER = len(str(-LARGEST))
-_ONE_WAY: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
-# Bytes of which no character beyond the first plane begins with one.
+_ORJSON_OPTIONS: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+# UTF-8 bytes of the Basic Multilingual Plane: characters beyond it start with 0xF0 or more.
 _FIRST_PLANE: Final = bytes(range(0xF0))
 _written = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 ).encode
 
 
-def dumps(value: Any, *, texts_alone: bool = False) -> bytes:
-    r"""Canonical JSON of a value of objects, lists, strings, whole numbers, booleans and null.
+def dumps(value: Any, *, strings_only: bool = False) -> bytes:
+    r"""Encode objects, lists, strings, integers, booleans and null as canonical JSON.
+
+    With `strings_only` the caller guarantees ASCII keys and no numbers, which skips the checks.
 
     >>> dumps({"b": [1, True, None], "a": "\n"})
     b'{"a":"\\n","b":[1,true,null]}'
     """
     hooks: dict[str, Any] = {}
     try:
-        data = orjson.dumps(value, option=_ONE_WAY)
+        data = orjson.dumps(value, option=_ORJSON_OPTIONS)
     except TypeError:
-        # Nested more deeply than orjson writes, a large number, or no JSON.
-        data, hooks = _carefully(value), {"parse_int": _small}
-    if hooks or not texts_alone:
+        # Nested too deeply for orjson, a large number, or not a JSON value.
+        data, hooks = _encode_slowly(value), {"parse_int": _small}
+    if hooks or not strings_only:
         _check_keys(data, _read(data.decode(), **hooks))
     return data
 
 
-def as_written(data: str | bytes) -> Any:
-    """Canonical JSON of a value, in the place of that value in a greater one (`dumps`).
+def embed_json(data: str | bytes) -> Any:
+    """Wrap canonical JSON so that `dumps` inserts it unchanged into a larger value.
 
-    >>> dumps({"a": as_written(dumps([1]))})
+    >>> dumps({"a": embed_json(dumps([1]))})
     b'{"a":[1]}'
     """
     return orjson.Fragment(data)
 
 
-def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
-    """Read canonical JSON; the same value written in any other way is refused."""
+def loads(data: bytes, place: str, *, strings_only: bool = False) -> Any:
+    """Read canonical JSON; any other encoding of the same value is refused."""
     try:
         value = orjson.loads(data)
-        if orjson.dumps(value, option=_ONE_WAY) == data:
-            if not texts_alone:
+        if orjson.dumps(value, option=_ORJSON_OPTIONS) == data:
+            if not strings_only:
                 _check_keys(data, _read(data.decode()))
             return value
     except (ValueError, TypeError):
-        # The slower reading below finds the place of the fault.
+        # The slower code below finds the place of the error.
         pass
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise ReceiptBroken(f"{place}, byte {error.start}", "no UTF-8") from None
+        raise ReceiptBroken(f"{place}, byte {error.start}", "not valid UTF-8") from None
     try:
         value = _read(text, parse_int=_small)
         _check_keys(data, value)
@@ -79,9 +80,9 @@ def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
         raise ReceiptBroken(f"{place}, byte {at}", "half of a surrogate pair") from None
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode())
-        raise ReceiptBroken(f"{place}, byte {at}", f"no JSON: {error.msg}") from None
+        raise ReceiptBroken(f"{place}, byte {at}", f"not valid JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:
-        raise ReceiptBroken(place, f"no JSON of a receipt: {error}") from None
+        raise ReceiptBroken(place, f"not JSON of a receipt: {error}") from None
     if again != data:
         at = next(
             (n for n, (old, new) in enumerate(zip(data, again, strict=False)) if old != new),
@@ -92,9 +93,9 @@ def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
 
 
 def kind_of(data: bytes) -> str:
-    """The `schema` that a file of any JSON object names, "" where it names none.
+    """The `schema` of any JSON object, canonical or not; "" if it has none.
 
-    Used in the error about a file of another kind than was wanted; it need not be canonical.
+    Used in the error about a file of the wrong kind.
     """
     try:
         value = json.loads(data)
@@ -105,19 +106,19 @@ def kind_of(data: bytes) -> str:
 
 
 def b64(data: bytes) -> str:
-    """Base64 with padding, the one form in which bytes stand in a receipt."""
+    """Base64 with padding, the only encoding of bytes in a receipt."""
     return binascii.b2a_base64(data, newline=False).decode()
 
 
 def unb64(text: Any, place: str, length: int | None = None) -> bytes:
-    """Bytes out of base64 that is written as `b64` writes it."""
+    """Decode base64 that is exactly what `b64` writes."""
     if not isinstance(text, str):
-        raise ReceiptBroken(place, "no text")
+        raise ReceiptBroken(place, "not a string")
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
-        raise ReceiptBroken(place, "no base64") from None
-    # Bits behind the last byte are the one thing left that could be written in another way.
+        raise ReceiptBroken(place, "not valid base64") from None
+    # Strict mode accepts any values for the unused bits after the last byte.
     if b64(data[len(data) // 3 * 3 :]) != text[len(data) // 3 * 4 :]:
         raise ReceiptBroken(place, "not the canonical base64")
     if length is not None and len(data) != length:
@@ -126,9 +127,9 @@ def unb64(text: Any, place: str, length: int | None = None) -> bytes:
 
 
 def fields(value: Any, names: frozenset[str], place: str) -> Mapping[str, Any]:
-    """An object with exactly these keys."""
+    """Check that a value is an object with exactly these keys."""
     if not isinstance(value, dict):
-        raise ReceiptBroken(place, "no object")
+        raise ReceiptBroken(place, "not a JSON object")
     if value.keys() != names:
         odd = sorted(value.keys() ^ names)[0]
         raise ReceiptBroken(place, f"key {odd!r:.40} is missing or unknown")
@@ -136,14 +137,14 @@ def fields(value: Any, names: frozenset[str], place: str) -> Mapping[str, Any]:
 
 
 def text_of(value: Any, place: str) -> str:
-    """A string."""
+    """Check that a value is a string."""
     if not isinstance(value, str):
-        raise ReceiptBroken(place, "no text")
+        raise ReceiptBroken(place, "not a string")
     return value
 
 
 def hex_of(value: Any, place: str) -> bytes:
-    """32 bytes as 64 hexadecimal digits in lower case."""
+    """Decode 32 bytes from 64 hexadecimal digits in lower case."""
     if isinstance(value, str) and len(value) == 64:
         try:
             data = bytes.fromhex(value)
@@ -155,30 +156,30 @@ def hex_of(value: Any, place: str) -> bytes:
 
 
 def whole(value: Any, place: str, *, least: int = 0) -> int:
-    """A whole number."""
+    """Check that a value is an integer of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ReceiptBroken(place, f"no whole number of at least {least}")
+        raise ReceiptBroken(place, f"not an integer of at least {least}")
     return value
 
 
 class FieldKind(NamedTuple):
-    """How the values of a field are written as JSON, and read from it with the place of a fault."""
+    """How a field is written to JSON and read back; `read` also takes the place for errors."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any, str], Any]
 
 
 def whole_number(least: int = 0) -> FieldKind:
-    """Whole numbers of at least so much."""
+    """A field of integers of at least `least`."""
     return FieldKind(int, partial(whole, least=least))
 
 
 def listed(kind: FieldKind) -> FieldKind:
-    """Tuples of one kind, as arrays."""
+    """A field of tuples whose items are of one kind, written as arrays."""
 
     def read(value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise ReceiptBroken(place, "no list")
+            raise ReceiptBroken(place, "not a list")
         return tuple(kind.read(item, f"{place}[{n}]") for n, item in enumerate(value))
 
     return FieldKind(lambda value: [kind.write(item) for item in value], read)
@@ -192,12 +193,12 @@ class Shape:
     """The declared fields of an object, from which it is both written and read."""
 
     def __init__(self, schema: str = "", /, **kinds: FieldKind) -> None:
-        """Declare the fields by their names, and the schema where the object names one."""
+        """Declare the fields by name, and the value of the object's `schema` key if it has one."""
         self._schema, self._kinds = schema, kinds
         self._names = frozenset(kinds) | ({"schema"} if schema else frozenset())
 
     def write(self, value: Any) -> dict[str, Any]:
-        """The object of a value that has the declared fields as attributes."""
+        """The JSON object for a value that has the declared fields as attributes."""
         members = {name: kind.write(getattr(value, name)) for name, kind in self._kinds.items()}
         return {"schema": self._schema, **members} if self._schema else members
 
@@ -211,11 +212,11 @@ class Shape:
         }
 
 
-def _carefully(value: Any) -> bytes:
+def _encode_slowly(value: Any) -> bytes:
     try:
         return _written(value).encode()
     except (TypeError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"not a JSON value: {error}") from None
     except UnicodeEncodeError:
         raise ValueError("a text of it cannot be written as UTF-8") from None
 
@@ -225,7 +226,7 @@ def _read(text: str, **hooks: Any) -> Any:
 
 
 def _check_keys(data: bytes, value: Any) -> None:
-    """RFC 8785 sorts keys by UTF-16, which differs from code points beyond the first plane."""
+    """Refuse non-ASCII keys in data beyond the first plane: RFC 8785 sorts them by UTF-16 units."""
     if data.isascii() or not data.translate(None, _FIRST_PLANE):
         return
     waiting = [value]
@@ -240,11 +241,11 @@ def _check_keys(data: bytes, value: Any) -> None:
 
 
 def _no_float(text: str) -> NoReturn:
-    raise ValueError(f"number {text[:24]} is no whole number")
+    raise ValueError(f"number {text[:24]} is not an integer")
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _small(text: str) -> int:
@@ -254,15 +255,15 @@ def _small(text: str) -> int:
     return value
 
 
-class Written(Mapping[str, Any]):
-    """An object by its canonical JSON.
+class EncodedObject(Mapping[str, Any]):
+    """A JSON object that is already encoded; parsed only when a member is read.
 
     Attributes:
-        data: UTF-8.
+        data: its canonical JSON in UTF-8.
     """
 
     def __init__(self, data: bytes) -> None:
-        """Take canonical JSON of an object as it is."""
+        """Keep the canonical JSON of an object, unchecked."""
         self.data = data
 
     @cached_property
@@ -282,12 +283,12 @@ class Written(Mapping[str, Any]):
 
 
 def part(value: Any) -> Any:
-    """Canonical JSON of a part, in its place in what `together` puts together."""
-    return as_written(dumps(value))
+    """Encode a member of an object for `join_encoded`."""
+    return embed_json(dumps(value))
 
 
-def together(parts: Mapping[str, Any], rest: Mapping[str, Any]) -> Written:
-    """The object of parts that are written as JSON already, and of the rest."""
+def join_encoded(parts: Mapping[str, Any], rest: Mapping[str, Any]) -> EncodedObject:
+    """One object of members from `part`, which are encoded already, and the remaining members."""
     dumps(rest)
     # The parts were checked when they were written, and the rest just now.
-    return Written(dumps({**rest, **parts}, texts_alone=True))
+    return EncodedObject(dumps({**rest, **parts}, strings_only=True))

@@ -1,7 +1,7 @@
-"""Two receipts beside each other.
+"""Comparison of two receipts.
 
-A number of a leaf or of a candidate means something in one receipt alone, so leaves are compared by
-their names and candidates by their ids. Ids of windows and of decisions, and times, are left out.
+Numbers of leaves and candidates have a meaning only within one receipt, so leaves are compared by
+name and candidates by id. Ids of windows and of decisions, and times, are not compared.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from crp_integrations.receipt.leaves import FACT
 from crp_integrations.receipt.predicate import (
     CANDIDATE,
     LEAF,
-    CandidateTold,
+    CandidateRecord,
     Content,
-    Examined,
-    FitTold,
-    JudgeCallTold,
-    PriorTold,
+    ExaminationRecord,
+    FitRecord,
+    JudgeCallRecord,
+    PriorAnswerRecord,
 )
 from crp_integrations.receipt.reconstruction import (
     MALFORMED,
-    LeftOutError,
+    MissingTextError,
     Texts,
     content_of,
     malformed,
@@ -35,32 +35,32 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import first, in_text
 from crp_integrations.records import Part, Record
 
-# What differs between windows that are alike: ids of windows and decisions, times, and what is
-# compared by itself.
-_APART: Final[Mapping[type[Part], frozenset[str]]] = {
-    CandidateTold: frozenset({"id", "leaf", "ingested_at", "decision"}),
-    FitTold: frozenset({"now", "window_number"}),
-    PriorTold: frozenset({"window_id", "number"}),
-    Examined: frozenset({"signals"}),
-    JudgeCallTold: frozenset({"cached", "cost", "milliseconds"}),
+# Fields that differ between otherwise equal windows (ids of windows and decisions, times), and
+# texts, which are compared separately.
+_NOT_COMPARED: Final[Mapping[type[Part], frozenset[str]]] = {
+    CandidateRecord: frozenset({"id", "leaf", "ingested_at", "decision"}),
+    FitRecord: frozenset({"now", "window_number"}),
+    PriorAnswerRecord: frozenset({"window_id", "number"}),
+    ExaminationRecord: frozenset({"signals"}),
+    JudgeCallRecord: frozenset({"cached", "cost", "milliseconds"}),
 }
 # Parts of the content that are compared, in the order of a window.
 _PARTS: Final = (
     "package", "request", "model", "settings", "selected", "fit", "envelope", "calls", "report",
     "examined", "policy",
 )  # fmt: skip
-# Hashes of what is compared by itself, over ids and times.
+# The leaf of sealed hashes: they cover ids and times, and their texts are compared directly.
 _HASHES: Final = "seal"
-# Names and tool calls of a message, in JSON.
+# Suffix of a leaf with a message's name and tool calls as JSON.
 _FRAME: Final = "/frame"
 
 
-class Unlike(Part):
+class ReceiptDifference(Part):
     """A place at which two receipts differ.
 
     Attributes:
-        place: path, or name, byte and line of a text.
-        left, right: what stands there; empty for a text that both have.
+        place: path of a value, or name, byte and line of a text.
+        left, right: values at that place; empty for a text that both have.
     """
 
     part: str
@@ -70,14 +70,14 @@ class Unlike(Part):
 
 
 class ComparedReceipts(Record):
-    """Two receipts beside each other.
+    """Result of comparing two receipts.
 
     Attributes:
-        same: nothing that was compared differs but ids, times and places in the chain.
-        facts_in, facts_out: ids that only the right or only the left context shows.
-        differences: of each part and text the first place.
-        not_compared: names of texts that both have and that are not in one of the copies.
-        left_context, right_context: the rendered contexts; empty where one is not in its copy.
+        same: True if they differ only in ids, times and places in the chain.
+        facts_in, facts_out: ids of facts that only the right or only the left context contains.
+        differences: first difference of each part and of each text.
+        not_compared: names of texts of both receipts that one of the copies leaves out.
+        left_context, right_context: rendered contexts; empty where the copy leaves it out.
     """
 
     SCHEMA = "receipt-compared/1"
@@ -87,14 +87,14 @@ class ComparedReceipts(Record):
     same: bool
     facts_in: tuple[str, ...] = ()
     facts_out: tuple[str, ...] = ()
-    differences: tuple[Unlike, ...] = ()
+    differences: tuple[ReceiptDifference, ...] = ()
     not_compared: tuple[str, ...] = ()
     left_context: str = ""
     right_context: str = ""
 
 
 class _Side:
-    """The content of one receipt with names of leaves and ids of candidates for their numbers."""
+    """Content of one receipt, with leaf names and candidate ids instead of their numbers."""
 
     def __init__(self, receipt: Receipt) -> None:
         content = receipt.content
@@ -108,18 +108,18 @@ class _Side:
             self.shown = [passage["id"] for passage in examined["passages"] or ()]
         self.parts: dict[str, Any] = {
             "candidates": {
-                candidate["id"]: self._part(CandidateTold, candidate)
+                candidate["id"]: self._part(CandidateRecord, candidate)
                 for candidate in content["candidates"]
             },
             **{name: self._value(Content.model_fields[name], content[name]) for name in _PARTS},
         }
         if envelope is not None and (content["fit"] or {}).get("salted"):
-            # A secret of the session is in the ETag.
+            # The ETag depends on a secret of the session.
             self.parts["envelope"]["etag"] = ""
 
     def _part(self, kind: type[Part], recorded: Mapping[str, Any]) -> dict[str, Any]:
-        fields, apart = kind.model_fields, _APART.get(kind, ())
-        return {n: self._value(fields[n], inner) for n, inner in recorded.items() if n not in apart}
+        fields, skip = kind.model_fields, _NOT_COMPARED.get(kind, ())
+        return {n: self._value(fields[n], inner) for n, inner in recorded.items() if n not in skip}
 
     def _value(self, field: FieldInfo, value: Any) -> Any:
         if value is None:
@@ -137,7 +137,7 @@ class _Side:
         return self._part(kind, value)
 
     def _named(self, value: Any) -> Any:
-        """The name of a leaf, or those of a list with the stretches that are shown of them."""
+        """Replace leaf numbers by names, in lists too; stretches keep their positions."""
         if isinstance(value, int):
             return self._names[value]
         if not isinstance(value, (list, tuple)):
@@ -152,7 +152,7 @@ class _Side:
 
 @cache
 def _part_in(annotation: Any) -> type[Part] | None:
-    """The part of content of which a field holds one or several; None for another field."""
+    """The `Part` class in a field's type, alone or in a container; None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, Part):
         return annotation
     return next(filter(None, map(_part_in, get_args(annotation))), None)
@@ -185,22 +185,24 @@ def diff(left: Receipt, right: Receipt) -> ComparedReceipts:
     )
 
 
-def _of_parts(left: _Side, right: _Side) -> Iterator[Unlike]:
+def _of_parts(left: _Side, right: _Side) -> Iterator[ReceiptDifference]:
     for part, old in left.parts.items():
         unlike = first(old, right.parts[part], part)
         if unlike is not None:
-            yield Unlike(part=part, place=unlike.place, left=unlike.recorded, right=unlike.replayed)
+            yield ReceiptDifference(
+                part=part, place=unlike.place, left=unlike.recorded, right=unlike.replayed
+            )
 
 
-def _of_texts(left: Receipt, right: Receipt, lacking: list[str]) -> Iterator[Unlike]:
-    """Compare texts by the names of their leaves; facts only where both receipts have them."""
+def _of_texts(left: Receipt, right: Receipt, lacking: list[str]) -> Iterator[ReceiptDifference]:
+    """Compare texts by leaf name; facts only if both receipts contain them."""
     for name in dict.fromkeys([leaf.name for leaf in (*left.leaves, *right.leaves)]):
         both = name in left.numbers and name in right.numbers
         if name == _HASHES or (name.startswith(FACT) and not both):
             continue
         if not both:
             sides = ("a text", "nothing") if name in left.numbers else ("nothing", "a text")
-            yield Unlike(part="text", place=name, left=sides[0], right=sides[1])
+            yield ReceiptDifference(part="text", place=name, left=sides[0], right=sides[1])
             continue
         old, new = _text(left, name), _text(right, name)
         if old is None or new is None:
@@ -210,7 +212,7 @@ def _of_texts(left: Receipt, right: Receipt, lacking: list[str]) -> Iterator[Unl
             old, new = _frame(old), _frame(new)
         unlike = in_text(old, new, name)
         if unlike is not None:
-            yield Unlike(part="text", place=unlike.place)
+            yield ReceiptDifference(part="text", place=unlike.place)
 
 
 def _frame(text: str) -> str:
@@ -225,5 +227,5 @@ def _frame(text: str) -> str:
 def _text(receipt: Receipt, name: str) -> str | None:
     try:
         return Texts(receipt).named(name)
-    except LeftOutError:
+    except MissingTextError:
         return None

@@ -1,6 +1,6 @@
-"""From the values of one window to the draft of its receipt.
+"""Builds the unsigned draft of a receipt from the values of one window.
 
-Nothing is validated here: it comes from records that are. `predicate.Content` reads it back.
+Values come from validated records and are not validated again; `predicate.Content` reads them back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.canonical import part, together
+from crp_integrations.receipt.canonical import join_encoded, part
 from crp_integrations.receipt.leaves import (
     Part,
     TextLeaves,
@@ -31,13 +31,13 @@ from crp_integrations.receipt.leaves import (
 from crp_integrations.receipt.outline import declared
 from crp_integrations.receipt.predicate import (
     SCHEMA,
-    AskedFor,
-    FitTold,
+    BudgetRecord,
+    FitRecord,
     ModelsRecord,
-    PolicyTold,
-    RoomTold,
-    Selected,
-    TermsTold,
+    PolicyRecord,
+    RequestRecord,
+    SelectionRecord,
+    TermsRecord,
     Tokenizer,
 )
 from crp_integrations.receipt.records import Draft
@@ -45,26 +45,26 @@ from crp_integrations.receipt.window_values import (
     Asked,
     WindowValues,
     disclosed,
-    examined_told,
+    examination_content,
 )
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import iso, sha256
 
 
-# Windows have few policies.
+# Cached because most windows of a process share a few policies.
 @lru_cache(maxsize=64)
-def _written(policy: Policy) -> tuple[str, str]:
+def _text_and_hash(policy: Policy) -> tuple[str, str]:
     """A policy's canonical text and its hash."""
     text = render_policy(policy)
     return text, sha256(text)
 
 
-def policy_told(window: WindowValues) -> dict[str, Any]:
-    """The policies in force, and what they said."""
+def policy_content(window: WindowValues) -> dict[str, Any]:
+    """The policies in force and their judgements."""
     decided = window.decided
-    text, digest = _written(decided.policy)
+    text, digest = _text_and_hash(decided.policy)
     return declared(
-        PolicyTold,
+        PolicyRecord,
         decided,
         text=text,
         hash=digest,
@@ -72,24 +72,24 @@ def policy_told(window: WindowValues) -> dict[str, Any]:
         judgement=None if decided.judgement is None else outline.plain(decided.judgement),
         reported=None if decided.reported is None else outline.plain(decided.reported),
         catalogue=window.report.classification.engine,
-        terms=None if decided.terms is None else declared(TermsTold, decided.terms),
+        terms=None if decided.terms is None else declared(TermsRecord, decided.terms),
     )
 
 
-# Candidates up to which every near-identical pair is worked out for the receipt.
+# Maximum number of candidates for which all near-identical pairs are computed: that is quadratic.
 ALL_PAIRS: Final = 300
 NAME: Final = "crp-integrations"
 
 
 def draft(window: WindowValues, version: str) -> Draft:
-    """The receipt of a window, before it is signed.
+    """Build the receipt of a window, before it is signed.
 
     Spec: CRP-SPEC-005 §15.4
     """
     texts = TextLeaves()
     labels = _labels(window.fit)
     candidates = part(_candidates(window.fit, labels, texts))
-    # Parts of passages that no envelope lists.
+    # Parts of each passage of a context that was not packed from an envelope.
     shown: list[tuple[Part, ...]] = []
     packed: tuple[Part, ...] = ()
     envelope = None
@@ -107,11 +107,13 @@ def draft(window: WindowValues, version: str) -> Draft:
     text = window.envelope.text if window.envelope else texts.composed(context)
     texts.add("context", text, of=texts.of, parts=context)
     question = texts.add("request", window.asked.query)
-    request = request_told(window.asked, texts, question, window)
-    calls = calls_told(window, texts, question, packed)
+    request = request_content(window.asked, texts, question, window)
+    calls = calls_content(window, texts, question, packed)
     texts.add("answer", window.text, of=texts.of, follows=True)
     examined = (
-        examined_told(window, window.examined, texts, question, shown) if window.examined else None
+        examination_content(window, window.examined, texts, question, shown)
+        if window.examined
+        else None
     )
     needs = window.examined.dossier.sub_queries if window.examined else ()
     seal = texts.add("seal", texts_as_json(dict(window.state)), of=range(len(texts.leaves)))
@@ -138,16 +140,16 @@ def draft(window: WindowValues, version: str) -> Draft:
         "selected": None if fit is None else _selected(fit),
         "fit": None if fit is None else _fit(fit),
         "calls": calls,
-        "policy": policy_told(window),
+        "policy": policy_content(window),
         "seal": seal,
     }
-    return Draft(together(parts, rest), tuple(texts.leaves))
+    return Draft(join_encoded(parts, rest), tuple(texts.leaves))
 
 
 def _seen(dossier: Dossier, texts: TextLeaves) -> list[tuple[Part, ...]]:
-    """What is shown of the passages of a context that was made elsewhere.
+    """Parts of the passages of a context that was made outside this package.
 
-    A system prompt is no fact: it may have the facts in it, or quote them, and goes with them.
+    A last passage without a number is the system prompt, which may contain or quote the facts.
     """
     facts = dossier.numbered_passages
     shown: list[tuple[Part, ...]] = [(texts.fact(name, text),) for name, text in facts]
@@ -158,8 +160,8 @@ def _seen(dossier: Dossier, texts: TextLeaves) -> list[tuple[Part, ...]]:
     texts.of = tuple(sorted(quoted(parts)))
     packed = texts.composed(parts)
     if packed and packed in text:
-        ahead, _, behind = text.partition(packed)
-        return [*shown, tuple(_around(ahead, behind, texts, name, parts))]
+        before, _, after = text.partition(packed)
+        return [*shown, tuple(_around(before, after, texts, name, parts))]
     return [*shown, (texts.add(name, text, of=texts.of, follows=True),)]
 
 
@@ -167,7 +169,7 @@ def _selected(fit: EnvelopeInputs) -> dict[str, Any]:
     chosen = fit.candidates
     every = len(chosen.facts) <= ALL_PAIRS
     return declared(
-        Selected,
+        SelectionRecord,
         chosen,
         duplicates=_pairs(as_pairs(chosen.duplicates), every=every),
         conflicts=_pairs(as_pairs(chosen.conflicts), every=every),
@@ -180,10 +182,10 @@ def _pairs(pairs: PairRelation, *, every: bool) -> list[list[int]]:
 
 
 def _labels(fit: EnvelopeInputs | None) -> dict[str, int]:
-    """A number for each community's label, since the label is made of words of its facts."""
+    """Number the community labels, since a label contains words of its facts."""
     labels = (fact.community for fact in fit.candidates.facts) if fit else ()
     numbers = {label: number for number, label in enumerate(dict.fromkeys(filter(None, labels)))}
-    # A community without a name has a number too, but its label is not recorded.
+    # An unnamed community gets a number too; it has no label to record.
     return {**numbers, "": outline.NAMELESS}
 
 
@@ -222,7 +224,7 @@ def _candidates(
             "refused": None if fact.refused is None else fact.refused.value,
             "passages": [*chain.from_iterable(fact.passages)] or None,
         }
-        # What most candidates have not is left out.
+        # Fields that most candidates lack are left out to keep the receipt small.
         content |= {name: value for name, value in more.items() if value is not None}
         candidates.append(content)
     named = [label for label in labels if label]
@@ -233,26 +235,26 @@ def _candidates(
 
 def _fit(fit: EnvelopeInputs) -> dict[str, Any]:
     return declared(
-        FitTold,
+        FitRecord,
         fit,
         now=iso(fit.now),
-        room=None if fit.room is None else declared(RoomTold, fit.room),
+        room=None if fit.room is None else declared(BudgetRecord, fit.room),
         temporal=is_temporal(fit.candidates.query, fit.now),
         pinned=list(fit.pinned),
         previous=list(fit.previous),
     )
 
 
-def request_told(
+def request_content(
     asked: Asked, texts: TextLeaves, question: int, window: WindowValues
 ) -> dict[str, Any]:
-    """The request; its texts get leaves."""
+    """The request; adds a leaf for each of its texts."""
     needs: tuple[str, ...] = ()
     if window.envelope is not None and window.envelope.sub_queries != (asked.query,):
         needs = window.envelope.sub_queries
     tools = [dict(tool) for tool in asked.tools]
     return declared(
-        AskedFor,
+        RequestRecord,
         asked,
         question=question,
         needs=[texts.add(f"need/{n}", need) for n, need in enumerate(needs, start=1)],
@@ -260,7 +262,7 @@ def request_told(
         if asked.system_prompt
         else None,
         instructions=[
-            # The words of a remedy quote claims of the answer before.
+            # The instruction of a remedy quotes claims of the previous answer.
             texts.add(f"instruction/{n}", words, of=texts.of, follows=True)
             for n, words in enumerate(asked.instructions, start=1)
         ],
@@ -270,7 +272,7 @@ def request_told(
         ],
         tools=texts.add("tools", as_json(tools)) if tools else None,
         temperature=None if asked.temperature is None else repr(asked.temperature),
-        # A provider takes seeds that canonical JSON has no number for.
+        # As text, since providers accept seeds above 2^53.
         seed=None if asked.seed is None else str(asked.seed),
     )
 
@@ -301,10 +303,10 @@ def _message(
     return content
 
 
-def calls_told(
+def calls_content(
     window: WindowValues, texts: TextLeaves, question: int, parts: Sequence[Part]
 ) -> list[dict[str, Any]]:
-    """The calls of the answer; messages that a later call repeats are recorded once."""
+    """The calls for the answer; messages that a later call repeats are recorded once."""
     calls = []
     first: tuple[Message, ...] = ()
     earlier: dict[Message, int] = {}
@@ -338,7 +340,7 @@ def _sent(
     question: int,
     parts: Sequence[Part],
 ) -> dict[str, Any]:
-    """A message as it was sent; the question and the context have leaves of their own."""
+    """A message as it was sent, referring to the leaves of the question, history and context."""
     if message.role == "user" and message.content == window.asked.query:
         return _message(message, texts, name, leaf=question)
     if place := earlier.get(message):
@@ -348,12 +350,12 @@ def _sent(
     rendered_text = texts.composed(parts)
     if not rendered_text or rendered_text not in message.content:
         return _message(message, texts, name)
-    ahead, _, behind = message.content.partition(rendered_text)
-    return _message(message, texts, name, _around(ahead, behind, texts, name, parts))
+    before, _, after = message.content.partition(rendered_text)
+    return _message(message, texts, name, _around(before, after, texts, name, parts))
 
 
 def _system(asked: Asked, texts: TextLeaves, parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The system message of `prompt@1` as parts: the caller's own words are in leaves."""
+    """The system message of `prompt@1` as parts, with the caller's own texts as leaves."""
     own, rules, strategy, *_ = system_parts(asked.system_prompt, asked.grounding, asked.strategy)
     pieces: list[tuple[Part, ...]] = []
     if own:
@@ -373,7 +375,7 @@ def _system(asked: Asked, texts: TextLeaves, parts: Sequence[Part]) -> tuple[Par
 def _around(
     before: str, after: str, texts: TextLeaves, name: str, parts: Sequence[Part]
 ) -> list[Part]:
-    """A caller's own message around a context, as parts."""
+    """The text of a caller's message before and after the context, with the context, as parts."""
     pieces: list[Part] = list(parts)
     if before:
         pieces.insert(0, texts.add(f"{name}/before", before, of=texts.of, follows=True))

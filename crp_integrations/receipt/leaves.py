@@ -1,9 +1,9 @@
 """The texts of a receipt as salted leaves of a Merkle tree (`leaf@1`).
 
-A leaf is 32 bytes of salt and the text in UTF-8. Its hash tells nothing of the text to who has not
-the salt, however few texts there could be; so a text can be left out of a copy, and the tree still
-verifies. A composed leaf has no text of its own: it is put together from others and from the frame
-between them, so that what was shown of a fact stands in a receipt once, and is gone with its leaf.
+A leaf is 32 bytes of salt and the text in UTF-8. Without the salt, its hash reveals nothing about
+the text, even if there are few possible texts; so a copy can leave a text out and the tree still
+verifies. A composed leaf has no text of its own: it is joined from other leaves and literals, so
+that the text of a fact is in a receipt once, and removing its leaf removes it everywhere.
 """
 
 from __future__ import annotations
@@ -27,28 +27,27 @@ from crp_integrations.seals import derive_key
 SALT_BYTES: Final = 32
 SALT_INFO: Final = b"crp-receipt-salt-v1"
 FACT: Final = "fact/"
-# Characters of a composed text, and of all of a receipt: parts can be named as often as one likes.
+# Maximum characters of a composed text, and of all of a receipt: parts may repeat without limit.
 LONGEST: Final = 50_000_000
 LONGEST_TOGETHER: Final = 10 * LONGEST
 _OF_FACT = frozenset({"fact", "hash"})
 _OF_TEXT = frozenset({"follows", "hash", "name", "of", "parts"})
 
-# A literal; a leaf as a whole; or a stretch of one, from and to a character.
+# A literal; the number of a whole leaf; or a stretch of a leaf: number, start and end character.
 Part: TypeAlias = str | int | tuple[int, int, int]
 
 
-# Tuples, as a receipt has hundreds of leaves: they are made in a third of the time.
+# Named tuples, as a receipt has hundreds of leaves: creating one takes a third of the time.
 class Leaf(NamedTuple):
-    """A text that a receipt is to hold.
+    """A text of a receipt before signing.
 
     Attributes:
-        name: what it is, once in a receipt: `request`, `context`, `answer`, `fact/<id>`, ….
-        text: of a composed leaf what it is put together to, or empty.
-        fact_id, source_id: of a fact's text; else empty. The source is not signed.
+        name: unique in a receipt: `request`, `context`, `answer`, `fact/<id>`, ….
+        text: the text; for a composed leaf the joined text, or empty.
+        fact_id, source_id: ids of the fact and its source; else empty. The source is not signed.
         of: numbers of the leaves of facts that the text may quote.
-        follows: whether it may repeat what earlier windows said.
-        parts: what a composed leaf is put together from; empty for any other. No leaf in
-            it is composed itself.
+        follows: whether it may repeat texts of earlier windows.
+        parts: parts of a composed leaf, none of them composed itself; empty for any other leaf.
     """
 
     name: str
@@ -61,10 +60,10 @@ class Leaf(NamedTuple):
 
 
 class LeafEntry(NamedTuple):
-    """A leaf as it is signed: everything but its text and its salt.
+    """A leaf as it is signed: everything except its text and its salt.
 
     Attributes:
-        hash: of the leaf, 32 bytes.
+        hash: hash of the leaf, 32 bytes.
     """
 
     name: str
@@ -75,7 +74,7 @@ class LeafEntry(NamedTuple):
     parts: tuple[Part, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The leaf as a JSON object; tuples are arrays."""
+        """The entry as a JSON object; tuples become arrays."""
         if self.fact_id:
             return {"fact": self.fact_id, "hash": self.hash.hex()}
         return {
@@ -88,7 +87,7 @@ class LeafEntry(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Any, count: int, place: str) -> LeafEntry:
-        """Read a leaf."""
+        """Read and check the entry of one of `count` leaves."""
         if isinstance(value, dict) and "fact" in value:
             members = fields(value, _OF_FACT, place)
             fact_id = text_of(members["fact"], f"{place}.fact")
@@ -100,7 +99,7 @@ class LeafEntry(NamedTuple):
         if not name or name.startswith(FACT):
             raise ReceiptBroken(f"{place}.name", "is empty or that of a fact")
         if not isinstance(members["follows"], bool):
-            raise ReceiptBroken(f"{place}.follows", "neither true nor false")
+            raise ReceiptBroken(f"{place}.follows", "is neither true nor false")
         return cls(
             name,
             hex_of(members["hash"], f"{place}.hash"),
@@ -117,7 +116,7 @@ class LeafEntry(NamedTuple):
 
 
 def entries_of(listed: Any, place: str) -> tuple[LeafEntry, ...]:
-    """Read the leaves of a receipt."""
+    """Read and check the leaf entries of a receipt."""
     values = _list(listed, place)
     entries = [
         LeafEntry.from_json(value, len(values), f"{place}[{number}]")
@@ -127,18 +126,18 @@ def entries_of(listed: Any, place: str) -> tuple[LeafEntry, ...]:
     return tuple(entries)
 
 
-# Deriving one takes as long as hashing fifty leaves.
+# Cached, as a derivation takes as long as hashing fifty leaves.
 @lru_cache(maxsize=64)
 def salt_key(master: bytes, tenant: str) -> bytes:
-    """The key that the salts of a tenant's receipts are made with, 32 bytes."""
+    """The key from which the salts of a tenant's receipts are derived, 32 bytes."""
     return derive_key(master, salt=tenant, info=SALT_INFO)
 
 
 def salts(key: bytes, scope: str, count: int) -> list[bytes]:
-    """The salts of a receipt's leaves: nobody without the key can tell or compare them.
+    """The salts of a receipt's leaves; without the key no one can compute them.
 
-    An HMAC of the scope gives the receipt's secret, and SHAKE256 of that the salts one after the
-    other (FIPS 202); a call of a hash for each took as long as hashing the leaves.
+    An HMAC of the scope gives the receipt's secret, which SHAKE256 (FIPS 202) expands to all salts
+    at once; one hash call per salt took as long as hashing the leaves.
     """
     secret = hmac.digest(key, scope.encode(), "sha256")
     size = SALT_BYTES * count
@@ -147,7 +146,7 @@ def salts(key: bytes, scope: str, count: int) -> list[bytes]:
 
 
 def leaf_hashes(salted: Iterable[tuple[bytes, str]]) -> list[bytes]:
-    """The hashes of leaves, each of a salt and a text."""
+    """Hash leaves, each given as salt and text."""
     return [sha256(b"\x00" + salt + text.encode()).digest() for salt, text in salted]
 
 
@@ -159,7 +158,7 @@ def leaf_hash(salt: bytes, text: str) -> bytes:
 def composed(
     parts: Sequence[Part], text: Callable[[int], str | None], most: int = LONGEST
 ) -> str | None:
-    """The text of a composed leaf."""
+    """The text of a composed leaf; None if a part is missing or the text is too long."""
     most = min(most, LONGEST)
     pieces: list[str] = []
     length = 0
@@ -183,29 +182,29 @@ def composed(
 
 
 def quoted(parts: Sequence[Part]) -> frozenset[int]:
-    """Numbers of the leaves that a composed one is put together from."""
+    """Numbers of the leaves in the parts of a composed leaf."""
     return frozenset(
         [part if isinstance(part, int) else part[0] for part in parts if not isinstance(part, str)]
     )
 
 
 def check_parts(leaves: Sequence[Leaf | LeafEntry], place: str) -> None:
-    """Refuse leaves of one name, those of facts that are named otherwise, and nested ones."""
+    """Refuse duplicate names, fact leaves with another kind of name, and nested composed leaves."""
     names: set[str] = set()
     composite = {number for number, leaf in enumerate(leaves) if leaf.parts}
     for number, leaf in enumerate(leaves):
         if leaf.name in names:
-            raise ReceiptBroken(f"{place}[{number}]", "has another leaf's name")
+            raise ReceiptBroken(f"{place}[{number}]", "has the name of another leaf")
         names.add(leaf.name)
         if leaf.name.startswith(FACT) != bool(leaf.fact_id):
-            raise ReceiptBroken(f"{place}[{number}]", "is of a fact by its name or its id alone")
+            raise ReceiptBroken(f"{place}[{number}]", "has only one of a fact's name and id")
         if leaf.parts and not composite.isdisjoint(quoted(leaf.parts)):
             raise ReceiptBroken(f"{place}[{number}].parts", "names a leaf that has parts itself")
 
 
 def _list(value: Any, place: str) -> list[Any]:
     if not isinstance(value, list):
-        raise ReceiptBroken(place, "no list")
+        raise ReceiptBroken(place, "not a list")
     return value
 
 
@@ -217,13 +216,13 @@ def _number(value: Any, count: int, place: str) -> int:
 
 
 def _part(value: Any, count: int, place: str) -> Part:
-    """A literal, a leaf, or a stretch of one."""
+    """Read a literal, a leaf number, or a stretch of a leaf."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
         return _number(value, count, place)
     if len(value) != 3:
-        raise ReceiptBroken(place, "no stretch of a leaf")
+        raise ReceiptBroken(place, "not a stretch of a leaf")
     start, end = whole(value[1], place), whole(value[2], place)
     if start > end:
         raise ReceiptBroken(place, "ends before it begins")
@@ -235,10 +234,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class TextLeaves:
-    """Leaves, by number.
+    """The leaves of a receipt that is being built, in the order of their numbers.
 
     Attributes:
-        of: numbers of the facts that the model was shown.
+        of: numbers of the leaves of facts in the model's context.
     """
 
     def __init__(self) -> None:
@@ -247,11 +246,11 @@ class TextLeaves:
         self._facts: dict[str, int] = {}
 
     def fact(self, fact_id: str, text: str, source_id: str = "") -> int:
-        """The leaf of a fact."""
+        """The number of a fact's leaf, added if it is new."""
         known = self._facts.get(fact_id)
         if known is None:
             known = self._facts[fact_id] = len(self.leaves)
-            text = text if text.isascii() else _written(text)
+            text = text if text.isascii() else _encodable(text)
             self.leaves.append(Leaf(FACT + fact_id, text, fact_id, source_id))
         return known
 
@@ -264,8 +263,8 @@ class TextLeaves:
         follows: bool = False,
         parts: Sequence[Part] = (),
     ) -> int:
-        """A further leaf."""
-        text = text if text.isascii() else _written(text)
+        """Add a leaf and return its number; it is composed only if its parts give the text."""
+        text = text if text.isascii() else _encodable(text)
         if parts and self.composed(parts) == text:
             leaf = Leaf(name, text, of=tuple(of), follows=follows, parts=tuple(parts))
         else:
@@ -274,16 +273,16 @@ class TextLeaves:
         return len(self.leaves) - 1
 
     def number(self, name: str) -> int:
-        """The number of a leaf by its name, the one added last."""
+        """The number of the last leaf with a name."""
         return next(n for n in reversed(range(len(self.leaves))) if self.leaves[n].name == name)
 
     def named(self, text: str, prefix: str) -> str:
-        """The name of a leaf of this text whose name begins so; empty for none."""
+        """The name, beginning with the prefix, of the first leaf with this text; else empty."""
         matching = (leaf for leaf in self.leaves if leaf.text == text)
         return next((leaf.name for leaf in matching if leaf.name.startswith(prefix)), "")
 
     def composed(self, parts: Sequence[Part]) -> str:
-        """The text of parts."""
+        """The joined text of parts."""
         leaves = self.leaves
         return "".join(
             [
@@ -297,7 +296,7 @@ class TextLeaves:
         )
 
     def rendered(self, envelope: Envelope) -> tuple[Part, ...]:
-        """The context (`render@1`) as parts: what is shown of each fact of an envelope."""
+        """The context of an envelope (`render@1`) as parts."""
         leaves, known = self.leaves, self._facts
         parts: list[Part] = []
         for number, fact in enumerate(envelope.facts, start=1):
@@ -311,7 +310,7 @@ class TextLeaves:
 
 
 def rendered(shown: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
-    """The context (`render@1`) as parts, of what is shown of each fact."""
+    """The context (`render@1`) as parts, given the parts of each fact in it."""
     parts: list[Part] = []
     for number, pieces in enumerate(shown, start=1):
         parts.append(_marker(number))
@@ -320,7 +319,7 @@ def rendered(shown: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
 
 
 def stretches(leaf: int, spans: Sequence[tuple[int, int]]) -> list[Part]:
-    """A text as parts of a fact's leaf."""
+    """Spans of a fact's leaf as parts, with an ellipsis between them."""
     parts: list[Part] = []
     for start, end in spans:
         parts += [ELLIPSIS, (leaf, start, end)] if parts else [(leaf, start, end)]
@@ -329,29 +328,29 @@ def stretches(leaf: int, spans: Sequence[tuple[int, int]]) -> list[Part]:
 
 @lru_cache(maxsize=1024)
 def _marker(number: int) -> str:
-    """The text in front of a fact in the context."""
+    """The text before a fact in the context."""
     return f"[{number}] " if number == 1 else f"{SEPARATOR}[{number}] "
 
 
-def _written(text: str) -> str:
-    """A text that can be written as UTF-8."""
+def _encodable(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def small(value: int | None) -> int | None:
-    """A limit that canonical JSON has a number for; a higher one limits nothing either."""
+    """Clip a limit to the integers of canonical JSON; one above 2^53 has no effect anyway."""
     return None if value is None else max(-LARGEST, min(LARGEST, value))
 
 
 def as_json(value: Any) -> str:
-    """A text of its own in JSON; it may hold floats, which the content may not."""
+    """JSON for the text of a leaf; unlike the content, it may contain floats."""
     return _encoded(value)
 
 
 def texts_as_json(value: Mapping[str, str] | Sequence[str]) -> str:
-    """The same of texts alone, in a fraction of the time."""
+    """JSON of strings only, with the result of `as_json` in a fraction of its time."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     except TypeError:
-        # Half of a surrogate pair.
+        # orjson refuses lone surrogates.
         return _encoded(value)

@@ -2,9 +2,9 @@
 
 Spec: RFC 9162 §2.1, §4.10 (heads here are DSSE envelopes around canonical JSON)
 
-A receipt's leaf is the hash of what was signed, so leaving texts out or erasing them changes
-nothing in the log. A head says how long the log was and what its root was; who keeps one can be
-shown that a receipt is in the log, and that a later head only goes on from it.
+A receipt's leaf is the hash of its signed payload, so leaving texts out or erasing them does not
+change the log. A head records the log's size and root. With a saved head you can verify that a
+receipt is in the log, and that a later head only appends to it.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _SIGNED = frozenset({"envelope", "key", "schema"})
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The state of a log.
+    """The state of a log: its size and root at one time.
 
     Attributes:
-        timestamp: ISO 8601 in UTC, when it was signed.
+        timestamp: time of signing, ISO 8601 in UTC.
     """
 
     log: str
@@ -57,7 +57,7 @@ class Head:
     timestamp: str
 
     def sign(self, key: SigningKey) -> SignedHead:
-        """The head, signed."""
+        """Sign the head."""
         return SignedHead(self, key.sign(HEAD_TYPE, self.to_payload()), key.public)
 
     def to_payload(self) -> bytes:
@@ -67,16 +67,16 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class SignedHead:
-    """A head with its signature and the key that it names."""
+    """A head with its signature and the public key."""
 
     head: Head
     signed: Signed
     key: bytes
 
     def check(self, keys: Sequence[bytes]) -> None:
-        """Check the signature."""
+        """Check the signature, and that its key is one of `keys`."""
         if self.signed.payload != self.head.to_payload():
-            raise ReceiptBroken("head", "is not what was signed")
+            raise ReceiptBroken("head", "differs from the signed payload")
         self.signed.verify(self.key, "head.envelope")
         if self.key not in keys:
             wanted = " or ".join(keyid_of(key)[:16] for key in keys) or "none"
@@ -101,10 +101,10 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True)
 class Inclusion:
-    """The proof that a receipt is in a log of a size.
+    """Proof that a receipt is in a log with `size` entries.
 
     Attributes:
-        path: 32 bytes each, from the leaf up.
+        path: hashes from the leaf up, 32 bytes each.
     """
 
     index: int
@@ -123,7 +123,7 @@ class Inclusion:
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """The proof that a log of a size only goes on from a smaller one."""
+    """Proof that a log with `second` entries only appends to its first `first` entries."""
 
     first: int
     second: int
@@ -140,26 +140,26 @@ class Consistency:
 
 
 def log_name(tenant: str, residency: str = "") -> str:
-    """The name of a tenant's log in a region; it tells the tenant's name to who knows it."""
+    """The name of a tenant's log in a region, hashed so that it does not contain the tenant's."""
     return "crp_log_" + sha256_hex(SEPARATOR.join(("log", tenant, residency)))[:24]
 
 
 def check_inclusion(proof: Inclusion, head: Head, log_hash: bytes) -> None:
-    """Check that a receipt is in a log."""
+    """Check that a receipt is in the log of a head."""
     if proof.size != head.size:
-        raise ReceiptBroken("proof.size", f"is {proof.size}, the head's is {head.size}")
+        raise ReceiptBroken("proof.size", f"is {proof.size}, the size in the head is {head.size}")
     if not included(log_hash, proof.index, proof.size, proof.path, head.root):
         raise ReceiptBroken("proof.path", "does not lead from the receipt to the head's root")
 
 
 def check_consistency(proof: Consistency, first: Head, second: Head) -> None:
-    """Check that a log only went on between two heads."""
+    """Check that entries were only appended to a log between two heads."""
     if first.log != second.log:
-        raise ReceiptBroken("head.log", f"is {second.log!r:.60}, that before was {first.log!r:.60}")
+        raise ReceiptBroken("head.log", f"is {second.log!r:.60}, before it was {first.log!r:.60}")
     if (proof.first, proof.second) != (first.size, second.size):
-        raise ReceiptBroken("proof", "is between other sizes than the heads'")
+        raise ReceiptBroken("proof", "is for other sizes than those of the heads")
     if not consistent(first.size, second.size, proof.path, first.root, second.root):
-        raise ReceiptBroken("proof.path", "does not lead from the one root to the other")
+        raise ReceiptBroken("proof.path", "does not lead from the earlier root to the later one")
 
 
 def _file(value: dict[str, Any]) -> bytes:
@@ -167,7 +167,7 @@ def _file(value: dict[str, Any]) -> bytes:
 
 
 def _read(data: bytes, place: str, wanted: str) -> Any:
-    """What a file holds, where it is of the kind that is wanted."""
+    """Read a file of the wanted schema."""
     kind = kind_of(data)
     if kind and kind != wanted:
         raise ReceiptBroken(f"{place}.schema", f"is {kind!r:.60}, wanted {wanted!r}")

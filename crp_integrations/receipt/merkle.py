@@ -1,10 +1,10 @@
-"""Merkle trees as RFC 9162 makes them: roots, inclusion and consistency, without recursion.
+"""Merkle trees of RFC 9162: roots, inclusion and consistency proofs, without recursion.
 
 Spec: RFC 9162 §2.1
 
-A tree is asked for the roots of its complete subtrees: level 0 has the leaves' hashes, place p of
-level l the root over leaves p·2^l to (p + 1)·2^l - 1. Whoever keeps those (`ledger_nodes` of a
-store, `Tree` in memory) gets roots and proofs of any size in logarithmic time.
+The functions look up roots of complete subtrees: level 0 has the leaves' hashes, place p of level l
+the root over leaves p·2^l to (p + 1)·2^l - 1. With those stored (`ledger_nodes` of a store, `Tree`
+in memory), roots and proofs of any size take logarithmic time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 
-# Root of a complete subtree by level and place.
+# Gives the root of a complete subtree by level and place.
 Nodes = Callable[[int, int], bytes]
 EMPTY = sha256(b"").digest()
 
@@ -20,7 +20,7 @@ EMPTY = sha256(b"").digest()
 def leaf_hash(entry: bytes) -> bytes:
     """The hash of a leaf (RFC 9162 §2.1.1)."""
     hasher = sha256(b"\x00")
-    # Not joined to the prefix first, since an entry may be a whole receipt.
+    # Avoids a copy of the entry, which may be a whole receipt.
     hasher.update(entry)
     return hasher.digest()
 
@@ -31,7 +31,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def grown(size: int, leaf: bytes, nodes: Nodes) -> Iterator[tuple[int, int, bytes]]:
-    """The complete subtrees that appending one leaf completes: level, place, root."""
+    """Subtrees that appending one leaf to `size` leaves completes: level, place and root."""
     level, place, root = 0, size, leaf
     yield level, place, root
     while place & 1:
@@ -41,9 +41,9 @@ def grown(size: int, leaf: bytes, nodes: Nodes) -> Iterator[tuple[int, int, byte
 
 
 def position(level: int, place: int) -> int:
-    """The place of a complete subtree's root among all of them, in the order they are completed.
+    """Index of a complete subtree in the order in which subtrees are completed.
 
-    Appending never changes one, so a log of them is append-only as well.
+    Appending a leaf never changes a complete subtree, so a list of them is append-only too.
 
     >>> [position(0, 0), position(0, 1), position(1, 0), position(0, 2)]
     [0, 1, 2, 3]
@@ -53,7 +53,7 @@ def position(level: int, place: int) -> int:
 
 
 def root_of(size: int, nodes: Nodes) -> bytes:
-    """The root over the first leaves of a tree (RFC 9162 §2.1.1)."""
+    """The root over the first `size` leaves of a tree (RFC 9162 §2.1.1)."""
     return _range(0, size, nodes) if size else EMPTY
 
 
@@ -76,9 +76,9 @@ def inclusion(index: int, size: int, nodes: Nodes) -> list[bytes]:
 
 
 def consistency(first: int, second: int, nodes: Nodes) -> list[bytes]:
-    """The proof that a tree of a size begins with that of a smaller one (RFC 9162 §2.1.4.1)."""
+    """The proof that the first `second` leaves begin with the first `first` (RFC 9162 §2.1.4.1)."""
     if not 1 <= first <= second:
-        raise ValueError(f"no tree of {first} leaves is the beginning of one of {second}")
+        raise ValueError(f"a tree of {first} leaves cannot be the beginning of one of {second}")
     path: list[bytes] = []
     low, high, whole = 0, second, True
     while first != high:
@@ -118,7 +118,7 @@ def consistent(
 ) -> bool:
     """Whether a consistency proof holds (RFC 9162 §2.1.4.2).
 
-    An empty tree is the beginning of every tree; the RFC leaves that case out.
+    An empty tree is the beginning of every tree; the RFC does not cover that case.
     """
     if first == 0:
         return not path and first_root == EMPTY and (second > 0 or second_root == EMPTY)
@@ -154,11 +154,11 @@ class Tree:
     __slots__ = ("_levels",)
 
     def __init__(self, leaves: Iterable[bytes] = ()) -> None:
-        """Make the tree."""
+        """Build the tree from the hashes of its leaves."""
         self._levels: list[list[bytes]] = [list(leaves)]
         while len(below := self._levels[-1]) > 1:
             pairs = range(0, len(below) - 1, 2)
-            # `node_hash`, written out: a receipt's tree has as many nodes as leaves.
+            # `node_hash` inlined for speed: a receipt's tree has as many nodes as leaves.
             self._levels.append([sha256(b"\x01" + below[n] + below[n + 1]).digest() for n in pairs])
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ def _split(count: int) -> int:
 
 
 def _range(low: int, high: int, nodes: Nodes) -> bytes:
-    """The root over some leaves, which begin where the RFC's splitting lets a subtree begin."""
+    """The root over leaves `low` to `high`; `low` must be a split point of RFC 9162."""
     tops: list[bytes] = []
     while low < high:
         level = (high - low).bit_length() - 1

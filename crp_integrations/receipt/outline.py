@@ -1,8 +1,8 @@
-"""Envelopes and reports without texts and without floats, as a receipt tells them.
+"""Envelopes and reports without texts and floats, for the content of a receipt.
 
-What is left out is put together again from the texts: a claim from its place in the answer, a
-need from its number, a value of the context from the fact. So the same words are compared in a
-replay as were signed, and a copy without some texts says the rest of it.
+A reader restores what is left out from the leaves: a claim from its position in the answer, a need
+from its number, a value of the context from the fact. So a replay compares against the signed
+texts, and a copy without some texts still has the rest of the report.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Final
 from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact
 from crp_integrations.receipt.leaves import small
-from crp_integrations.receipt.predicate import SHARE, EnvelopeTold
+from crp_integrations.receipt.predicate import SHARE, EnvelopeRecord
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE
 
-_AS_THEY_ARE: Final = frozenset({str, int, bool, type(None)})
+_JSON_SCALARS: Final = frozenset({str, int, bool, type(None)})
 # The number of the community without a name.
 NAMELESS: Final = -1
-# Fields of a report that are told under their own names. What is in neither list is not told: a
-# field that comes later may hold a text.
+# Fields of a report that are recorded under their own names. Fields in none of these lists are not
+# recorded, because a field added later might contain a text.
 OF_REPORT: Final = (
     "grounding_mode", "claims_total", "claims_by_type", "attribution_dominant",
     "attribution_breakdown", "grounding_pct", "unverifiable_pct", "fabrication_count",
@@ -35,7 +35,7 @@ OF_REPORT: Final = (
     "eu_ai_act_class", "nist_tier", "iso_42001_controls", "checked_share", "flags", "verifier",
     "embedder", "chain_integrity",
 )  # fmt: skip
-# Entities are read out of the answer again; what most claims have not is left out.
+# Entities are not recorded, as they can be read from the answer again.
 _OF_CLAIM: Final = (
     "claim_id", "start", "end", "sentence_index", "claim_type", "checked", "attribution", "status",
     "disputed",
@@ -52,37 +52,37 @@ _OF_CONTRADICTION: Final = (
 
 
 def fixed(value: float | None) -> int | None:
-    """A number in millionths; None stays None."""
+    """Convert a number to millionths; None stays None."""
     return None if value is None else round(value * SCALE)
 
 
 def plain(value: Any) -> Any:
-    """A value of a record without floats: millionths in their place, and lists for tuples."""
+    """Convert a record's value to JSON without floats: they become millionths, tuples lists."""
     kind = type(value)
-    if kind in _AS_THEY_ARE:
+    if kind in _JSON_SCALARS:
         return value
     if kind is float:
         return round(value * SCALE)
     if kind is dict:
-        # Empty tuples are common here: dozens of controls have nothing recorded.
+        # A shortcut for empty tuples: dozens of controls have nothing recorded.
         return {
-            str(name): inner if type(inner) in _AS_THEY_ARE else [] if inner == () else plain(inner)
-            for name, inner in value.items()
+            str(key): inner if type(inner) in _JSON_SCALARS else [] if inner == () else plain(inner)
+            for key, inner in value.items()
         }
     if kind is tuple or kind is list:
-        return [inner if type(inner) in _AS_THEY_ARE else plain(inner) for inner in value]
+        return [inner if type(inner) in _JSON_SCALARS else plain(inner) for inner in value]
     if isinstance(value, str):
-        # A word of a closed list, without its class.
+        # An enum value becomes a plain string.
         return str(value)
     if isinstance(value, Mapping):
         return plain(dict(value))
     if isinstance(value, (int, float, list, tuple)):
-        raise TypeError(f"{kind.__name__} is not told")
+        raise TypeError(f"{kind.__name__} cannot be recorded in a receipt")
     return plain(value.__dict__)
 
 
 def declared(kind: type[Part], value: Any, **made: Any) -> dict[str, Any]:
-    """A part of the content, made of the fields of a record that `kind` declares."""
+    """The fields that `kind` declares, taken from a record; `made` replaces some of them."""
     content = {}
     for name, is_share in _declared(kind):
         if name in made:
@@ -100,7 +100,7 @@ def declared(kind: type[Part], value: Any, **made: Any) -> dict[str, Any]:
 
 @cache
 def _declared(kind: type[Part]) -> tuple[tuple[str, bool], ...]:
-    """The names that a part declares, and whether each is a share."""
+    """The field names of a part, and whether each is a share."""
     return tuple([(name, SHARE in field.metadata) for name, field in kind.model_fields.items()])
 
 
@@ -171,7 +171,7 @@ def envelope(
 ) -> dict[str, Any]:
     """An envelope without texts."""
     return declared(
-        EnvelopeTold,
+        EnvelopeRecord,
         made,
         facts=_facts(made.facts, place_of),
         dropped=[_drop(drop, place_of) for drop in made.dropped],

@@ -1,4 +1,4 @@
-"""What receipts need of a store, within one transaction of a namespace."""
+"""The interface that receipts need from a store, within one transaction of a namespace."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from crp_integrations.receipt.records import Receipt
 
 
 class ReceiptsFacet(Protocol):
-    """The receipts of one namespace, and the log that they are leaves of. Append-only.
+    """The receipts of one namespace, and the append-only log whose leaves they are.
 
-    What was signed stays for ever. The texts beside it are content: the text of a fact goes when
-    the fact is withdrawn or removed, with every text that may quote it; what may repeat a window
-    goes when `SessionsFacet` empties that window; and all of them with their session.
+    Signed payloads are never deleted. Texts are: the text of a fact when the fact is withdrawn or
+    removed, with every text that may quote it; texts that may repeat a window when `SessionsFacet`
+    empties that window; and all texts of a session together with the session.
     """
 
     def add(self, receipt: Receipt, sources: Mapping[str, str]) -> int:
-        """Add a receipt and its leaf of the log.
+        """Add a receipt and its entry in the log.
 
-        The text of a fact that was withdrawn while the window was under way is not kept, and
-        neither is what may quote it.
+        If a fact was withdrawn while the window was running, its text and the texts that may quote
+        it are not stored.
 
         Args:
-            sources: of facts in the receipt, by their ids; facts without one are left out.
+            sources: source id by fact id, without facts that have no source.
 
         Returns:
-            Its place in the log, from 0.
+            The receipt's place in the log, from 0.
         """
         ...
 
     def get(self, receipt_id: str) -> Receipt | None:
-        """A receipt, with the texts that are left of it."""
+        """A receipt, with the texts that were not erased."""
         ...
 
     def of_window(self, window_id: str) -> Receipt | None:
-        """The receipt on a window."""
+        """The receipt of a window."""
         ...
 
     def ids(self, *, after: int = -1, limit: int = 1_000, session_id: str = "") -> list[str]:
         """Ids of receipts in the order of the log.
 
         Args:
-            after: place in the log of the last one that is not wanted.
+            after: place in the log after which the ids begin.
         """
         ...
 
@@ -52,14 +52,14 @@ class ReceiptsFacet(Protocol):
         ...
 
     def size(self) -> int:
-        """How many receipts are in the log."""
+        """Number of receipts in the log."""
         ...
 
     def node(self, level: int, place: int) -> bytes:
         """The root of a complete subtree of the log (`merkle.Nodes`).
 
         Raises:
-            StoreError: the log is not that long.
+            StoreError: the log is too short to have the subtree.
         """
         ...
 
@@ -70,7 +70,7 @@ class _WithReceipts(Protocol):
 
 
 def receipts_of(transaction: Transaction) -> ReceiptsFacet | None:
-    """The receipts of an open transaction's store; None for a store that keeps none."""
+    """The receipts of an open transaction's store; None if the store does not support receipts."""
     if not hasattr(transaction, "receipts"):
         return None
     return cast("_WithReceipts", transaction).receipts

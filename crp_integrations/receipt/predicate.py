@@ -1,9 +1,8 @@
 """The content of a receipt (`receipt-content/1`): what was asked, selected, sent, found, decided.
 
-Whole numbers, texts of closed lists, ids and names. A score is a number of millionths, a number of
-the settings a decimal as it is printed. No text of a fact, a question or an answer stands here:
-those are leaves, and a number of a leaf stands for each. So the content tells of a redacted copy
-what it tells of the whole receipt.
+It consists of integers, enum values, ids and names. Scores are integers in millionths; numbers in
+the settings are decimals in text form. It contains no text of a fact, a question or an answer:
+those are leaves, referred to by number. So a redacted copy has the same content as the original.
 """
 
 from __future__ import annotations
@@ -27,37 +26,38 @@ from crp_integrations.vocabulary import (
 )
 
 SCHEMA: Final = "receipt-content/1"
-_MOST: Final = 2**53 - 1
+# Largest integer that every JSON parser reads exactly.
+_LARGEST: Final = 2**53 - 1
 
-Whole = Annotated[int, Field(strict=True, ge=-_MOST, le=_MOST)]
-Count = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
-# What a share of 1 is a million of; `outline.declared` makes it of a float.
+Whole = Annotated[int, Field(strict=True, ge=-_LARGEST, le=_LARGEST)]
+Count = Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]
+# Marks a field in millionths; `outline.declared` converts it from a float.
 SHARE: Final = "a share"
 Millionths = Annotated[Whole, SHARE]
-# What is a number of a leaf, and what a position among the candidates: both mean something in one
-# receipt alone.
+# Mark fields with numbers of leaves, and with positions among the candidates. Both have a meaning
+# only within one receipt, so `comparison` replaces them.
 LEAF: Final = "a leaf"
 CANDIDATE: Final = "a candidate"
 LeafNumber = Annotated[Count, LEAF]
 LeafOrNone = Annotated[Count | None, LEAF]
 LeafNumbers = Annotated[tuple[Count, ...], LEAF]
-# Number of a leaf; a stretch of one, from and to a character; or a literal between such.
+# Number of a leaf; a stretch of one (number, start and end character); or a literal.
 Stretch = tuple[Count, Count, Count]
 Piece = Count | Stretch | str
-# A decimal as Python prints it, so that it is read back to the same float.
+# A float as `repr` prints it, so that reading it gives the same float.
 Decimal = Annotated[str, Field(pattern=r"^-?(\d+(\.\d+)?([eE][-+]?\d+)?|inf|nan)$")]
 
 
-class JudgeCallTold(Part):
+class JudgeCallRecord(Part):
     """One call of a judge.
 
     Attributes:
-        id: hash of what was asked, which the reply repeats.
-        first, last, passages: numbers of claims and passages, from 1.
-        pieces: number, start and end of each passage that was shown in part.
-        error: name of the error in place of a reply.
-        cost: in USD.
-        leaf: of the reply's text.
+        id: hash of the question, which the reply must repeat.
+        first, last, passages: numbers of the first and last claim and of the passages, from 1.
+        pieces: passage number, start and end of each piece of a passage that was sent in part.
+        error: name of the error if the call failed.
+        cost: cost in USD.
+        leaf: leaf of the reply's text.
     """
 
     id: str
@@ -76,22 +76,22 @@ class JudgeCallTold(Part):
     leaf: LeafOrNone = None
 
 
-class Spoken(Part):
-    """A message before the question, as the judge was told of it."""
+class ConversationMessage(Part):
+    """A message before the question, as it was sent to the judge."""
 
     role: str
     leaf: LeafNumber
 
 
-class JudgedTold(Part):
-    """What a judge was asked about the answer.
+class JudgeRecord(Part):
+    """The calls of a judge about the answer.
 
     Attributes:
-        prompt: name of its prompt, and hash of the system message.
-        own_answer: the model judged an answer of its own.
-        skipped: why none was asked; empty where one was.
-        left_out: id and reason of each passage that no call showed whole.
-        instructions: leaf of the system prompt; None for none.
+        prompt: name of the judge's prompt, and hash of its system message.
+        own_answer: whether the model judged its own answer.
+        skipped: why no judge was called; empty if one was.
+        left_out: id and reason of each passage that no call contained in full.
+        instructions: leaf of the system prompt; None if there was none.
     """
 
     model: str = ""
@@ -101,20 +101,20 @@ class JudgedTold(Part):
     language: str = "en"
     passages: Count = 0
     left_out: tuple[tuple[str, str], ...] = ()
-    calls: tuple[JudgeCallTold, ...] = ()
-    conversation: tuple[Spoken, ...] = ()
+    calls: tuple[JudgeCallRecord, ...] = ()
+    conversation: tuple[ConversationMessage, ...] = ()
     instructions: LeafOrNone = None
 
 
-class EntryTold(Part):
-    """What an engine said (in millionths) to one question of a stage (`at`)."""
+class SignalRecord(Part):
+    """An engine's result, in millionths, for one request of a stage (`at`)."""
 
     at: str
     value: Any
 
 
-class PriorTold(Part):
-    """An earlier answer, or a summary of it, that the examination was told of."""
+class PriorAnswerRecord(Part):
+    """An earlier answer, or a summary of it, that the examination used."""
 
     window_id: str
     number: Whole
@@ -123,12 +123,12 @@ class PriorTold(Part):
     outdated: bool = False
 
 
-class RejectedTold(Part):
+class RejectedClaimRecord(Part):
     """A claim of a sub-agent's answer that its report flags.
 
     Attributes:
-        said: leaf of the sub-agent's words; None where they are not known.
-        wrong: leaf of the wrong words in it; None where they are not known.
+        said: leaf of the sub-agent's own words; None if they are unknown.
+        wrong: leaf of the wrong words among them; None if they are unknown.
     """
 
     leaf: LeafNumber
@@ -139,7 +139,7 @@ class RejectedTold(Part):
 
 
 class RegisteredSystem(Part):
-    """What is registered of the AI system (CRP-SPEC-005 §14.1)."""
+    """The registered properties of the AI system (CRP-SPEC-005 §14.1)."""
 
     domain: str | None = None
     sector: str | None = None
@@ -147,8 +147,8 @@ class RegisteredSystem(Part):
     evidence: tuple[str, ...] = ()
 
 
-class EnginesTold(Part):
-    """What the engines of the examination were; thresholds as decimals."""
+class EnginesRecord(Part):
+    """Identities of the examination's engines, and their thresholds as decimals."""
 
     embedder: str | None = None
     embedder_thresholds: dict[str, Decimal] = {}
@@ -161,51 +161,51 @@ class EnginesTold(Part):
 
 
 class Passage(Part):
-    """A fact as the model was shown it."""
+    """A fact as it was in the model's context."""
 
     id: str
     pieces: Annotated[tuple[Piece, ...], LEAF]
     importance: Annotated[Count | None, SHARE] = None
 
 
-class Examined(Part):
-    """What the answer was examined beside, and what engines said.
+class ExaminationRecord(Part):
+    """The input of the answer's examination, and the results of the engines.
 
     Attributes:
-        answer: leaf of what was examined; another than the answer's where that was withheld.
-        question: leaf of the question; None where it was not known.
-        passages: None for the facts of the envelope.
-        needs: what the answer was to cover.
-        prompt: `conversation` where it is system prompt, history and question; else a leaf, or
-            None for the question alone.
-        flags: what was added to the report's flags behind the examination's own.
+        answer: leaf of the examined text; differs from the answer's leaf if that was withheld.
+        question: leaf of the question; None if it was unknown.
+        passages: passages of the evidence; None if they are the facts of the envelope.
+        needs: leaves of the questions that the answer had to cover.
+        prompt: `conversation` if it is system prompt, history and question; else its leaf, or
+            None if it is only the question.
+        flags: flags added to the report after those of the examination.
     """
 
     answer: LeafNumber
     question: LeafOrNone = None
     passages: tuple[Passage, ...] | None = None
     needs: LeafNumbers = ()
-    prior: tuple[PriorTold, ...] = ()
-    rejected: tuple[RejectedTold, ...] = ()
+    prior: tuple[PriorAnswerRecord, ...] = ()
+    rejected: tuple[RejectedClaimRecord, ...] = ()
     windows_left: Whole = 0
     prompt: Annotated[Count | str | None, LEAF] = None
     system: RegisteredSystem = RegisteredSystem()
     grounding: GroundingMode
     loop_depth: Count = 0
     no_store: bool = False
-    engines: EnginesTold
-    signals: tuple[EntryTold, ...] = ()
+    engines: EnginesRecord
+    signals: tuple[SignalRecord, ...] = ()
     flags: tuple[str, ...] = ()
-    judged: JudgedTold | None = None
+    judged: JudgeRecord | None = None
 
 
-class TermsTold(Part):
-    """What an answer was held against besides the policies.
+class TermsRecord(Part):
+    """Conditions on an answer in addition to the policies.
 
     Attributes:
-        part: other windows could go on with the answer.
-        unanswered: the reply asked for tools and said nothing yet.
-        review_below: the safety budget below which a person must look, in millionths.
+        part: whether later windows could continue the answer.
+        unanswered: whether the reply only requested tool calls.
+        review_below: safety budget below which a person must review, in millionths.
     """
 
     accept_risk: RiskLevel | None = None
@@ -215,15 +215,15 @@ class TermsTold(Part):
     review_below: Annotated[Count, SHARE] = 0
 
 
-class PolicyTold(Part):
-    """The policies in force, and what was decided.
+class PolicyRecord(Part):
+    """The policies in force, and the decision.
 
     Attributes:
-        judgement, reported: as `policy.verdict` gives them; None where nothing was judged.
-        tier: what the policies were told of the envelope.
-        safety_budget: before the answer.
+        judgement, reported: results of `policy.verdict`; None if nothing was judged.
+        tier: quality tier of the envelope that the policies were applied to.
+        safety_budget: safety budget before the answer.
         catalogue: engine, name and digest of the bundle that classified the use.
-        terms: None where nothing was judged, or only the policy was asked.
+        terms: conditions besides the policies; None if none were applied or nothing was judged.
     """
 
     text: str
@@ -238,39 +238,39 @@ class PolicyTold(Part):
     reviewed: bool = False
     safety_budget: Annotated[Count, SHARE]
     catalogue: str = ""
-    terms: TermsTold | None = None
+    terms: TermsRecord | None = None
 
 
 class Package(Part):
-    """What made the receipt."""
+    """The package that created the receipt."""
 
     name: str
     version: str
 
 
-class MessageSent(Part):
-    """A message of a conversation; its name and tool calls, if any, are a leaf (`frame`)."""
+class SentMessage(Part):
+    """A message of a conversation; its name and tool calls, if any, are in the leaf `frame`."""
 
     role: str
     leaf: LeafNumber
     frame: LeafOrNone = None
 
 
-class AskedFor(Part):
-    """The request, its texts by numbers of leaves.
+class RequestRecord(Part):
+    """The request, with the numbers of its texts' leaves.
 
     Attributes:
-        needs: what the question was taken apart into; empty for the question itself.
-        results: how many of the history's last messages stand behind the question.
-        temperature: None for the model's own.
-        shaped: the messages are those of `prompt@1`.
+        needs: sub-questions that the question was split into; empty if it was not split.
+        results: how many of the history's last messages were sent after the question.
+        temperature: None for the model's default.
+        shaped: whether the messages were built by `prompt@1`.
     """
 
     question: LeafNumber
     needs: LeafNumbers = ()
     system_prompt: LeafOrNone = None
     instructions: LeafNumbers = ()
-    history: tuple[MessageSent, ...] = ()
+    history: tuple[SentMessage, ...] = ()
     results: Count = 0
     tools: LeafOrNone = None
     grounding: GroundingMode
@@ -282,17 +282,17 @@ class AskedFor(Part):
     shaped: bool = True
 
 
-class CallMade(Part):
-    """A call of the answer; one that `follows` goes on behind the first call's messages."""
+class ModelCallRecord(Part):
+    """A call for the answer; if `follows`, the first call's messages come before its own."""
 
     purpose: str
     model: str
     follows: bool = False
-    messages: tuple[MessageSent, ...]
+    messages: tuple[SentMessage, ...]
 
 
 class Tokenizer(Part):
-    """Whose tokens were counted."""
+    """The tokenizer that counted the tokens."""
 
     identity: str
     exactness: Exactness
@@ -300,7 +300,7 @@ class Tokenizer(Part):
 
 
 class ModelsRecord(Part):
-    """The model that the envelope was packed for, and the one that says it answered."""
+    """The model that the envelope was packed for, and the one named in the reply."""
 
     asked: str
     answered: str
@@ -311,10 +311,10 @@ class ModelsRecord(Part):
 
 
 class SettingsInForce(Part):
-    """Settings that everything behind the scores used, by name; numbers as decimals.
+    """The settings used after scoring, by name; numbers as decimals.
 
     Attributes:
-        withheld: names of weights of the operator's own that are not told (decision D18).
+        withheld: names of the operator's own weights, whose values are not disclosed.
     """
 
     digest: str
@@ -323,20 +323,19 @@ class SettingsInForce(Part):
     withheld: tuple[str, ...] = ()
 
 
-class CandidateTold(Part):
+class CandidateRecord(Part):
     """A candidate with its scores, in millionths.
 
     Attributes:
-        characters: of the leaf.
-        community: a number; labels are made of words of facts and stand in the leaf `communities`.
-        stretches: first and last character and score of each part that could be shown alone, one
-            after the other.
-        spans: what of a longer fact the leaf is, in the fact's characters; empty for all.
-        decay: the decay function in the place of freshness.
-        decision: id of the guard's decision that let it be read.
-        refused: why it may not be shown at all.
-        passages: of a long text the first and last character, relevance, score, words, hop and
-            tokens of each passage, one after the other.
+        characters: length of the leaf's text.
+        community: number of its label in the leaf `communities`; labels contain words of facts.
+        stretches: start, end and score of each part that could be packed alone, in one flat list.
+        spans: character ranges of a longer fact that the leaf contains; empty if all of it.
+        decay: name of the decay function used instead of freshness.
+        decision: id of the guard's decision that allowed reading it.
+        refused: why it must not be packed.
+        passages: start, end, relevance, score, words, hop and tokens of each passage of a long
+            text, in one flat list.
     """
 
     id: str
@@ -360,12 +359,12 @@ class CandidateTold(Part):
     passages: tuple[Count, ...] = ()
 
 
-class Selected(Part):
+class SelectionRecord(Part):
     """What ranking, packing and rendering depend on besides each candidate.
 
     Attributes:
-        duplicates, conflicts: near-identical pairs of positions, as far as they were asked for.
-        all_pairs: every pair was asked for.
+        duplicates, conflicts: near-identical pairs of positions, as far as they were computed.
+        all_pairs: whether every pair was computed.
     """
 
     duplicates: tuple[tuple[Count, Count], ...] = ()
@@ -377,8 +376,8 @@ class Selected(Part):
     relevant_floor: Count | None = None
 
 
-class RoomTold(Part):
-    """How the budget was reckoned, in tokens (§7.2); `automatic` takes what the question needs."""
+class BudgetRecord(Part):
+    """Input of the budget in tokens (§7.2); `automatic`: only as much as the question needs."""
 
     limit: Count
     around: Whole
@@ -388,17 +387,17 @@ class RoomTold(Part):
     automatic: bool = False
 
 
-class FitTold(Part):
-    """What the envelope was made with.
+class FitRecord(Part):
+    """Parameters with which the envelope was built.
 
     Attributes:
-        room: None for a budget that was given.
-        counts: what the tokenizer was asked on the way, in order.
+        room: how the budget was computed; None if the caller set it.
+        counts: token counts used while packing, in order.
         previous: ids of the previous envelope's facts, for a cache-stable layout.
     """
 
     now: str
-    room: RoomTold | None = None
+    room: BudgetRecord | None = None
     budget_tokens: Count
     counts: tuple[Count, ...]
     k: Count | None = None
@@ -411,8 +410,8 @@ class FitTold(Part):
     previous: tuple[str, ...] = ()
 
 
-class FactShown(Part):
-    """A fact of the envelope, and the characters of its leaf that are shown if not all."""
+class PackedFactRecord(Part):
+    """A fact of the envelope; `spans` are the characters of its leaf used, if not all."""
 
     at: Annotated[Count, CANDIDATE]
     position: Count
@@ -423,19 +422,19 @@ class FactShown(Part):
     spans: tuple[tuple[Count, Count], ...] = ()
 
 
-class FactDropped(Part):
-    """A candidate that is not in the envelope, or the duplicate of one that is (`kept`)."""
+class DroppedFactRecord(Part):
+    """A candidate that is not in the envelope; `kept` is the packed fact that it duplicates."""
 
     at: Annotated[Count, CANDIDATE]
     reason: DropReason
     kept: Annotated[Count | None, CANDIDATE] = None
 
 
-class EnvelopeTold(Part):
-    """The envelope, its scores in millionths."""
+class EnvelopeRecord(Part):
+    """The envelope, with scores in millionths."""
 
-    facts: tuple[FactShown, ...]
-    dropped: tuple[FactDropped, ...]
+    facts: tuple[PackedFactRecord, ...]
+    dropped: tuple[DroppedFactRecord, ...]
     conflicts: tuple[tuple[str, str], ...] = ()
     caps: tuple[tuple[QualityTier, str], ...] = ()
     advice: tuple[tuple[str, str], ...] = ()
@@ -459,27 +458,27 @@ class EnvelopeTold(Part):
 
 
 class Content(Part):
-    """Everything that a receipt says of a window besides its texts and its place in the chain.
+    """All data of a receipt about a window, except its texts and its place in the chain.
 
     Attributes:
-        selected, fit: None where the envelope was made elsewhere, or there was none.
-        report: the report's own fields, numbers in millionths, texts left out.
+        selected, fit: None if there was no envelope, or another package built it.
+        report: fields of the report without texts, numbers in millionths.
     """
 
     content: str = Field(alias="schema", pattern=r"^receipt-content/1$")
     scale: Literal[1_000_000]
     package: Package
-    request: AskedFor
+    request: RequestRecord
     model: ModelsRecord
     settings: SettingsInForce
-    candidates: tuple[CandidateTold, ...]
-    selected: Selected | None = None
-    fit: FitTold | None = None
-    envelope: EnvelopeTold | None = None
-    calls: tuple[CallMade, ...] = ()
+    candidates: tuple[CandidateRecord, ...]
+    selected: SelectionRecord | None = None
+    fit: FitRecord | None = None
+    envelope: EnvelopeRecord | None = None
+    calls: tuple[ModelCallRecord, ...] = ()
     report: dict[str, Any]
-    examined: Examined | None = None
-    policy: PolicyTold
+    examined: ExaminationRecord | None = None
+    policy: PolicyRecord
     seal: Count
 
 
@@ -487,7 +486,7 @@ def content_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of the predicate's `content` as it is signed."""
     made = Content.model_json_schema()
     made["properties"]["schema"] = {"const": SCHEMA}
-    # What a reader refuses to be without: every key is written, also where it says nothing.
+    # Every key is required, because a writer always writes all of them.
     made["required"] = sorted(made["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
 

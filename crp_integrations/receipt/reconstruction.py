@@ -1,4 +1,4 @@
-"""Out of a receipt: the values that it was made of, as far as its texts are there."""
+"""Rebuilds the values that a receipt was made from, as far as the copy contains their texts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from crp_integrations.messages import Message
 from crp_integrations.receipt.leaves import LONGEST, composed, stretches
 from crp_integrations.receipt.outline import NAMELESS
 from crp_integrations.receipt.predicate import (
-    CandidateTold,
+    CandidateRecord,
     Content,
-    EnginesTold,
-    Examined,
-    JudgeCallTold,
-    JudgedTold,
-    MessageSent,
+    EnginesRecord,
+    ExaminationRecord,
+    JudgeCallRecord,
+    JudgeRecord,
     Passage,
     Piece,
+    SentMessage,
 )
 from crp_integrations.receipt.records import Receipt, require_receipt
 from crp_integrations.records import Part
@@ -44,8 +44,8 @@ from crp_integrations.scores import SCALE, from_fixed
 from crp_integrations.vocabulary import Domain, Sector
 
 
-def run_of(judged: JudgedTold, text: Callable[[int], str]) -> JudgeRun:
-    """A judge's run."""
+def run_of(judged: JudgeRecord, text: Callable[[int], str]) -> JudgeRun:
+    """The recorded calls of a judge."""
     try:
         return JudgeRun(
             **_fields(
@@ -64,7 +64,7 @@ def run_of(judged: JudgedTold, text: Callable[[int], str]) -> JudgeRun:
         raise ReceiptBroken(place, str(first["msg"])) from None
 
 
-def _exchange(call: JudgeCallTold, text: Callable[[int], str]) -> JudgeExchange:
+def _exchange(call: JudgeCallRecord, text: Callable[[int], str]) -> JudgeExchange:
     return JudgeExchange(
         **_fields(
             call,
@@ -77,33 +77,34 @@ def _exchange(call: JudgeCallTold, text: Callable[[int], str]) -> JudgeExchange:
 
 
 def _fields(content: Part, *but: str, **made: Any) -> dict[str, Any]:
-    """The declared fields of a part, as arguments of the record that it was made of."""
+    """Fields of a part, as arguments for the record that it was made from."""
     return {name: value for name, value in content if name not in but} | made
 
 
-# Replaces a question that was left out, so that the same rules for time apply.
+# Replaces a redacted question about current things, so that it is again recognised as one.
 _TEMPORAL: Final = "current"
-_FILLER: Final = 0xF0000
-_FILLERS: Final = 65_000
+# First code point and number of the private-use characters in fillers.
+_FILLER_START: Final = 0xF0000
+_FILLER_COUNT: Final = 65_000
 
-# Characters of all texts of facts; a file that leaves them out could name any number.
-_MOST: Final = LONGEST
-# What values of a right shape and of no sense end in, when something is computed with them.
+# Maximum characters of all fillers; a malicious file could claim any number of left-out characters.
+_MAX_FILLER_CHARACTERS: Final = LONGEST
+# Errors raised when a replay computes with values that have the right types but make no sense.
 MALFORMED: Final = (
     ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
 
 
 def malformed(place: str, error: Exception) -> ReceiptBroken:
-    """The error for content that cannot be computed with."""
+    """The error for content that makes a computation fail."""
     return ReceiptBroken(place, f"cannot be computed with: {type(error).__name__}")
 
 
-class LeftOutError(Exception):
+class MissingTextError(Exception):
     """A text is not in this copy.
 
     Attributes:
-        leaf: its name.
+        leaf: name of the text's leaf.
     """
 
     def __init__(self, leaf: str, state: str) -> None:
@@ -112,16 +113,16 @@ class LeftOutError(Exception):
 
 
 class Texts:
-    """The texts of a receipt by number."""
+    """The texts of a receipt, by number of leaf."""
 
     def __init__(self, receipt: Receipt) -> None:
         self._receipt = receipt
         self._plain = receipt.plain
 
     def get(self, number: int) -> str | None:
-        """A text; None for one that was left out."""
+        """A text; None if it was left out."""
         if not 0 <= number < len(self._plain):
-            raise ReceiptBroken("content", f"names leaf {number}, and there is none")
+            raise ReceiptBroken("content", f"refers to leaf {number}, which does not exist")
         text = self._plain[number]
         return self._receipt.text(number) if text is None else text
 
@@ -129,11 +130,11 @@ class Texts:
         text = self.get(number)
         if text is None:
             receipt = self._receipt
-            raise LeftOutError(receipt.leaves[number].name, self.state(number))
+            raise MissingTextError(receipt.leaves[number].name, self.state(number))
         return text
 
     def state(self, number: int) -> str:
-        """`shown`, `redacted` or `erased`; of a composed text the first of its parts that is."""
+        """`shown`, `redacted` or `erased`; for a composed text that of its first missing part."""
         receipt = self._receipt
         state = receipt.state(number)
         if state != "shown":
@@ -146,30 +147,30 @@ class Texts:
         return state
 
     def pieces(self, pieces: Sequence[Piece], most: int = LONGEST) -> str:
-        """A text that is put together from others."""
+        """Join a text from pieces of others."""
         for piece in pieces:
             if not isinstance(piece, str):
                 self[piece if isinstance(piece, int) else piece[0]]
         text = composed(pieces, self.get, most)
         if text is None:
             raise ReceiptBroken(
-                "content", "a stretch is longer than its leaf, or too much is shown"
+                "content", "a stretch is longer than its leaf, or a text is too long"
             )
         return text
 
     def named(self, name: str) -> str:
-        """A text by its leaf's name."""
+        """The text of the leaf with this name."""
         if name not in self._receipt.numbers:
-            raise ReceiptBroken("leaves", f"none is named {name!r:.60}")
+            raise ReceiptBroken("leaves", f"no leaf is named {name!r:.60}")
         return self[self._receipt.number(name)]
 
 
 def content_of(receipt: Receipt) -> Content:
-    """The content of a receipt, its shape checked."""
+    """The content of a receipt, validated against its schema."""
     require_receipt(receipt)
     missing = sorted(_names() - receipt.content.keys())
     if missing:
-        raise ReceiptBroken(f"content.{missing[0]}", "is not there")
+        raise ReceiptBroken(f"content.{missing[0]}", "is missing")
     try:
         return Content.model_validate(receipt.content)
     except ValidationError as error:
@@ -185,19 +186,19 @@ def _names() -> frozenset[str]:
 
 
 def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str, ...]]:
-    """The candidates as they were ranked, and ids of those whose text was left out.
+    """The ranked candidates, and the ids of those whose text was left out.
 
-    A filler of the same length replaces each text that was left out, so that only its bytes differ.
+    A filler of the same length replaces each left-out text, so that all positions stay valid.
     """
     selected, fit, tokenizer = content.selected, content.fit, content.model.tokenizer
     if selected is None or fit is None or tokenizer is None:
-        raise ReceiptBroken("content.selected", "is not there")
+        raise ReceiptBroken("content.selected", "is missing")
     hidden: list[str] = []
     facts = []
-    # Facts of one ingestion share their time, and those of a community its label.
+    # Cached: facts of one ingestion share their time, and those of a community its label.
     times: dict[str | None, datetime | None] = {None: None}
     labels: dict[int | None, str | None] = {None: None}
-    left = _MOST
+    left = _MAX_FILLER_CHARACTERS
     for place, candidate in enumerate(content.candidates):
         text = texts.get(candidate.leaf)
         if text is None:
@@ -205,7 +206,7 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
             if left < 0:
                 raise ReceiptBroken(
                     f"content.candidates[{candidate.id:.80}].characters",
-                    f"more than {_MOST} are left out",
+                    f"more than {_MAX_FILLER_CHARACTERS} are left out",
                 )
             hidden.append(candidate.id)
             text = _filler(place, candidate.characters)
@@ -217,7 +218,7 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
     count = sum(max(1, len(fact.passages)) for fact in facts)
     for name, pairs in (("duplicates", selected.duplicates), ("conflicts", selected.conflicts)):
         if any(not left < right < count for left, right in pairs):
-            raise ReceiptBroken(f"content.selected.{name}", "a pair is of no two candidates")
+            raise ReceiptBroken(f"content.selected.{name}", "a pair is not of two candidates")
     return Candidates(
         **_fields(
             selected,
@@ -233,18 +234,18 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
 
 
 def moment(text: str, place: str) -> datetime:
-    """A moment of content."""
+    """Read an ISO 8601 time with a time zone."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        raise ReceiptBroken(place, "no moment") from None
+        raise ReceiptBroken(place, "not an ISO 8601 time") from None
     if parsed.tzinfo is None:
         raise ReceiptBroken(place, "has no time zone")
     return parsed
 
 
 def _candidate(
-    candidate: CandidateTold,
+    candidate: CandidateRecord,
     text: str,
     times: dict[str | None, datetime | None],
     labels: dict[int | None, str | None],
@@ -253,7 +254,7 @@ def _candidate(
     place = f"content.candidates[{candidate.id}]"
     if flat and (len(flat) % 3 or max(flat[1::3]) > candidate.characters):
         raise ReceiptBroken(
-            f"content.candidates[{candidate.id}].stretches", "no stretches of its leaf"
+            f"content.candidates[{candidate.id}].stretches", "not stretches of its leaf"
         )
     if len(text) != candidate.characters:
         raise ReceiptBroken(
@@ -263,7 +264,7 @@ def _candidate(
         times[when] = moment(when, f"{place}.ingested_at")
     if number not in labels:
         labels[number] = None if number is None else label_of(number)
-    # By place, as the fields of a candidate stand: a receipt has hundreds.
+    # Positional arguments are faster, and a receipt has hundreds of candidates.
     return Candidate(
         candidate.id,
         text,
@@ -285,41 +286,41 @@ def _candidate(
         candidate.decay,
         candidate.decision,
         candidate.refused,
-        _cut(candidate),
+        _scored_passages(candidate),
     )
 
 
-def _cut(candidate: CandidateTold) -> tuple[ScoredPassage, ...]:
-    """The passages of a candidate, in order and without overlap."""
+def _scored_passages(candidate: CandidateRecord) -> tuple[ScoredPassage, ...]:
+    """The passages of a candidate; checks that they are in order and do not overlap."""
     size = len(ScoredPassage._fields)
     flat = iter(candidate.passages)
     passages = tuple(map(ScoredPassage, *[flat] * size)) if candidate.passages else ()
     ends = [0, *(end for passage in passages for end in passage[:2])]
     if len(candidate.passages) % size or ends != sorted(ends) or ends[-1] > candidate.characters:
         raise ReceiptBroken(
-            f"content.candidates[{candidate.id}].passages", "no passages of its leaf"
+            f"content.candidates[{candidate.id}].passages", "not passages of its leaf"
         )
     return passages
 
 
 def label_of(community: int) -> str:
-    """The stand-in for the label of a community in a replay."""
+    """The label that replaces a community's own label in a replay."""
     return "" if community == NAMELESS else f"community {community}"
 
 
 def _filler(place: int, characters: int) -> str:
-    """Characters for private use, others for each place and fact."""
-    start = place * 7_919 % _FILLERS
+    """A text of private-use characters that starts with a different one for each fact."""
+    start = place * 7_919 % _FILLER_COUNT
     ring = _ring()
-    return ((ring[start:] + ring[:start]) * (characters // _FILLERS + 1))[:characters]
+    return ((ring[start:] + ring[:start]) * (characters // _FILLER_COUNT + 1))[:characters]
 
 
 @cache
 def _ring() -> str:
-    return "".join(chr(_FILLER + at) for at in range(_FILLERS))
+    return "".join(chr(_FILLER_START + at) for at in range(_FILLER_COUNT))
 
 
-def message_of(sent: MessageSent, texts: Texts) -> Message:
+def message_of(sent: SentMessage, texts: Texts) -> Message:
     """A message as it was sent."""
     try:
         frame = {} if sent.frame is None else json.loads(texts[sent.frame])
@@ -328,17 +329,17 @@ def message_of(sent: MessageSent, texts: Texts) -> Message:
         raise ReceiptBroken("content.calls", "a message is malformed") from None
 
 
-def examination_of(content: Content, examined: Examined, texts: Texts) -> Examination:
-    """What was examined."""
+def examination_of(content: Content, examined: ExaminationRecord, texts: Texts) -> Examination:
+    """The recorded examination with its texts."""
     shown = _passages(content, examined)
     importances = [passage.importance for passage in shown]
     known = [from_fixed(value) for value in importances if value is not None]
-    judged = examined.judged or JudgedTold()
+    judged = examined.judged or JudgeRecord()
     try:
         dossier = Dossier(
             question="" if examined.question is None else texts[examined.question],
             answer=texts[examined.answer],
-            passages=_put_together(shown, texts),
+            passages=_passage_texts(shown, texts),
             grounding=examined.grounding,
             importances=tuple(known) if len(known) == len(importances) else (),
             sub_queries=tuple(texts[number] for number in examined.needs),
@@ -381,8 +382,8 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
     return Examination(dossier, entries, engines_of(examined.engines), run)
 
 
-def _put_together(shown: Sequence[Passage], texts: Texts) -> tuple[tuple[str, str], ...]:
-    """Passages by their ids; together they are no longer than a context may be."""
+def _passage_texts(shown: Sequence[Passage], texts: Texts) -> tuple[tuple[str, str], ...]:
+    """Id and text of each passage; refuses more than `LONGEST` characters in total."""
     passages = []
     left = LONGEST
     for passage in shown:
@@ -392,14 +393,14 @@ def _put_together(shown: Sequence[Passage], texts: Texts) -> tuple[tuple[str, st
     return tuple(passages)
 
 
-def _passages(content: Content, examined: Examined) -> tuple[Passage, ...]:
-    """What the answer was examined beside: recorded passages, or the facts of the envelope."""
+def _passages(content: Content, examined: ExaminationRecord) -> tuple[Passage, ...]:
+    """The passages that the answer was compared with: recorded ones, or the envelope's facts."""
     if examined.passages is not None:
         return examined.passages
     passages = []
     for fact in content.envelope.facts if content.envelope else ():
         if fact.at >= len(content.candidates):
-            raise ReceiptBroken("content.envelope.facts", f"names candidate {fact.at}")
+            raise ReceiptBroken("content.envelope.facts", f"candidate {fact.at} does not exist")
         candidate = content.candidates[fact.at]
         pieces: list[Piece] = [candidate.leaf]
         if fact.spans and fact.spans != candidate.spans:
@@ -410,8 +411,8 @@ def _passages(content: Content, examined: Examined) -> tuple[Passage, ...]:
     return tuple(passages)
 
 
-def engines_of(engines: EnginesTold) -> Engines:
-    """What the engines were."""
+def engines_of(engines: EnginesRecord) -> Engines:
+    """The recorded engines, thresholds as floats."""
     return Engines(
         **_fields(
             engines,
@@ -421,7 +422,7 @@ def engines_of(engines: EnginesTold) -> Engines:
     )
 
 
-def _prompt(content: Content, examined: Examined, texts: Texts) -> str:
+def _prompt(content: Content, examined: ExaminationRecord, texts: Texts) -> str:
     if examined.prompt is None:
         return ""
     if isinstance(examined.prompt, int):
@@ -436,16 +437,16 @@ def _prompt(content: Content, examined: Examined, texts: Texts) -> str:
 
 
 def sealed(texts: Texts) -> dict[str, Any]:
-    """The hashes that the window's seal holds."""
+    """The hashes in the window's seal."""
     try:
         hashes = json.loads(texts.named("seal"))
     except ValueError:
-        raise ReceiptBroken("seal", "no JSON") from None
+        raise ReceiptBroken("seal", "not valid JSON") from None
     if not isinstance(hashes, dict):
-        raise ReceiptBroken("seal", "no object")
+        raise ReceiptBroken("seal", "not a JSON object")
     return hashes
 
 
 def budget_of(value: int) -> float:
-    """A number of millionths as a share."""
+    """Convert millionths to a share."""
     return value / SCALE

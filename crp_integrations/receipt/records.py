@@ -1,8 +1,8 @@
-"""The file: a signed envelope, the public key, and the texts beside it (`receipt/1`).
+"""The file of a receipt (`receipt/1`): a signed envelope, the public key, and the texts.
 
-The file is canonical JSON and a line feed, so that one receipt is one sequence of bytes. Nothing
-in it goes unchecked: the envelope is signed, the key is what the signature's key id names, and
-each text is what its leaf's hash is of.
+The file is canonical JSON and a line feed, so that a receipt has exactly one encoding. Every part
+of it can be checked: the envelope by its signature, the key by the signature's key id, and each
+text by the hash in its leaf.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.canonical import (
-    Written,
+    EncodedObject,
     b64,
     dumps,
     fields,
@@ -54,34 +54,34 @@ _PLAIN = frozenset({"salt", "text"})
 _COMPOSED = frozenset({"salt"})
 
 
-class LeftOut(StrEnum):
-    """Why a text is not there. The word is not signed; that the text was there is."""
+class OmissionReason(StrEnum):
+    """Why a text is missing. The reason is not signed; that the text existed is."""
 
     REDACTED = "redacted"
     ERASED = "erased"
 
 
-class Shown(NamedTuple):
-    """A text that is there, with its salt.
+class DisclosedText(NamedTuple):
+    """A text that the file contains, with its salt.
 
     Attributes:
-        text: None for a composed leaf, whose text follows from others.
+        text: None for a composed leaf, whose text is joined from others.
     """
 
     salt: bytes
     text: str | None
 
 
-Text: TypeAlias = Shown | LeftOut
+Text: TypeAlias = DisclosedText | OmissionReason
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a receipt is to hold, before it is signed.
+    """The parts of a receipt before it is signed.
 
     Attributes:
-        content: JSON objects of whole numbers, texts, booleans and null; no free text.
-        leaves: `request`, `context` and `answer` among them.
+        content: a JSON object of integers, strings, booleans and null, without free text.
+        leaves: all leaves, including `request`, `context` and `answer`.
     """
 
     content: Mapping[str, Any]
@@ -90,11 +90,11 @@ class Draft:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A receipt as read: its shape is right, and nothing else is checked yet.
+    """A receipt as read: its structure is valid; its signature and hashes are not checked yet.
 
     Attributes:
-        key: the public key that it names, 32 bytes.
-        texts: one for each leaf, in their order.
+        key: the public key in the file, 32 bytes.
+        texts: one for each leaf, in the order of the leaves.
     """
 
     signed: Signed
@@ -104,24 +104,24 @@ class Receipt:
 
     @cached_property
     def log_hash(self) -> bytes:
-        """The hash of its leaf in the log of receipts, 32 bytes."""
+        """The hash of the receipt's entry in the log of receipts, 32 bytes."""
         return log_entry(self.signed.payload)
 
     @property
     def receipt_id(self) -> str:
-        """Names what is signed; all copies of it, whatever was left out, have the same."""
+        """Id of the signed payload; equal for all copies, whatever they leave out."""
         return id_of(self.log_hash)
 
     @property
     def keyid(self) -> str:
-        """Of the key that signed it, 64 hexadecimal digits."""
+        """Id of the key that signed the receipt, 64 hexadecimal digits."""
         return self.signed.keyid
 
     @property
     def content(self) -> Mapping[str, Any]:
         """What was asked, selected, sent, found and decided."""
         content = self.statement.content
-        return content.members if isinstance(content, Written) else content
+        return content.members if isinstance(content, EncodedObject) else content
 
     @property
     def chain(self) -> Chain:
@@ -130,7 +130,7 @@ class Receipt:
 
     @property
     def leaves(self) -> tuple[LeafEntry, ...]:
-        """The leaves of its texts."""
+        """The signed entries of the leaves."""
         return self.statement.leaves
 
     @cached_property
@@ -140,39 +140,39 @@ class Receipt:
 
     @cached_property
     def plain(self) -> Sequence[str | None]:
-        """The text of each leaf that has one of its own; None for others and for left-out ones."""
-        return [None if isinstance(text, LeftOut) else text.text for text in self.texts]
+        """The text of each leaf; None for composed leaves and left-out texts."""
+        return [None if isinstance(text, OmissionReason) else text.text for text in self.texts]
 
     def number(self, name: str) -> int:
-        """The number of a leaf."""
+        """The number of the leaf with this name."""
         return self.numbers[name]
 
     def text(self, number: int) -> str | None:
-        """A leaf's text; None when it, or something that it is put together from, is left out."""
+        """A leaf's text; None if it, or one of its parts, is left out."""
         text = self.plain[number]
-        if text is not None or isinstance(self.texts[number], LeftOut):
+        if text is not None or isinstance(self.texts[number], OmissionReason):
             return text
-        # No leaf in a composed one is composed itself.
+        # Parts of a composed leaf are never composed themselves, so one level is enough.
         return composed(self.leaves[number].parts, self.plain.__getitem__)
 
     def state(self, number: int) -> str:
         """`shown`, `redacted` or `erased`."""
         text = self.texts[number]
-        return text.value if isinstance(text, LeftOut) else "shown"
+        return text.value if isinstance(text, OmissionReason) else "shown"
 
-    def without(self, gone: Mapping[int, LeftOut]) -> Receipt:
-        """The same receipt with some texts replaced by the word for why they are left out."""
+    def without(self, gone: Mapping[int, OmissionReason]) -> Receipt:
+        """A copy with some texts replaced by the reasons for leaving them out."""
         texts = tuple(gone.get(number, text) for number, text in enumerate(self.texts))
         return replace(self, texts=texts)
 
 
 def id_of(log_hash: bytes) -> str:
-    """The name of a receipt by the hash of its leaf in the log."""
+    """The id of a receipt, from the hash of its entry in the log."""
     return ID_PREFIX + log_hash.hex()[:ID_DIGITS]
 
 
 def require_receipt(receipt: Receipt, name: str = "receipt") -> Receipt:
-    """A receipt that a caller gave."""
+    """Return the argument; raise `RequestError` unless it is a Receipt."""
     return of_kind(
         receipt, Receipt, name, "a Receipt, such as read(Path('answer.json').read_bytes())"
     )
@@ -182,7 +182,7 @@ def write(receipt: Receipt) -> bytes:
     """The file of a receipt.
 
     Raises:
-        RequestError: it is no receipt.
+        RequestError: the argument is not a Receipt.
     """
     require_receipt(receipt)
     return (
@@ -193,7 +193,7 @@ def write(receipt: Receipt) -> bytes:
                 "schema": SCHEMA,
                 "texts": texts_to_json(receipt.texts),
             },
-            texts_alone=True,
+            strings_only=True,
         )
         + b"\n"
     )
@@ -203,8 +203,8 @@ def read(data: bytes) -> Receipt:
     """Read the file of a receipt.
 
     Raises:
-        ReceiptBroken: it is none, is a newer one, or not in its one encoding; names the place.
-        RequestError: the bytes of a file were not given, but its name, say.
+        ReceiptBroken: not a receipt, a newer schema, or not canonical; names the place.
+        RequestError: `data` is not bytes, but for example a file name.
     """
     if not isinstance(data, bytes):
         raise RequestError(
@@ -223,8 +223,8 @@ def read(data: bytes) -> Receipt:
 def _read(data: bytes) -> Receipt:
     if not data.endswith(b"\n"):
         raise ReceiptBroken(f"file, byte {len(data)}", "does not end with a line feed")
-    # A file has only known keys and text values; each value is checked to be a text below.
-    document = loads(data[:-1], "file", texts_alone=True)
+    # A file has only known keys and string values, which are checked below.
+    document = loads(data[:-1], "file", strings_only=True)
     if isinstance(document, dict) and document.get("schema") != SCHEMA:
         raise ReceiptBroken("schema", f"is not {SCHEMA!r}")
     document = fields(document, _FILE, "file")
@@ -242,10 +242,10 @@ def _read(data: bytes) -> Receipt:
 
 
 def texts_to_json(texts: Sequence[Text]) -> list[Any]:
-    """Texts, or the words in their places, as JSON."""
+    """Texts, or the reasons why they are missing, as JSON."""
     values: list[Any] = []
     for leaf_text in texts:
-        if isinstance(leaf_text, LeftOut):
+        if isinstance(leaf_text, OmissionReason):
             values.append(leaf_text.value)
         else:
             salt = {"salt": b64(leaf_text.salt)}
@@ -264,19 +264,21 @@ def texts_from_json(values: Sequence[Any], leaves: Sequence[LeafEntry]) -> tuple
 
 
 def _text_from_json(value: Any, leaf: LeafEntry, place: str) -> Text:
-    """Read a text, or the word in its place."""
+    """Read a text, or the reason why it is missing."""
     if isinstance(value, str):
         try:
-            return LeftOut(value)
+            return OmissionReason(value)
         except ValueError:
-            raise ReceiptBroken(place, f"neither a text nor {' or '.join(LeftOut)}") from None
+            raise ReceiptBroken(
+                place, f"neither a text nor {' or '.join(OmissionReason)}"
+            ) from None
     members = fields(value, _COMPOSED if leaf.parts else _PLAIN, place)
     salt = unb64(members["salt"], f"{place}.salt", SALT_BYTES)
-    return Shown(salt, None if leaf.parts else text_of(members["text"], f"{place}.text"))
+    return DisclosedText(salt, None if leaf.parts else text_of(members["text"], f"{place}.text"))
 
 
 def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Receipt:
-    """Sign the receipt of a window."""
+    """Sign a draft as the receipt of a window."""
     leaves = draft.leaves
     try:
         check_parts(leaves, "leaves")
@@ -301,17 +303,17 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
     )
     signed = key.sign(IN_TOTO, statement.to_payload())
     shown = tuple(
-        Shown(salt, None if leaf.parts else text)
+        DisclosedText(salt, None if leaf.parts else text)
         for salt, leaf, text in zip(hidden, leaves, texts, strict=True)
     )
     return Receipt(signed, key.public, statement, shown)
 
 
 def _text(leaf: Leaf, leaves: Sequence[Leaf]) -> str:
-    """The text of a leaf, composed where it has none of its own."""
+    """The text of a leaf, joined from its parts if it is empty."""
     if leaf.text:
         return leaf.text
     text = composed(leaf.parts, lambda number: leaves[number].text)
     if text is None:
-        raise ValueError(f"leaf {leaf.name!r:.60} has a stretch that its leaf is too short for")
+        raise ValueError(f"leaf {leaf.name!r:.60} has a stretch beyond the end of its leaf")
     return text

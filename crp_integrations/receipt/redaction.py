@@ -1,7 +1,7 @@
-"""Leaving texts out of a receipt: by wish in a copy, or because their facts are gone.
+"""Leaves texts out of a receipt: on request in a copy, or because their facts were erased.
 
-The signature stays, and the tree still verifies. The word in a text's place is not signed. That
-there was a text, of which fact, and its salted hash are; so a copy shows where something was.
+The signature and the tree still verify. The reason that replaces a text is not signed. That a text
+existed, of which fact, and its salted hash are signed; so a copy shows where something is missing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Final
 from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.errors import RequestError
 from crp_integrations.receipt.leaves import LeafEntry, quoted
-from crp_integrations.receipt.records import LeftOut, Receipt, require_receipt
+from crp_integrations.receipt.records import OmissionReason, Receipt, require_receipt
 
-# What the package makes of facts by itself: labels in their words, hashes without salt.
-_MADE_OF_FACTS: Final = ("communities", "seal")
-# Leaves that repeat a question or an answer, by how their names begin.
-_AGAIN: Final = {
+# Leaves derived from facts: labels in their words, and hashes without salt.
+_DERIVED_FROM_FACTS: Final = ("communities", "seal")
+# For each named leaf, prefixes of the leaves that repeat its text.
+_REPEATED_BY: Final = {
     "request": ("need/", "cover/", "prompt", "judge/"),
     "answer": ("examined", "call/", "judge/"),
     "examined": ("judge/",),
@@ -26,7 +26,7 @@ _AGAIN: Final = {
     "history/": ("judge/",),
     "conversation/": ("judge/",),
 }
-_LISTED: Final = ("history/", "conversation/")
+_NUMBERED: Final = ("history/", "conversation/")
 # A judge's task is to quote, so its reply is always taken to repeat the text.
 _QUOTING: Final = "judge/"
 _CALLS: Final = "call/"
@@ -41,22 +41,22 @@ def redact(
     names: Collection[str] = (),
     quoting: bool = True,
 ) -> Receipt:
-    """A copy without some texts.
+    """Make a copy without some texts and without all texts that may contain them.
 
-    What may quote a fact goes with it: the answer, what repeats earlier windows, and every text
-    that is put together from it. With the question goes what it was taken apart into, and a prompt
-    that somebody else wrote around it; with the answer what was examined and sent of it. With a
-    composed text goes what it is put together from, and with any text whatever has it word for
-    word, apart from facts. What was erased stays erased.
+    A fact takes with it every text that may quote it: the answer, texts that repeat earlier
+    windows, and texts composed from it. The question takes its sub-questions, and a prompt that the
+    caller wrote around it; the answer takes the examined text and later calls. A composed text
+    takes its parts. Any text takes the texts, except facts, that contain it literally. Erased texts
+    stay marked as erased.
 
     Args:
-        sources: ids of sources, whose facts are meant, as the content names them.
-        quoting: False keeps the plain texts that may quote one of the facts, for a caller who has
-            seen that they do not; what is put together or made from one goes all the same.
+        sources: ids of sources, as in the content, whose facts are left out.
+        quoting: False keeps plain texts that may quote one of the facts, for a caller that has
+            checked that they do not; texts composed or derived from a fact are still left out.
 
     Raises:
-        RequestError: the receipt has no such fact, source or leaf, or it is none; a text stands in
-            the place of a list.
+        RequestError: the receipt has no such fact, source or leaf, it is not a Receipt, or a string
+            was passed instead of a list.
     """
     require_receipt(receipt)
     for argument, words in (("facts", facts), ("sources", sources), ("names", names)):
@@ -70,7 +70,7 @@ def redact(
     known = {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id}
     strange = sorted(wanted - known) + sorted({*names} - receipt.numbers.keys())
     if strange:
-        raise RequestError(f"the receipt has nothing that is named {strange[0]!r:.80}")
+        raise RequestError(f"the receipt has nothing named {strange[0]!r:.80}")
     chosen = {
         number
         for number, leaf in enumerate(receipt.leaves)
@@ -78,8 +78,8 @@ def redact(
     }
     for name in names:
         chosen |= quoted(receipt.leaves[receipt.number(name)].parts)
-    chosen |= _again(receipt, names)
-    # Whoever keeps texts that may quote a fact has checked that they do not.
+    chosen |= _repetitions(receipt, names)
+    # With quoting=False the caller has checked that the texts do not quote the facts.
     chosen |= _word_for_word(receipt, chosen, facts=quoting)
     if quoting and wanted:
         chosen |= repeating(receipt)
@@ -89,17 +89,21 @@ def redact(
         made = {
             number
             for number, leaf in enumerate(receipt.leaves)
-            if (leaf.name in _MADE_OF_FACTS or leaf.name.startswith(_QUOTING))
+            if (leaf.name in _DERIVED_FROM_FACTS or leaf.name.startswith(_QUOTING))
             and not chosen.isdisjoint(leaf.of)
         }
         gone = with_composed(receipt.leaves, chosen | made)
     return receipt.without(
-        {n: LeftOut.REDACTED for n in gone if not isinstance(receipt.texts[n], LeftOut)}
+        {
+            n: OmissionReason.REDACTED
+            for n in gone
+            if not isinstance(receipt.texts[n], OmissionReason)
+        }
     )
 
 
 def repeating(receipt: Receipt) -> set[int]:
-    """Numbers of leaves that may repeat earlier windows: those that say so, and summaries."""
+    """Numbers of leaves that may repeat earlier windows: those marked `follows`, and summaries."""
     summary_ids = summaries(receipt)
     return {
         number
@@ -109,22 +113,22 @@ def repeating(receipt: Receipt) -> set[int]:
 
 
 def summaries(receipt: Receipt) -> set[str]:
-    """Ids of facts that are summaries of earlier windows; no fabric has those."""
+    """Ids of facts that are summaries of earlier windows; those are not in the fabric."""
     return _ids(receipt, is_summary)
 
 
-def _again(receipt: Receipt, names: Collection[str]) -> set[int]:
+def _repetitions(receipt: Receipt, names: Collection[str]) -> set[int]:
     """Numbers of leaves that repeat the text of named ones."""
-    listed = {begin for begin in _LISTED if any(name.startswith(begin) for name in names)}
-    begins = tuple(begin for name in {*names, *listed} for begin in _AGAIN.get(name, ()))
+    numbered = {start for start in _NUMBERED if any(name.startswith(start) for name in names)}
+    prefixes = tuple(start for name in {*names, *numbered} for start in _REPEATED_BY.get(name, ()))
     numbers = {
         number
         for number, leaf in enumerate(receipt.leaves)
-        if begins and leaf.name.startswith(begins) and not leaf.name.startswith(_FIRST_CALL)
+        if prefixes and leaf.name.startswith(prefixes) and not leaf.name.startswith(_FIRST_CALL)
     }
     request: Any = receipt.content.get("request")
     if "request" in names and not (isinstance(request, dict) and request.get("shaped")):
-        # The caller wrote the prompt, so the question may be anywhere in it and in any form.
+        # The caller wrote the prompt, so it may contain the question anywhere and in any form.
         numbers |= {n for n, leaf in enumerate(receipt.leaves) if leaf.name.startswith(_CALLS)}
     return numbers
 
@@ -142,24 +146,24 @@ def _word_for_word(receipt: Receipt, chosen: Collection[int], *, facts: bool) ->
         number
         for number, (leaf, leaf_text) in enumerate(zip(leaves, receipt.texts, strict=True))
         if not leaf.fact_id
-        and not isinstance(leaf_text, LeftOut)
+        and not isinstance(leaf_text, OmissionReason)
         and leaf_text.text is not None
         and any(text in leaf_text.text for text in chosen_texts)
     }
 
 
 def with_quoting(leaves: tuple[LeafEntry, ...], chosen: Iterable[int]) -> set[int]:
-    """Numbers of leaves, and of those that may quote them or are put together from them."""
+    """Numbers of leaves, with those that may quote them or are composed from them."""
     gone = {*chosen}
     for number, leaf in enumerate(leaves):
-        # Quoting is transitive, and one pass is enough: a text comes after those it is made of.
+        # Quoting is transitive; one pass is enough, as a leaf comes after those it may quote.
         if leaf.of and not gone.isdisjoint(leaf.of):
             gone.add(number)
     return with_composed(leaves, gone)
 
 
 def with_composed(leaves: tuple[LeafEntry, ...], chosen: Iterable[int]) -> set[int]:
-    """Numbers of leaves, and of those that are put together from them."""
+    """Numbers of leaves, with those that are composed from them."""
     gone = {*chosen}
     return gone | {n for n, leaf in enumerate(leaves) if not gone.isdisjoint(quoted(leaf.parts))}
 
@@ -175,7 +179,7 @@ def _of_sources(receipt: Receipt, sources: Collection[str]) -> set[str]:
 
 
 def _ids(receipt: Receipt, wanted: Callable[[str], bool]) -> set[str]:
-    """Ids of candidates by their source; the content's shape is not checked yet."""
+    """Ids of candidates whose source is wanted; the content is not validated yet."""
     listed: Any = receipt.content.get("candidates")
     return {
         candidate["id"]
@@ -188,7 +192,7 @@ def _ids(receipt: Receipt, wanted: Callable[[str], bool]) -> set[str]:
 
 
 def erased(receipt: Receipt, facts: Collection[str], *, answers: bool = False) -> Receipt:
-    """A receipt without the texts of some facts and what may quote them."""
+    """Erase facts and texts that may quote them; with `answers`, also those of `repeating`."""
     if not facts and not answers:
         return receipt
     leaves = receipt.leaves
@@ -199,9 +203,9 @@ def erased(receipt: Receipt, facts: Collection[str], *, answers: bool = False) -
         gone = with_composed(leaves, with_quoting(leaves, chosen) | before)
     else:
         gone = with_quoting(leaves, chosen)
-    return receipt.without(dict.fromkeys(gone, LeftOut.ERASED)) if gone else receipt
+    return receipt.without(dict.fromkeys(gone, OmissionReason.ERASED)) if gone else receipt
 
 
 def silent(receipt: Receipt) -> bool:
-    """Whether no text is left in a receipt."""
-    return all(isinstance(text, LeftOut) for text in receipt.texts)
+    """Whether a receipt has no texts left."""
+    return all(isinstance(text, OmissionReason) for text in receipt.texts)

@@ -1,7 +1,7 @@
-"""Replay of a receipt: rank, pack, render, examine, judge, and the policy's verdict again.
+"""Replay of a receipt: repeats ranking, packing, rendering, examination and the policy's verdict.
 
-Each part ends as `equal`, as `differs` with the place of the first difference, or as `not-run`
-with the reason. Nothing is read but the receipt and the engines that are handed over.
+Each part results in `equal`, in `differs` with the place of the first difference, or in `not-run`
+with the reason. A replay reads only the receipt and the engines that the caller passes.
 
 Spec: CRP-SPEC-005 §15.4
 """
@@ -31,10 +31,10 @@ from crp_integrations.policy.verdict import (
 from crp_integrations.receipt import outline
 from crp_integrations.receipt import replay_context as making
 from crp_integrations.receipt import replay_examination as judging
-from crp_integrations.receipt.predicate import Content, PolicyTold
+from crp_integrations.receipt.predicate import Content, PolicyRecord
 from crp_integrations.receipt.reconstruction import (
     MALFORMED,
-    LeftOutError,
+    MissingTextError,
     Texts,
     budget_of,
     content_of,
@@ -47,23 +47,23 @@ from crp_integrations.receipt.replay_records import (
     EQUAL,
     NOT_RUN,
     NOTHING,
-    Again,
     Difference,
     Differs,
     NotRun,
     Outcome,
     Replayed,
+    ReplayedPart,
     ReplayTools,
     first,
 )
 from crp_integrations.vocabulary import HaltReason, QualityTier
 
-# How a window ends with each decision.
+# The window's outcome for each decision.
 _OUTCOMES: Final = {DELIVER: "released", WITHHOLD: "halted", UNREACHABLE: "refused"}
 
 
 def policies(verdict: Verdict) -> Outcome:
-    """What the policies in force say of the report, and what is decided by that.
+    """Apply the policies in force to the report, and decide on the answer.
 
     Spec: CRP-SPEC-005 §7.4; related facts §6
     """
@@ -100,12 +100,12 @@ def _tier(verdict: Verdict, report: Report) -> QualityTier | None:
 def _decision(
     verdict: Verdict, report: Report, judgement: PolicyJudgement, tier: QualityTier | None
 ) -> Difference | None:
-    """What becomes of the answer, decided again; a person's approval is taken as recorded."""
+    """Decide on the answer again; a person's approval is taken from the record."""
     record = verdict.content.policy
     if record.terms is None:
         if verdict.content.fit is not None:
-            raise NotRun("what the answer was held against besides the policies is not told")
-        # The model was called by somebody else: only the policy was asked.
+            raise NotRun("the conditions on the answer besides the policies are not recorded")
+        # The caller called the model itself: only the policy was applied.
         terms, wanted = AnswerTerms(), False
         halt = judgement.halt
         decision = AnswerDecision(DELIVER) if halt is None else AnswerDecision(WITHHOLD, halt)
@@ -115,8 +115,8 @@ def _decision(
         unread = policy_of(record.text, "content.policy.text").allows_unread
         decision = decide_answer(report, tier, judgement, terms, unread=unread)
     if record.reason == HaltReason.JUDGE_FAILED and decision.word == DELIVER:
-        # The record says that the owner withholds such an answer; whether the judge failed is
-        # checked in the report.
+        # The owner's choice to withhold such answers is taken from the record; that the judge
+        # failed is checked in the report.
         if report.judge is None or not report.judge.failed:
             return Difference("policy.reason", record.reason, "the judge did not fail")
         decision = AnswerDecision(WITHHOLD, HaltReason.JUDGE_FAILED)
@@ -139,8 +139,8 @@ def _decision(
     )
 
 
-def terms_of(recorded: PolicyTold) -> AnswerTerms:
-    """What an answer was held against besides the policies; defaults where it is not recorded."""
+def terms_of(recorded: PolicyRecord) -> AnswerTerms:
+    """Conditions on an answer besides the policies; defaults if none are recorded."""
     if recorded.terms is None:
         return AnswerTerms()
     return AnswerTerms(
@@ -149,12 +149,12 @@ def terms_of(recorded: PolicyTold) -> AnswerTerms:
 
 
 def capped(tier: QualityTier, report: Report, settings: DpeSettings) -> QualityTier:
-    """What the policies are told of an envelope: its tier, capped by the answer's quality."""
+    """The tier that policies see: the envelope's, capped by the answer's quality."""
     return tier.capped(ceiling(report.rqa_score, settings.quality)[0])
 
 
 def policy_of(text: str, place: str) -> Policy:
-    """A policy of content."""
+    """Parse a recorded policy."""
     try:
         return parse_policy(text)
     except PolicySyntaxError as error:
@@ -162,17 +162,17 @@ def policy_of(text: str, place: str) -> Policy:
 
 
 def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
-    """Do again what a receipt records, from nothing but the receipt.
+    """Repeat what a receipt records, using only the receipt.
 
-    Signature, tree and chain are not checked here: `verify` does that.
+    Use `verify` to check signature, tree and chain.
 
     Spec: CRP-SPEC-005 §15.4
 
     Args:
-        tools: engines at hand; their results are compared where the receipt names the same ones.
+        tools: available engines; their results are compared if the receipt names the same ones.
 
     Returns:
-        The outcome of each part; `Replayed.require` refuses a receipt that something differs from.
+        The outcome of each part; `Replayed.require` raises if one differs.
     """
     content, texts = content_of(receipt), Texts(receipt)
     made = making.ReplayedContext(receipt.content["envelope"] or {}, content, texts, tools)
@@ -191,7 +191,7 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
         "signals": lambda: judging.signals(content, texts, tools),
     }
     if content.examined is None or content.examined.judged is None:
-        # Most windows have no judge, so the part is listed only where one was configured.
+        # Most windows have no judge, so the part is listed only if one was configured.
         run = {name: step for name, step in run.items() if name != "judge"}
     parts = tuple(_part(name, step) for name, step in run.items())
     return Replayed(
@@ -202,18 +202,18 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
     )
 
 
-def _part(name: str, run: Callable[[], Outcome]) -> Again:
+def _part(name: str, run: Callable[[], Outcome]) -> ReplayedPart:
     try:
         difference, why = run()
     except Differs as error:
         difference, why = error.difference, ""
-    except (NotRun, LeftOutError) as error:
-        return Again(name=name, state=NOT_RUN, why=str(error))
+    except (NotRun, MissingTextError) as error:
+        return ReplayedPart(name=name, state=NOT_RUN, why=str(error))
     except MALFORMED as error:
         raise malformed(f"content ({name})", error) from error
     if difference is None:
-        return Again(name=name, state=EQUAL, why=why)
-    return Again(
+        return ReplayedPart(name=name, state=EQUAL, why=why)
+    return ReplayedPart(
         name=name,
         state=DIFFERS,
         place=difference.place,
@@ -224,7 +224,7 @@ def _part(name: str, run: Callable[[], Outcome]) -> Again:
 
 
 def _whole(content: Content, states: Mapping[str, str]) -> bool:
-    """Whether everything was run that the receipt has something to run of."""
+    """Whether every part for which the receipt has data was replayed and is equal."""
     wanted = {"context", "answer", "policy"}
     if content.envelope is not None:
         wanted.add("selection")

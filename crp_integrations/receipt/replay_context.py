@@ -1,4 +1,4 @@
-"""The first half of a replay, integers and texts alone: budget, rank, pack, render, prompt."""
+"""First half of a replay, with integers and texts only: budget, selection, context and prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.leaves import rendered
-from crp_integrations.receipt.predicate import Content, FitTold, Tokenizer
+from crp_integrations.receipt.predicate import Content, FitRecord, Tokenizer
 from crp_integrations.receipt.reconstruction import (
     Texts,
     candidates_of,
@@ -37,21 +37,21 @@ from crp_integrations.receipt.replay_records import (
     ReplayTools,
     first,
     in_text,
-    told_settings,
+    recorded_settings,
 )
 from crp_integrations.vocabulary import Purpose
 
 _DECOMPOSED = "decompose"
-# Stands in for the session's own secret, which is in no receipt.
+# Replaces the session's secret, which no receipt contains.
 _SECRET = "secret"
 
 
 @dataclass(frozen=True)
 class ReplayedContext:
-    """A receipt's envelope, made again when it is first asked for.
+    """A receipt's envelope, built again on first use.
 
     Attributes:
-        recorded: the envelope as it is signed.
+        recorded: the envelope as it was signed.
     """
 
     recorded: Mapping[str, Any]
@@ -61,32 +61,32 @@ class ReplayedContext:
 
     @cached_property
     def seam(self) -> tuple[Candidates, tuple[str, ...]]:
-        """The candidates, and ids of those whose text was left out."""
+        """The candidates, and the ids of those whose text was left out."""
         return candidates_of(self.content, self.texts)
 
     @property
-    def fit(self) -> FitTold:
-        """What the envelope was made with."""
+    def fit(self) -> FitRecord:
+        """The parameters with which the envelope was built."""
         if self.content.fit is None:
             raise NotRun("the envelope was made elsewhere, or there was none")
         return self.content.fit
 
     @property
     def automatic(self) -> bool:
-        """Whether the envelope took what its question needs."""
+        """Whether the budget was chosen by what the question needs."""
         return self.fit.room is not None and self.fit.room.automatic
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Whose tokens were counted."""
+        """The tokenizer that counted the tokens."""
         if self.content.model.tokenizer is None:
-            raise ReceiptBroken("content.model.tokenizer", "is not there")
+            raise ReceiptBroken("content.model.tokenizer", "is missing")
         return self.content.model.tokenizer
 
     @cached_property
     def settings(self) -> EnvelopeSettings:
         """The settings in force."""
-        return self.tools.envelope or told_settings(EnvelopeSettings, self.content)
+        return self.tools.envelope or recorded_settings(EnvelopeSettings, self.content)
 
     def assembled(
         self,
@@ -97,7 +97,7 @@ class ReplayedContext:
         automatic: bool,
         salt: str = "",
     ) -> Envelope:
-        """An envelope of candidates, everything else as it is recorded."""
+        """Pack candidates into an envelope, with all other inputs as recorded."""
         fit, request = self.fit, self.content.request
         return assemble(
             candidates,
@@ -120,7 +120,7 @@ class ReplayedContext:
 
     @cached_property
     def envelope(self) -> Envelope:
-        """The envelope, made again."""
+        """The envelope, built again with the recorded token counts."""
         fit, tokenizer = self.fit, self.tokenizer
         counter = RecordedCounter(
             fit.counts,
@@ -145,7 +145,7 @@ class ReplayedContext:
             raise ReceiptBroken("content.fit", str(error)) from None
         recorded_envelope = self.content.envelope
         if recorded_envelope is not None and recorded_envelope.prefix_characters:
-            # The previous text begins with this prefix, which must be of whole facts here too.
+            # The previous context begins with this prefix; it must end after a whole fact here too.
             prefix = made.text[: recorded_envelope.prefix_characters]
             whole = reusable_prefix([fact.content for fact in made.facts], prefix) == prefix
             made = made.model_copy(
@@ -161,7 +161,7 @@ class ReplayedContext:
 
 
 def budget(made: ReplayedContext) -> Outcome:
-    """The budget out of the model's limit and what was counted around the context (§7.2)."""
+    """Compute the budget from the model's limit and the tokens around the context (§7.2)."""
     fit, room = made.fit, made.fit.room
     if room is None:
         raise NotRun("the budget was given by the caller")
@@ -179,7 +179,7 @@ def budget(made: ReplayedContext) -> Outcome:
 
 
 def selection(made: ReplayedContext) -> Outcome:
-    """Rank, pack, order and tier: ids, scores, reasons, in millionths."""
+    """Repeat ranking, packing, order and tier; compare ids, scores and reasons."""
     recorded_envelope = made.content.envelope
     if recorded_envelope is None:
         raise NotRun("there was no envelope")
@@ -201,16 +201,16 @@ def selection(made: ReplayedContext) -> Outcome:
     remark = ""
     if made.fit.salted:
         recorded["etag"] = replayed["etag"] = ""
-        remark = "the ETag has a secret of the session in it and is not compared"
+        remark = "the ETag depends on a secret of the session and is not compared"
     difference = first(recorded, replayed, "envelope")
     if difference and hidden and EXCERPT in (*recorded["algorithms"], *replayed["algorithms"]):
-        # Excerpts skip words that were shown already, which cannot be compared without the texts.
+        # Excerpts skip words that the context already contains, which needs the texts.
         raise NotRun("which parts of facts are shown depends on texts that are not in this copy")
     return difference, remark
 
 
 def context(made: ReplayedContext) -> Outcome:
-    """The rendered context, byte for byte."""
+    """Render the context again and compare it byte for byte."""
     if made.content.envelope is None:
         examined = made.content.examined
         passages = examined.passages or () if examined else ()
@@ -225,7 +225,7 @@ def context(made: ReplayedContext) -> Outcome:
 
 
 def prompt(made: ReplayedContext) -> Outcome:
-    """The messages as they were sent, byte for byte, with system message and conversation."""
+    """Build the first call's messages again and compare them byte for byte."""
     content, texts = made.content, made.texts
     if not content.calls:
         raise NotRun("no model was asked")
@@ -233,7 +233,7 @@ def prompt(made: ReplayedContext) -> Outcome:
     difference = first(content.model.asked, first_call.model, "calls[0].model")
     difference = difference or first(first_call.purpose, Purpose.ANSWER.value, "calls[0].purpose")
     if difference is None and content.fit is not None:
-        # Whoever fits an envelope also writes the messages around it.
+        # Code that fits an envelope also builds the messages around it.
         difference = first(content.request.shaped, True, "request.shaped")
     if difference is not None:
         return difference, ""
@@ -273,7 +273,7 @@ def _frame(message: Message) -> dict[str, Any]:
 
 
 def counts(made: ReplayedContext) -> Outcome:
-    """Every candidate counted again by its tokenizer, where that is at hand."""
+    """Count the tokens of every candidate again, if the tokenizer is available."""
     if made.content.fit is None:
         raise NotRun("the envelope was made elsewhere, or there was none")
     counter, tokenizer = made.tools.counter, made.tokenizer

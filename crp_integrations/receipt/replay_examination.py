@@ -1,4 +1,4 @@
-"""A replay of the examination: from what engines said, and from what a judge was asked.
+"""Replay of the examination, from the recorded results of engines and calls of a judge.
 
 Spec: CRP-SPEC-005 §6.2, §15.4 (decision D13)
 """
@@ -26,7 +26,7 @@ from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.predicate import Content, Examined
+from crp_integrations.receipt.predicate import Content, ExaminationRecord
 from crp_integrations.receipt.reconstruction import Texts, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import (
@@ -35,12 +35,12 @@ from crp_integrations.receipt.replay_records import (
     Outcome,
     ReplayTools,
     first,
-    told_settings,
+    recorded_settings,
 )
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
 
-# What each engine is asked, by how the names of signals begin.
+# Prefixes of the names of the signals that each engine gives.
 VERIFIER: Final = ("entailment.", "coherence.")
 EMBEDDER: Final = (
     "attribution.cosines", "attribution.windows", "repetition.", "completeness.", "flow.",
@@ -50,7 +50,7 @@ RECOGNISERS: Final = "personal."
 
 
 def answer(content: Content, texts: Texts) -> Outcome:
-    """The answer beside the hash of it that the window's seal holds."""
+    """Compare the answer's hash with the one in the window's seal."""
     recorded = str(sealed(texts).get("response_hash", ""))
     if not recorded:
         raise NotRun("the window has no seal")
@@ -59,7 +59,7 @@ def answer(content: Content, texts: Texts) -> Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A receipt's examination, done again when it is first asked for."""
+    """A receipt's examination, repeated on first use."""
 
     receipt: Receipt
     content: Content
@@ -67,20 +67,20 @@ class Verdict:
     tools: ReplayTools
 
     @property
-    def examined(self) -> Examined:
-        """What was examined beside what."""
+    def examined(self) -> ExaminationRecord:
+        """The recorded input of the examination."""
         if self.content.examined is None:
             raise NotRun("nothing was examined")
         return self.content.examined
 
     @cached_property
     def examination(self) -> Examination:
-        """The same with its texts."""
+        """The recorded input of the examination, with its texts."""
         return examination_of(self.content, self.examined, self.texts)
 
     @cached_property
     def screened(self) -> Report | Difference:
-        """What the stages without a model call say, or why it cannot be made."""
+        """The report of the stages without a model call, or why it cannot be made."""
         try:
             return again(self.examination, settings_of(self.content, self.tools))
         except SignalsMissing as error:
@@ -107,7 +107,7 @@ class Verdict:
 def with_judge(
     made: Report, examination: Examination, flags: Sequence[str], settings: DpeSettings
 ) -> Report:
-    """The report with the recorded result of its judge, and with flags that were added to it."""
+    """The report with the recorded result of its judge, and with the flags added to it."""
     run = examination.judged
     if run is None:
         return made.changed(flags=(*made.flags, *flags))
@@ -115,15 +115,15 @@ def with_judge(
     own = report.flags[len(made.flags) :]
     remaining = [flag for flag in flags if not of_judge(flag) or flag in own]
     missing = [flag for flag in own if flag not in remaining]
-    # Values of our own: nothing is validated again.
+    # `model_copy` skips validation, which these values do not need.
     return report.model_copy(update={"flags": (*made.flags, *remaining, *missing)})
 
 
 def _classified(report: Report, content: Content) -> Report:
-    """The report under the name of the catalogue that classified the use.
+    """The report with the name of the catalogue that classified the use.
 
-    The operator's own rules are not at hand here; their result is a recorded signal, like those
-    of other engines.
+    The operator's own rules are not available here; their result is a recorded signal, like the
+    results of other engines.
     """
     name = str(content.report["classification"]["engine"])
     own = report.classification.engine
@@ -138,7 +138,7 @@ def _classified(report: Report, content: Content) -> Report:
 
 
 def examination(verdict: Verdict) -> Outcome:
-    """The report, made again from what engines said, and its hash beside the sealed one.
+    """Make the report again from the engines' results; compare it, and its hash with the seal's.
 
     Spec: CRP-SPEC-005 §15.4
     """
@@ -156,7 +156,7 @@ def examination(verdict: Verdict) -> Outcome:
 
 
 def judged(verdict: Verdict) -> Outcome:
-    """What a judge was asked; its verdict goes into the report, which `examination` compares.
+    """Compare the prompts of a judge; its verdict is part of the report (see `examination`).
 
     Spec: CRP-SPEC-005 §6.2 (decision D13)
     """
@@ -171,14 +171,14 @@ def judged(verdict: Verdict) -> Outcome:
 
 
 def catalogue(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
-    """The registered use, classified again where the policy engine is at hand."""
+    """Classify the registered use again, if a policy engine is available."""
     examined = content.examined
     if examined is None or not examined.engines.policy:
         raise NotRun("the use was not classified")
     if tools.policy is None:
         raise NotRun("no policy engine is at hand")
     if shipped().digest not in content.policy.catalogue:
-        raise NotRun("the catalogue here is another one")
+        raise NotRun("the catalogue in this version is another one")
     compared = _compared(content, examined, texts, tools, (VERDICT,))
     if compared.deviations:
         place = compared.deviations[0].entry
@@ -187,25 +187,25 @@ def catalogue(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
 
 
 def signals(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
-    """What engines at hand say of the answer today, within the tolerance."""
+    """Run the available engines again and compare their results within the tolerance."""
     examined = content.examined
     if examined is None:
         raise NotRun("nothing was examined")
     engines = examined.engines
-    rooms: list[str] = []
+    prefixes: list[str] = []
     if tools.verifier is not None and tools.verifier.identity == engines.verifier:
-        rooms += VERIFIER
+        prefixes += VERIFIER
     if tools.embedder is not None and tools.embedder.identity == engines.embedder:
-        rooms += EMBEDDER
+        prefixes += EMBEDDER
     known = {identity for identity, _ in engines.recognisers}
     if tools.recognisers and {recogniser.identity for recogniser in tools.recognisers} == known:
-        rooms.append(RECOGNISERS)
-    if not rooms:
+        prefixes.append(RECOGNISERS)
+    if not prefixes:
         raise NotRun("none of the engines that the receipt names is at hand")
-    compared = _compared(content, examined, texts, tools, tuple(rooms))
+    compared = _compared(content, examined, texts, tools, tuple(prefixes))
     for deviation in compared.deviations:
         if deviation.most is None or deviation.most > tools.tolerance:
-            far = "another form" if deviation.most is None else f"{deviation.most / SCALE:.6f} away"
+            far = "another type" if deviation.most is None else f"{deviation.most / SCALE:.6f} away"
             place = f"examined.signals[{deviation.entry}] ({deviation.at})"
             return Difference(place, f"within {tools.tolerance / SCALE:.6f}", far), ""
     most = max((deviation.most or 0 for deviation in compared.deviations), default=0)
@@ -216,15 +216,19 @@ def signals(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
 
 
 def _compared(
-    content: Content, examined: Examined, texts: Texts, tools: ReplayTools, rooms: tuple[str, ...]
+    content: Content,
+    examined: ExaminationRecord,
+    texts: Texts,
+    tools: ReplayTools,
+    prefixes: tuple[str, ...],
 ) -> Compared:
     recorded = examination_of(content, examined, texts)
-    compared = Compared(recorded.entries, *rooms)
+    compared = Compared(recorded.entries, *prefixes)
     asked = {
         "policy": VERDICT, "verifier": VERIFIER[0], "embedder": EMBEDDER[0],
         "recognisers": RECOGNISERS,
     }  # fmt: skip
-    at_hand = {name: getattr(tools, name) for name, room in asked.items() if room in rooms}
+    at_hand = {name: getattr(tools, name) for name, prefix in asked.items() if prefix in prefixes}
     try:
         examine(
             recorded.dossier,
@@ -238,8 +242,8 @@ def _compared(
 
 
 def settings_of(content: Content, tools: ReplayTools) -> DpeSettings:
-    """The provenance engine's settings in force."""
-    return tools.dpe or told_settings(DpeSettings, content)
+    """The settings of the provenance engine in force."""
+    return tools.dpe or recorded_settings(DpeSettings, content)
 
 
 def _named(report: Report, receipt: Receipt, content: Content) -> Report:
@@ -260,7 +264,7 @@ UNREADABLE = "Unreadable"
 
 
 def _asked_again(run: JudgeRun, dossier: Dossier, claims: tuple[Claim, ...]) -> Outcome:
-    """What each call asked, put together again."""
+    """Build the prompt of each call again and compare its id and hash."""
     difference = first(run.passages, len(dossier.numbered_passages), "examined.judged.passages")
     if difference is not None:
         return difference, ""
@@ -285,7 +289,7 @@ def _asked_again(run: JudgeRun, dossier: Dossier, claims: tuple[Claim, ...]) -> 
             continue
         sent = words.messages(shipped, user)
         if number and run.calls[number - 1].id == id_:
-            # A reply that could not be read is asked for once more.
+            # After a reply that could not be parsed, the same question is sent once more.
             again = run.calls[number - 1].reply or "-"
             sent = (
                 *before,
@@ -296,18 +300,20 @@ def _asked_again(run: JudgeRun, dossier: Dossier, claims: tuple[Claim, ...]) -> 
         difference = first(call.prompt_hash, words.prompt_hash(sent), f"{place}.prompt_hash")
         if difference is not None:
             return difference, ""
-    why = "" if known else f"the prompt {run.prompt!r:.60} is not one that ships, and is told"
+    why = (
+        "" if known else f"the prompt {run.prompt!r:.60} is not a built-in one and is not compared"
+    )
     return None, why
 
 
 def _claims(call: JudgeExchange, count: int, place: str) -> tuple[int, int]:
     if not 1 <= call.first <= call.last <= count:
-        raise ReceiptBroken(f"{_AT}: {place}", f"asks about claims that are none of {count}")
+        raise ReceiptBroken(f"{_AT}: {place}", f"refers to claims outside 1 to {count}")
     return call.first, call.last
 
 
 def _shown(call: JudgeExchange, dossier: Dossier, place: str) -> list[tuple[int, str]]:
-    """Number and text of each passage, or piece of one, that a call showed."""
+    """Number and text of each passage, or piece of one, in a call."""
     parts: dict[int, list[tuple[int, int]]] = {}
     for number, start, end in call.pieces:
         parts.setdefault(number, []).append((start, end))
@@ -316,7 +322,7 @@ def _shown(call: JudgeExchange, dossier: Dossier, place: str) -> list[tuple[int,
     passages = []
     for number in call.passages:
         if not 1 <= number <= len(dossier.passages):
-            raise ReceiptBroken(f"{_AT}: {place}", f"names passage {number}")
+            raise ReceiptBroken(f"{_AT}: {place}", f"passage {number} does not exist")
         text = dossier.passages[number - 1][1]
         passages += [
             (number, text[start:end]) for start, end in parts.get(number, [(0, len(text))])

@@ -1,4 +1,4 @@
-"""What a replay is made with, what each part of it comes to, and where two values differ first."""
+"""Inputs and results of a replay, and the search for the first difference of two values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from crp_integrations.errors import ReceiptBroken
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.window_values import Kind, Withheld, settings_told
+from crp_integrations.receipt.window_values import Kind, WithheldSettings, settings_from_content
 from crp_integrations.records import Part, Record
 
-_LONGEST: Final = 80
+# Maximum characters of a value in a difference; longer ones are cut.
+_MAX_VALUE_CHARACTERS: Final = 80
 _ABSENT: Final = object()
 _PLAIN: Final = frozenset({str, int, bool, type(None), list})
 
@@ -27,7 +28,7 @@ class Difference:
     """The first place at which two values differ.
 
     Attributes:
-        recorded, replayed: what stands there; empty for a text, which is not told.
+        recorded, replayed: values at the place; empty for a text, which is never quoted.
     """
 
     place: str
@@ -36,7 +37,7 @@ class Difference:
 
 
 def first(recorded: Any, replayed: Any, path: str = "") -> Difference | None:
-    """The first difference of two JSON values, fields in the recorded order.
+    """The first difference of two JSON values, with fields in the recorded order.
 
     >>> first({"a": [1, 2]}, {"a": [1, 3]})
     Difference(place='a[1]', recorded='2', replayed='3')
@@ -46,7 +47,7 @@ def first(recorded: Any, replayed: Any, path: str = "") -> Difference | None:
     if isinstance(recorded, Mapping) and isinstance(replayed, Mapping):
         for name in (*recorded, *(name for name in replayed if name not in recorded)):
             left, right = recorded.get(name, _ABSENT), replayed.get(name, _ABSENT)
-            # Nearly all are equal, and equal values need no path.
+            # Nearly all values are equal, and building the path takes time.
             if type(left) is type(right) and type(left) in _PLAIN and left == right:
                 continue
             difference = first(left, right, f"{path}.{name}" if path else str(name))
@@ -69,7 +70,7 @@ def first(recorded: Any, replayed: Any, path: str = "") -> Difference | None:
 
 
 def in_text(recorded: str, replayed: str, name: str) -> Difference | None:
-    r"""The first byte at which two texts differ, with its line, but without their words.
+    r"""The first byte at which two texts differ, and its line, without quoting the texts.
 
     >>> in_text("a\nbc", "a\nbd", "context")
     Difference(place='context, byte 3 (line 2)', recorded='', replayed='')
@@ -93,7 +94,7 @@ def _shown(value: Any) -> str:
     if value is _ABSENT:
         return "nothing"
     text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else text[: _MAX_VALUE_CHARACTERS - 1] + "…"
 
 
 EQUAL: Final = "equal"
@@ -101,36 +102,36 @@ DIFFERS: Final = "differs"
 NOT_RUN: Final = "not-run"
 
 LIMITS: Final = (
-    "Vectors, and scores made from them before the packing, are recorded, not computed again.",
-    "The model's text is recorded, and a judge's replies are; no model is asked.",
-    "What engines said of the answer is recorded in millionths, and the report is made from that.",
-    "Which calls were made and which were made again is told, and not decided again.",
-    "Calls that took the question apart or summarised are not in it; what came of them is.",
-    "Sources, parts of scores, the policy in force and what the caller accepted are told.",
+    "Vectors, and scores computed from them before packing, are recorded, not computed again.",
+    "The model's text and a judge's replies are recorded; no model is called.",
+    "Engines' results on the answer are recorded in millionths; the report is made from those.",
+    "Which calls were made and which were repeated is recorded, not decided again.",
+    "Calls that split the question or summarised are not in the receipt; their results are.",
+    "Sources, parts of scores, the policy in force and the caller's conditions are recorded.",
     "So are a person's approval, the safety budget, the model that answered, and versions.",
 )
 
-# The first difference, None for none, and a remark.
+# The first difference (None if there is none), and a remark.
 Outcome: TypeAlias = tuple[Difference | None, str]
 
 
 class NotRun(Exception):
-    """A part that cannot be run with this copy and the engines at hand; says why."""
+    """A part cannot be replayed with this copy and the available engines; the message says why."""
 
 
-def told_settings(kind: type[Kind], content: Content) -> Kind:
-    """The settings in force."""
+def recorded_settings(kind: type[Kind], content: Content) -> Kind:
+    """The recorded settings; raises `NotRun` if the receipt withholds some of them."""
     try:
-        return settings_told(kind, content.settings)
-    except Withheld as error:
+        return settings_from_content(kind, content.settings)
+    except WithheldSettings as error:
         raise NotRun(str(error)) from None
 
 
 class Differs(Exception):
-    """A part that cannot be made from what is recorded.
+    """A part cannot be computed from the recorded values.
 
     Attributes:
-        difference: where that shows.
+        difference: the place where it fails.
     """
 
     def __init__(self, difference: Difference) -> None:
@@ -138,13 +139,13 @@ class Differs(Exception):
         self.difference = difference
 
 
-class Again(Part):
-    """One part of a replay.
+class ReplayedPart(Part):
+    """Result of one part of a replay.
 
     Attributes:
         name: `budget`, `selection`, `context`, `prompt`, `counts`, `answer`, `examination`,
-            `judge` where one was configured, `policy`, `catalogue` or `signals`.
-        recorded, replayed: what stands there, empty where it is a text.
+            `judge` if one was configured, `policy`, `catalogue` or `signals`.
+        recorded, replayed: values at the place; empty for a text.
     """
 
     name: str
@@ -156,11 +157,11 @@ class Again(Part):
 
 
 class Replayed(Record):
-    """What a replay came to.
+    """Result of a replay.
 
     Attributes:
-        whole: context, prompt, report, judge and policies were run, as far as the window had them.
-        limits: what no replay shows.
+        whole: True if context, prompt, report, judge and policies, where present, are equal.
+        limits: what a replay cannot check.
     """
 
     SCHEMA = "receipt-replay/1"
@@ -168,11 +169,11 @@ class Replayed(Record):
     receipt_id: str
     same: bool
     whole: bool
-    parts: tuple[Again, ...]
+    parts: tuple[ReplayedPart, ...]
     limits: tuple[str, ...] = LIMITS
 
-    def part(self, name: str) -> Again:
-        """A part by its name."""
+    def part(self, name: str) -> ReplayedPart:
+        """The part with this name."""
         return {part.name: part for part in self.parts}[name]
 
     @property
@@ -189,7 +190,7 @@ class Replayed(Record):
         return f"{verdict}; not run: {', '.join(self.not_run)}" if self.not_run else verdict
 
     def require(self) -> None:
-        """Refuse a receipt that something differs from."""
+        """Raise `ReceiptBroken` if a part differs."""
         for part in self.parts:
             if part.state == DIFFERS:
                 message = f"recorded {part.recorded}, replayed {part.replayed}"
@@ -201,12 +202,12 @@ class Replayed(Record):
 
 @dataclass(frozen=True, slots=True)
 class ReplayTools:
-    """Engines and settings at hand; None for what is not.
+    """Available engines and settings; None for each that is not available.
 
     Attributes:
-        counter: of the receipt's model.
-        envelope, dpe: settings of the operator, where the receipt withholds weights.
-        tolerance: most that a signal may differ where an engine is asked again, millionths.
+        counter: token counter of the receipt's model.
+        envelope, dpe: the operator's settings, needed if the receipt withholds weights.
+        tolerance: maximum difference of a signal from an engine that is run again, in millionths.
     """
 
     counter: TokenCounter | None = None

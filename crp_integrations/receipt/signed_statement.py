@@ -1,9 +1,9 @@
-"""What is signed: an in-toto Statement v1 in a DSSE envelope with one Ed25519 signature.
+"""The signed part of a receipt: an in-toto Statement v1 in a DSSE envelope, signed with Ed25519.
 
 Spec: in-toto (v1.0, https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md)
 
 A subject's digest is the hash of its leaf: SHA-256 of a zero byte, 32 bytes of salt and the text.
-A plain hash of the text would confirm a guess at what was left out of a copy.
+With a plain hash, anyone could check a guess at a text that a copy leaves out.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import (
     TEXT,
+    EncodedObject,
     Shape,
-    Written,
-    as_written,
     b64,
     dumps,
+    embed_json,
     fields,
     hex_of,
+    join_encoded,
     listed,
     loads,
     text_of,
-    together,
     unb64,
     whole_number,
 )
@@ -61,9 +61,9 @@ class Chain:
     """The window's place in its session's chain of HMACs.
 
     Attributes:
-        timestamp: ISO 8601 in UTC, when the window was sealed.
-        hmac: of the window, which covers its parents'.
-        parents: HMACs of the windows that it follows; none for the first.
+        timestamp: time of sealing the window, ISO 8601 in UTC.
+        hmac: HMAC of the window, which covers the HMACs of its parents.
+        parents: HMACs of the windows that it follows; empty for the first window.
         outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
     """
 
@@ -77,7 +77,7 @@ class Chain:
 
     @classmethod
     def of(cls, seal: WindowSeal, parents: tuple[str, ...]) -> Chain:
-        """That of a window's seal."""
+        """The place recorded in a window's seal."""
         return cls(
             seal.session_id,
             seal.window_id,
@@ -100,11 +100,11 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a receipt says.
+    """The statement that a receipt signs.
 
     Attributes:
         subjects: digests of request, context and answer, 32 bytes each.
-        root: of the tree over all leaves, 32 bytes.
+        root: root of the tree over all leaves, 32 bytes.
     """
 
     subjects: Mapping[str, bytes]
@@ -116,9 +116,9 @@ class Statement:
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
         content = self.content
-        data = content.data if isinstance(content, Written) else dumps(content)
-        predicate = together(
-            {"content": as_written(data)},
+        data = content.data if isinstance(content, EncodedObject) else dumps(content)
+        predicate = join_encoded(
+            {"content": embed_json(data)},
             {
                 "chain": self.chain.to_json(),
                 "texts": {
@@ -129,17 +129,17 @@ class Statement:
         )
         statement = {
             "_type": TYPE,
-            "predicate": as_written(predicate.data),
+            "predicate": embed_json(predicate.data),
             "predicateType": PREDICATE_TYPE,
             "subject": [
                 {"digest": {"sha256": self.subjects[name].hex()}, "name": name} for name in SUBJECTS
             ],
         }
-        return dumps(statement, texts_alone=True)
+        return dumps(statement, strings_only=True)
 
     @classmethod
     def from_payload(cls, payload: bytes, place: str = "payload") -> Statement:
-        """Read what was signed."""
+        """Read a signed payload."""
         members = fields(loads(payload, place), _STATEMENT, place)
         for name, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
             if members[name] != wanted:
@@ -149,7 +149,7 @@ class Statement:
         texts = fields(predicate["texts"], _TEXTS, f"{at}.texts")
         leaves = entries_of(texts["leaves"], f"{at}.texts.leaves")
         if not isinstance(predicate["content"], dict):
-            raise ReceiptBroken(f"{at}.content", "no object")
+            raise ReceiptBroken(f"{at}.content", "not a JSON object")
         return cls(
             _subjects(members["subject"], f"{place}.subject"),
             Chain.from_json(predicate["chain"], f"{at}.chain"),
@@ -183,7 +183,7 @@ _SIGNATURE = frozenset({"keyid", "sig"})
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A payload with its signature, as read; nothing is checked yet.
+    """A payload with its signature, as read; the signature is not checked yet.
 
     Attributes:
         keyid: SHA-256 of the public key's 32 bytes, 64 hexadecimal digits.
@@ -231,16 +231,18 @@ class Signed:
                 self.signature, pae(self.payload_type, self.payload)
             )
         except (InvalidSignature, ValueError):
-            raise ReceiptBroken(f"{at}.sig", "the signature does not fit payload and key") from None
+            raise ReceiptBroken(
+                f"{at}.sig", "the signature does not match payload and key"
+            ) from None
 
 
 class SigningKey:
-    """An Ed25519 key that signs; printing it shows the public key's id alone."""
+    """An Ed25519 signing key; its repr contains only the public key's id."""
 
     __slots__ = ("_key", "keyid", "public")
 
     def __init__(self, seed: bytes) -> None:
-        """Make the key."""
+        """Create the key from a seed of 32 bytes."""
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self.public = self._key.public_key().public_bytes_raw()
         self.keyid = keyid_of(self.public)
@@ -254,18 +256,18 @@ class SigningKey:
         return f"SigningKey({self.keyid[:16]}…)"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a key is not pickled; derive it again from the key ring")
+        raise TypeError("a signing key cannot be pickled; derive it again from the key ring")
 
 
-# Deriving one takes a third of the time of signing with it.
+# Cached, as a derivation takes a third of the time of a signature.
 @lru_cache(maxsize=64)
 def signing_key(master: bytes, tenant: str) -> SigningKey:
-    """The key that signs a tenant's receipts and the heads of their log."""
+    """The signing key of a tenant's receipts and of the heads of their log."""
     return SigningKey(derive_key(master, salt=tenant, info=SIGN_INFO))
 
 
 def keyid_of(key: bytes) -> str:
-    """What names a public key: SHA-256 of its 32 bytes, 64 hexadecimal digits."""
+    """The id of a public key: SHA-256 of its 32 bytes, 64 hexadecimal digits."""
     return sha256_hex(key)
 
 

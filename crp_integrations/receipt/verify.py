@@ -1,15 +1,14 @@
-"""Is a receipt what was signed? Six numbered steps, and the first place where it is not.
+"""Verification of a receipt in six numbered steps; reports the place of the first error.
 
-1. encoding: the file is read in its one writing
-2. signature: Ed25519 over the payload, by the key that the file names, or by the one wanted
+1. encoding: the file is in its only valid encoding
+2. signature: Ed25519 over the payload, by the key in the file, or by one that the caller gives
 3. subjects: request, context and answer are leaves of the tree
-4. tree: the leaves have the root that was signed
-5. texts: each text that is there is its leaf's
-6. chain: the window follows the windows it says, and the receipt is in the log, where those are
-   at hand
+4. tree: the leaves have the signed root
+5. texts: each text in the file matches its leaf's hash
+6. chain: the window follows the given parents, and the receipt is in the given log
 
-A receipt names its own key, so a whole file of another's making verifies as well: who signed it is
-told by the key, which the reader compares with one that he knows (`pinned`).
+A receipt contains its own public key, so a file that someone else made and signed verifies as well.
+Only a key that you know identifies the signer: pass it as `key`, and the result is `pinned`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.leaves import LONGEST_TOGETHER, composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
-from crp_integrations.receipt.records import LeftOut, Receipt, read, require_receipt
+from crp_integrations.receipt.records import OmissionReason, Receipt, read, require_receipt
 from crp_integrations.receipt.signed_statement import KEY_BYTES, SUBJECTS, keyid_of
 from crp_integrations.records import Part, Record
 
@@ -32,8 +31,8 @@ class Step(Part):
     """One step of the verification.
 
     Attributes:
-        ok: None for a step that was not taken: one before it failed, or what it compares with was
-            not given.
+        ok: None for a step that was skipped, because an earlier one failed or the caller gave
+            nothing to compare with.
     """
 
     number: int = Field(ge=1)
@@ -44,14 +43,14 @@ class Step(Part):
 
 
 class Verified(Record):
-    """What was found of a receipt.
+    """Result of a verification.
 
     Attributes:
-        place, reason: of the first step that failed; empty when none did.
-        receipt_id, keyid: empty for a file that cannot be read.
+        place, reason: place and reason of the first failure; empty if there was none.
+        receipt_id, keyid: ids of receipt and key; empty for a file that cannot be read.
         pinned: whether the signature was checked with a key that the caller gave.
-        texts: leaves in all; `shown`, `redacted` and `erased` make them up.
-        facts_left_out: those of `redacted` and `erased` that are texts of facts.
+        texts: total number of leaves, the sum of `shown`, `redacted` and `erased`.
+        facts_left_out: number of redacted or erased texts that are texts of facts.
     """
 
     SCHEMA = "receipt-verified/1"
@@ -78,21 +77,21 @@ def verify(
     inclusion: Inclusion | None = None,
     head: SignedHead | None = None,
 ) -> Verified:
-    """Check the file of a receipt; nothing but the file is needed.
+    """Verify the file of a receipt; only the file is needed.
 
     Args:
-        data: the file; or a receipt that was read from one, which was step 1.
-        key: the public key that it must be signed with, 32 bytes, or several of which one must
-            be it; None takes the one in the file.
-        parents: receipts of windows that the window follows, each verified on its own, and
-            signed by the same key or by another one of `key`.
+        data: the file, or a receipt that `read` returned, which has passed step 1.
+        key: the public key of the expected signer, 32 bytes, or several accepted keys; None
+            accepts the key in the file.
+        parents: receipts of windows that this window follows, which you verify separately; signed
+            by the same key or by another one of `key`.
 
     Raises:
-        RequestError: an argument is something else; a file that is no receipt is no error, and
-            does not hold.
+        RequestError: an argument has the wrong type. A file that is not a receipt does not raise:
+            the result has `ok=False`.
     """
     if (inclusion is None) != (head is None):
-        raise RequestError("inclusion and head go together; give both or none")
+        raise RequestError("inclusion and head go together; give both or neither")
     if isinstance(parents, Receipt):
         raise RequestError("parents is one receipt, wanted a list; put it into one")
     for number, parent in enumerate(parents):
@@ -163,7 +162,7 @@ def _texts(receipt: Receipt) -> str:
     salted: list[tuple[bytes, str]] = []
     at: list[int] = []
     for number, leaf_text in enumerate(receipt.texts):
-        if isinstance(leaf_text, LeftOut):
+        if isinstance(leaf_text, OmissionReason):
             plain.append(None)
             continue
         salt, text = leaf_text
@@ -184,7 +183,7 @@ def _texts(receipt: Receipt) -> str:
         if text is None:
             raise ReceiptBroken(
                 f"texts[{number}]",
-                f"{leaf.name!r:.60} is put together from texts that are not here, or too long",
+                f"{leaf.name!r:.60} is composed of texts that are missing, or is too long",
             )
         left -= len(text)
         if leaf_hash(leaf_text.salt, text) != leaf.hash:
@@ -201,14 +200,14 @@ def _chain(
 ) -> str:
     chain, at = receipt.chain, "payload.predicate.chain"
     if bool(chain.parents) != (chain.window_number > 1):
-        raise ReceiptBroken(f"{at}.parents", "do not go with the window's number")
+        raise ReceiptBroken(f"{at}.parents", "do not match the window's number")
     if list(chain.parents) != sorted(set(chain.parents)):
         raise ReceiptBroken(f"{at}.parents", "are not in order")
     known = [receipt.key] if pins is None else pins
     for number, parent in enumerate(parents):
         before = parent.chain
         if parent.key not in known:
-            # Only who has the secret can check an HMAC; for others the key identifies the window.
+            # An HMAC can be checked only with the secret; others rely on the signer's key.
             wanted = " or ".join(keyid_of(key)[:16] for key in known) or "none"
             raise ReceiptBroken(
                 f"parents[{number}].key", f"is {parent.keyid[:16]}…, wanted {wanted}"
@@ -229,10 +228,10 @@ def _chain(
     return "; ".join(notes)
 
 
-# Steps that did not fail are the same ones in every receipt.
+# Cached, since steps that did not fail are equal for all receipts.
 @cache
 def _taken(number: int, skipped: str) -> Step:
-    """A step that did not fail; why it was skipped, if it was."""
+    """A step that did not fail; `skipped` is the reason if it was skipped."""
     ok = None if skipped else True
     return Step(number=number, name=NAMES[number - 1], ok=ok, reason=skipped)
 
@@ -256,9 +255,9 @@ def _found(receipt: Receipt | None, steps: list[Step], *, pinned: bool) -> Verif
     }
     if receipt is None:
         return Verified(**verdict)
-    gone = [text for text in receipt.texts if isinstance(text, LeftOut)]
+    gone = [text for text in receipt.texts if isinstance(text, OmissionReason)]
     facts = sum(
-        bool(leaf.fact_id) and isinstance(text, LeftOut)
+        bool(leaf.fact_id) and isinstance(text, OmissionReason)
         for leaf, text in zip(receipt.leaves if gone else (), receipt.texts, strict=False)
     )
     return Verified(
@@ -268,7 +267,7 @@ def _found(receipt: Receipt | None, steps: list[Step], *, pinned: bool) -> Verif
         pinned=pinned,
         texts=len(receipt.texts),
         shown=len(receipt.texts) - len(gone),
-        redacted=gone.count(LeftOut.REDACTED),
-        erased=gone.count(LeftOut.ERASED),
+        redacted=gone.count(OmissionReason.REDACTED),
+        erased=gone.count(OmissionReason.ERASED),
         facts_left_out=facts,
     )

@@ -1,4 +1,4 @@
-"""What else a window could have been: its candidates packed, or its answer decided on, otherwise.
+"""What-if questions on a receipt: pack its candidates, or decide on its answer, with a change.
 
 Spec: CRP-SPEC-005 §15.4
 """
@@ -18,7 +18,7 @@ from crp_integrations.policy.verdict import DELIVER, decide_answer, judge_answer
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.reconstruction import (
     MALFORMED,
-    LeftOutError,
+    MissingTextError,
     Texts,
     budget_of,
     content_of,
@@ -41,13 +41,13 @@ from crp_integrations.vocabulary import QualityTier
 REVIEW: Final = "review"
 LIMITS: Final = (
     "The candidates and their scores are the recorded ones; nothing is searched again.",
-    "The answer is the recorded one, with its verdict beside the context as it was.",
+    "The answer is the recorded one, and its verdict is for the recorded context.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Supposition:
-    """What is to be other than it was; None leaves it."""
+    """The values to change; None keeps the recorded one."""
 
     budget_tokens: int | None = None
     without: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class ContextChange(Part):
     """How the context would change.
 
     Attributes:
-        facts_in, facts_out: ids that come and go, in the order in which they stand.
+        facts_in, facts_out: ids of added and removed facts, in the order of the context.
     """
 
     facts_in: tuple[str, ...] = ()
@@ -85,12 +85,12 @@ class VerdictChange(Part):
 
 
 class Supposed(Record):
-    """What would have been.
+    """Result of a what-if question.
 
     Attributes:
-        context: None unless budget or facts were changed.
-        verdict: None unless the policy was changed.
-        notes: why one of the two could not be made.
+        context: change of the context; None unless budget or facts were changed.
+        verdict: change of the decision; None unless the policy was changed.
+        notes: reasons why one of the two could not be computed.
     """
 
     SCHEMA = "receipt-supposed/1"
@@ -106,10 +106,10 @@ def whatif(receipt: Receipt, change: Supposition, tools: ReplayTools = NOTHING) 
     """Pack the recorded candidates, or decide on the recorded answer, with something changed.
 
     Args:
-        tools: with the counter of the receipt's model, which another context needs.
+        tools: engines; a changed context needs the token counter of the receipt's model.
 
     Raises:
-        RequestError: a fact is no candidate, or the change has no usable value.
+        RequestError: a fact is not a candidate, or a value of the change is invalid.
     """
     content, texts = content_of(receipt), Texts(receipt)
     _check(content, change)
@@ -128,7 +128,7 @@ def whatif(receipt: Receipt, change: Supposition, tools: ReplayTools = NOTHING) 
             try:
                 report = Verdict(receipt, content, texts, tools).report
                 verdict = _verdict_change(content, report, change.policy)
-            except (NotRun, LeftOutError) as error:
+            except (NotRun, MissingTextError) as error:
                 notes.append(f"the verdict was not made again: {error}")
     except MALFORMED as error:
         raise malformed("content", error) from error
@@ -157,7 +157,7 @@ def _context_change(made: ReplayedContext, change: Supposition) -> ContextChange
     fit = made.fit
     candidates, hidden = made.seam
     if hidden:
-        # The fillers in their places have other sizes in tokens, so no figure would be true.
+        # Their fillers have other numbers of tokens, so the result would be wrong.
         lacking = "1 text is" if len(hidden) == 1 else f"{len(hidden)} texts are"
         raise NotRun(f"{lacking} not in this copy")
     before, counter = made.envelope, made.tools.counter
@@ -212,7 +212,7 @@ def _verdict_change(content: Content, report: Report | Difference, policy: str) 
 
 
 def _decision(content: Content, text: str, report: Report) -> tuple[str, tuple[str, ...]]:
-    """What becomes of the answer by a policy and the caller's own terms, and what it violates."""
+    """The decision on the answer under a policy and the caller's terms, and the violations."""
     policy, terms, tier = policy_of(text, "policy"), terms_of(content.policy), content.policy.tier
     judgement = judge_answer(policy, report, tier=tier, oversight=content.request.oversight)
     settled = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)

@@ -1,6 +1,6 @@
-"""The values of one window that a receipt is made of, with its settings as decimals.
+"""The values of one window from which a receipt is made, and their conversion to content.
 
-The texts of an examined answer become leaves.
+Texts of an examined answer become leaves, numbers of settings become decimals.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from crp_integrations.receipt.leaves import Part as TextPart
 from crp_integrations.receipt.leaves import TextLeaves, stretches
 from crp_integrations.receipt.outline import declared
 from crp_integrations.receipt.predicate import (
-    EnginesTold,
-    Examined,
-    JudgeCallTold,
-    JudgedTold,
-    PriorTold,
+    EnginesRecord,
+    ExaminationRecord,
+    JudgeCallRecord,
+    JudgeRecord,
+    PriorAnswerRecord,
     RegisteredSystem,
-    RejectedTold,
+    RejectedClaimRecord,
     SettingsInForce,
 )
 from crp_integrations.records import Part
@@ -46,12 +46,12 @@ from crp_integrations.vocabulary import GroundingMode, Oversight, QualityTier, S
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked, and what was sent around the context.
+    """The request: the question, and the texts and parameters sent with the context.
 
     Attributes:
-        instructions: what was added to the system message for this call, as remedies are.
-        results: how many of the history's last messages were sent behind the question.
-        shaped: the messages were made by `prompt@1`; False for a caller's own.
+        instructions: texts added to the system message for this call, for example by remedies.
+        results: how many of the history's last messages were sent after the question.
+        shaped: True if `prompt@1` built the messages; False if the caller did.
     """
 
     query: str
@@ -71,15 +71,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the policies in force said of an answer, and what became of it.
+    """The judgement of the policies in force on an answer, and the decision.
 
     Attributes:
-        judgement, reported: of the policy, and of the one that is only reported on; None where
-            no answer was judged.
-        decision: `deliver`, `withhold`, `unreachable`, or empty where nothing was judged.
-        safety_budget: what was left of it before the answer, [0, 1].
-        terms: what the answer was held against besides the policies; None where it was held
-            against none of that.
+        judgement, reported: results of the enforced and the report-only policy; None without one.
+        decision: `deliver`, `withhold`, `unreachable`, or empty if nothing was judged.
+        safety_budget: remaining safety budget before the answer, [0, 1].
+        terms: conditions on the answer besides the policies; None if there were none.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -100,8 +98,8 @@ class InForce:
     """Settings in force.
 
     Attributes:
-        digest: of the whole tree of settings; equal digests stand for equal settings.
-        disclose: whether weights of the operator's own are told (decision D18).
+        digest: digest of the whole tree of settings; equal digests mean equal settings.
+        disclose: whether to record the operator's own weights; they may be a trade secret.
     """
 
     digest: str
@@ -112,17 +110,16 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class WindowValues:
-    """One window.
+    """All values of one window that go into its receipt.
 
     Attributes:
-        fit: what its envelope was made of; None where there was none, or another made it.
-        calls: those for the answer, in order; the first one carries the envelope.
-        text: the model's text, empty without a reply.
-        examined: what was examined and heard; None where the report is of nothing.
-        flags_before: how many of the report's flags are the examination's own; those behind
-            them were added by whoever ran the window.
-        sources: source by id of facts that were evidence and in no envelope of this window.
-        state: further hashes of the window, which go into a leaf of their own.
+        fit: inputs of its envelope; None if there was none or another package built it.
+        calls: calls for the answer, in order; the first one contains the envelope.
+        text: the model's text; empty without a reply.
+        examined: input and signals of the examination; None if nothing was examined.
+        flags_before: number of the report's flags that the examination set; later ones were added.
+        sources: source id by fact id, for evidence that is not in this window's envelope.
+        state: further hashes of the window, recorded in a leaf of their own.
     """
 
     asked: Asked
@@ -143,64 +140,65 @@ class WindowValues:
     state: Mapping[str, str] = field(default_factory=dict)
 
     def sealed(self, report: Report, **state: str) -> WindowValues:
-        """The same window once its report has its identity."""
+        """The window with its final report, and with more hashes added to `state`."""
         return replace(self, report=report, state={**self.state, **state})
 
 
 Kind = TypeVar("Kind", EnvelopeSettings, DpeSettings)
 PRESETS: Final = ("default", "literal")
-# What is used before the scores only, or for another kind of context.
-_BEFORE: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screening"})
-_BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|passed_over$|stretches_seen$)")
+# Settings used only before scoring, or for another kind of context: a replay does not need them.
+_UNUSED: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screening"})
+_UNUSED_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|passed_over$|stretches_seen$)")
+# Suffixes of the names of settings that are weights.
 _WEIGHTS: Final = ("_weight", "_factor", "_shift")
 
 
-class Withheld(Exception):
-    """Settings that cannot be put together again, since weights of them were not window."""
+class WithheldSettings(Exception):
+    """Settings cannot be restored, because the receipt does not disclose some weights."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        """Name the weights."""
+        """Take the names of the weights."""
         super().__init__(
-            f"{', '.join(names)} were not told; only who has the settings can do it again"
+            f"{', '.join(names)} were not disclosed; a replay needs the operator's settings"
         )
 
 
-# Settings last longer than many windows.
+# Cached, since the same settings apply to many windows.
 @lru_cache(maxsize=16)
 def disclosed(in_force: InForce) -> dict[str, Any]:
-    """Settings as content."""
+    """The settings as content, without withheld weights."""
     withheld: list[str] = []
     parts = {}
     for name, settings in (("envelope", in_force.envelope), ("dpe", in_force.dpe)):
         published = [_flat(type(settings).preset(preset).model_dump()) for preset in PRESETS]
-        own = _flat(settings.model_dump(exclude=set(_BEFORE)))
-        own = {path: value for path, value in own.items() if not _BEFORE_PATHS.match(path)}
+        own = _flat(settings.model_dump(exclude=set(_UNUSED)))
+        own = {path: value for path, value in own.items() if not _UNUSED_PATHS.match(path)}
         for path, value in own.items():
             known = any(path in preset and preset[path] == value for preset in published)
             if _is_weight(path) and not known and not in_force.disclose:
                 withheld.append(f"{name}.{path}")
         hidden = {path.removeprefix(f"{name}.") for path in withheld if path.startswith(name)}
-        parts[name] = {path: _written(value) for path, value in own.items() if path not in hidden}
+        parts[name] = {path: _plain(value) for path, value in own.items() if path not in hidden}
     return {"digest": in_force.digest, **parts, "withheld": withheld}
 
 
-def settings_told(kind: type[Kind], recorded: SettingsInForce) -> Kind:
-    """Settings of an envelope or of the provenance engine out of content.
+def settings_from_content(kind: type[Kind], recorded: SettingsInForce) -> Kind:
+    """Read the settings of an envelope or of the provenance engine from content.
 
     Raises:
-        Withheld: weights of them were not window.
+        WithheldSettings: the receipt does not disclose some of their weights.
         ReceiptBroken: they cannot be read.
     """
     name = "envelope" if kind is EnvelopeSettings else "dpe"
     missing = tuple(path for path in recorded.withheld if path.startswith(f"{name}."))
     if missing:
-        raise Withheld(missing)
+        raise WithheldSettings(missing)
     tree: dict[str, Any] = {}
     for path, value in getattr(recorded, name).items():
-        *rooms, last = path.split(".")
+        *sections, last = path.split(".")
         at = tree
-        for room in rooms:
-            at = at.setdefault(room, {})
+        for section in sections:
+            at = at.setdefault(section, {})
         at[last] = value
     try:
         settings: Kind = kind.model_validate(tree)
@@ -211,7 +209,7 @@ def settings_told(kind: type[Kind], recorded: SettingsInForce) -> Kind:
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by their path."""
+    """Settings by dotted path; nested mappings are flattened one level deep."""
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping) and value and not prefix:
@@ -227,30 +225,30 @@ def _is_weight(path: str) -> bool:
     return path.endswith(_WEIGHTS) or path.startswith("amplifiers.")
 
 
-def _written(value: Any) -> Any:
-    """A setting's value without floats: those are decimals, which are read back to the same."""
+def _plain(value: Any) -> Any:
+    """A setting's value as JSON, with floats as decimals so that they are restored exactly."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, Mapping):
-        return {str(name): _written(inner) for name, inner in value.items()}
+        return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_written(inner) for inner in value]
+        return [_plain(inner) for inner in value]
     return value
 
 
-# Recorded instead of a prompt that is system prompt, history and question.
+# Recorded instead of a prompt that consists of system prompt, history and question.
 CONVERSATION: Final = "conversation"
 _OF_REJECTED: Final = ("said", "wrong", "reason")
 
 
-def examined_told(
+def examination_content(
     window: WindowValues,
     examined: Examination,
     texts: TextLeaves,
     question: int,
     shown: Sequence[tuple[TextPart, ...]],
 ) -> dict[str, Any]:
-    """What the answer was examined beside, and what engines said."""
+    """The input of the examination and the engines' results, as content."""
     dossier = examined.dossier
     asked = window.asked
     spoken = (asked.system_prompt, *(message.content for message in asked.history), asked.query)
@@ -263,23 +261,25 @@ def examined_told(
     if dossier.answer != texts.leaves[answer].text:
         answer = texts.add("examined", dossier.answer, of=texts.of, follows=True)
     run = examined.judged
-    judged = None if run is None else judged_told(run, dossier, texts)
+    judged = None if run is None else judge_content(run, dossier, texts)
     return declared(
-        Examined,
+        ExaminationRecord,
         dossier,
         answer=answer,
         question=question if dossier.question else None,
         passages=_evidence(window, dossier, texts, shown),
         needs=_needs(dossier, asked, texts),
         prior=[
-            declared(PriorTold, prior, leaf=texts.add(f"prior/{n}", prior.text, follows=True))
+            declared(
+                PriorAnswerRecord, prior, leaf=texts.add(f"prior/{n}", prior.text, follows=True)
+            )
             for n, prior in enumerate(dossier.prior, start=1)
         ],
         rejected=_rejected(dossier, texts),
         prompt=prompt,
         system=declared(RegisteredSystem, dossier.system),
         engines=declared(
-            EnginesTold,
+            EnginesRecord,
             examined.engines,
             embedder_thresholds=_decimals(examined.engines.embedder_thresholds),
             verifier_thresholds=_decimals(examined.engines.verifier_thresholds),
@@ -293,7 +293,7 @@ def examined_told(
 def _evidence(
     window: WindowValues, dossier: Dossier, texts: TextLeaves, shown: Sequence[tuple[TextPart, ...]]
 ) -> list[dict[str, Any]] | None:
-    """What the answer was examined beside; None for the facts of the envelope."""
+    """The passages of the evidence; None if they are the facts of the envelope."""
     if window.fit is None or window.envelope is None:
         return _passages(dossier, shown)
     packed = {fact.fact_id: fact for fact in window.envelope.facts}
@@ -303,7 +303,7 @@ def _evidence(
     pieces: list[tuple[TextPart, ...]] = []
     for number, (name, text) in enumerate(dossier.passages, start=1):
         if not text:
-            # An earlier answer of a model is shown, but is no evidence.
+            # The context contains an earlier answer of a model, but it is not evidence.
             pieces.append(())
         elif name in packed:
             leaf = texts.fact(name, candidates[name].content)
@@ -318,7 +318,7 @@ def _evidence(
 
 
 def _passages(dossier: Dossier, shown: Sequence[tuple[TextPart, ...]]) -> list[dict[str, Any]]:
-    """What the answer was examined beside, where no envelope tells it."""
+    """Passages of the evidence that do not come from an envelope."""
     importances: Sequence[float | None] = dossier.importances or [None] * len(dossier.passages)
     return [
         {
@@ -331,7 +331,7 @@ def _passages(dossier: Dossier, shown: Sequence[tuple[TextPart, ...]]) -> list[d
 
 
 def _rejected(dossier: Dossier, texts: TextLeaves) -> list[dict[str, Any]]:
-    """Claims that sub-agents' reports flag; they quote a model, and facts."""
+    """Claims that sub-agents' reports flag; their texts may quote a model and facts."""
     claims = []
     for number, claim in enumerate(dossier.rejected, start=1):
         name = f"rejected/{number}"
@@ -342,12 +342,12 @@ def _rejected(dossier: Dossier, texts: TextLeaves) -> list[dict[str, Any]]:
         }
         leaf = texts.add(name, claim.text, of=texts.of, follows=True)
         blank = dict.fromkeys(_OF_REJECTED)
-        claims.append(declared(RejectedTold, claim, **blank | more, leaf=leaf))
+        claims.append(declared(RejectedClaimRecord, claim, **blank | more, leaf=leaf))
     return claims
 
 
 def _needs(dossier: Dossier, asked: Asked, texts: TextLeaves) -> list[int]:
-    """Leaves of what the answer was to cover; the parts of the question keep their own leaves."""
+    """Leaves of the questions that the answer had to cover; sub-questions already have leaves."""
     leaves = []
     for number, need in enumerate(dossier.sub_queries, start=1):
         known = "request" if need == asked.query else texts.named(need, "need/")
@@ -355,10 +355,10 @@ def _needs(dossier: Dossier, asked: Asked, texts: TextLeaves) -> list[int]:
     return leaves
 
 
-def judged_told(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[str, Any]:
-    """A judge's run; texts that the judge may quote get leaves where they have none."""
+def judge_content(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[str, Any]:
+    """The calls of a judge; texts that it may quote get leaves if they have none."""
     content = declared(
-        JudgedTold,
+        JudgeRecord,
         run,
         left_out=[[fact.fact_id, fact.reason] for fact in run.left_out],
         calls=[_judge_call(call, f"judge/{n}", texts) for n, call in enumerate(run.calls, start=1)],
@@ -381,11 +381,11 @@ def judged_told(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[str,
 
 def _judge_call(call: JudgeExchange, name: str, texts: TextLeaves) -> dict[str, Any]:
     content = declared(
-        JudgeCallTold,
+        JudgeCallRecord,
         call,
-        # As printed text, since a call of a small model costs less than a millionth.
+        # As text, since a call of a small model can cost less than a millionth.
         cost=None if call.cost_usd is None else repr(float(call.cost_usd)),
-        # It quotes facts, the question, the answer, and what was said before.
+        # The reply may quote facts, the question, the answer and earlier messages.
         leaf=texts.add(name, call.reply, of=texts.of, follows=True) if call.reply else None,
     )
     if not call.pieces:
@@ -394,7 +394,7 @@ def _judge_call(call: JudgeExchange, name: str, texts: TextLeaves) -> dict[str, 
 
 
 def _spoken(text: str, name: str, texts: TextLeaves) -> int:
-    """The leaf of an earlier message: that of the history, of the question, or one of its own."""
+    """The leaf of an earlier message: one of the history, the question's, or a new one."""
     for begins in ("history/", "request"):
         known = _known_leaf(text, begins, texts)
         if known is not None:

@@ -32,7 +32,7 @@ from crp_integrations.receipt.ledger import (
 )
 from crp_integrations.receipt.merkle import consistency, inclusion, root_of
 from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
-from crp_integrations.receipt.records import ID_PREFIX, Draft, LeftOut, Receipt, issue, write
+from crp_integrations.receipt.records import ID_PREFIX, Draft, OmissionReason, Receipt, issue, write
 from crp_integrations.receipt.redaction import erased, summaries
 from crp_integrations.receipt.signed_statement import IN_TOTO, Chain, Signed, signing_key
 from crp_integrations.receipt.verify import Verified, verify
@@ -370,7 +370,9 @@ class Receipts:
         with self.namespace.begin(write=False) as transaction:
             log = _receipts_facet(transaction)
             stored = [log.get(id_) for id_ in log.ids(session_id=chain.session_id)]
-        return any(LeftOut.ERASED in earlier.texts for earlier in stored if earlier is not None)
+        return any(
+            OmissionReason.ERASED in earlier.texts for earlier in stored if earlier is not None
+        )
 
 
 def _receipts_facet(transaction: Transaction) -> ReceiptsFacet:

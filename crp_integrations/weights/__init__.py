@@ -1,8 +1,8 @@
-"""The files that ship with the package, their cards and hashes.
+"""Model files included in the package, with their cards and hashes.
 
-A name goes in, a directory with a verified card comes out. Each directory here holds the files
-of one model, card.json for programs, `CARD.md` for people, and the licence. This room runs no
-model, imports no library that could, and never writes.
+`load` takes a model's name and returns its directory and card after checking all hashes. Each
+directory contains the files of one model, `card.json` for programs, `CARD.md` for people, and the
+licence. This subpackage runs no model, imports no library for that, and never writes.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+
 
 
 class Card(Record):
-    """What is known about the files of one model.
+    """Description of the files of one model.
 
     Attributes:
         name: the model's public name.
-        version: quantisation and revision, `int8w@1`; changed bytes mean a new number.
+        version: quantisation and revision, such as `int8w@1`; changed bytes need a new number.
         licence: SPDX identifier of the weights' licence.
         notice: who made the weights and what was changed here.
-        origin: where the weights were taken from.
-        origin_sha256: SHA-256 of the weights that the files were made from.
+        origin: source of the original weights.
+        origin_sha256: SHA-256 of the original weights.
         files: SHA-256 of each file by name.
-        dimensions: length of a vector, 0 when the model gives none.
-        passage: the longest input in tokens, special tokens included, 0 when there is none.
-        overlap: tokens that neighbouring windows of a longer text share.
+        dimensions: length of a vector; 0 if the model gives none.
+        passage: maximum input in tokens, including special tokens; 0 if there is no limit.
+        overlap: number of tokens shared by neighbouring windows of a longer text.
         thresholds: calibrated values in [-1, 1] by name.
         limits: what the model cannot do, in sentences.
     """
@@ -67,7 +67,7 @@ class Weights:
     def read(self, file: str) -> bytes:
         """The bytes of one file, after comparing their SHA-256 with the card's.
 
-        The bytes that were hashed are the bytes returned: use them, not the path.
+        Use the returned bytes, which are the ones that were hashed, instead of the path.
         """
         wanted = self.card.files.get(file)
         if wanted is None:
@@ -89,22 +89,20 @@ class Weights:
 
 
 def names() -> list[str]:
-    """Names of the models that ship, sorted."""
+    """Sorted names of the included models."""
     root = Path(str(files(__name__)))
     return sorted(path.parent.name for path in root.glob("*/card.json"))
 
 
 def describe(name: str) -> Weights:
-    """A shipped model's directory and card, without reading its large files."""
+    """An included model's directory and card, without reading its large files."""
     if name not in names():
-        raise EngineError(f"no weights named {name!r} ship, there are {names()}", engine="weights")
+        raise EngineError(f"weights {name!r} are not included, only {names()}", engine="weights")
     return describe_directory(Path(str(files(__name__))) / name)
 
 
 def describe_directory(path: Path) -> Weights:
-    """A directory with a card.json, such as a recipe's output, without reading its large
-    files.
-    """
+    """Read the card of a directory, such as a recipe's output, without its large files."""
     try:
         card = Card.model_validate_json((path / "card.json").read_bytes())
     except (OSError, ValidationError) as error:
@@ -113,7 +111,7 @@ def describe_directory(path: Path) -> Weights:
 
 
 def load(name: str) -> Weights:
-    """A shipped model's directory and card, every file verified."""
+    """An included model's directory and card, after verifying every file."""
     weights = describe(name)
     weights.verify()
     return weights

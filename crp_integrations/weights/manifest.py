@@ -1,10 +1,10 @@
-"""The engine's own code, compared with the hashes that were taken when the package was built.
+"""Compares the engine's code with the hashes that were computed when the package was built.
 
-A wheel holds `manifest.json`, written by `.ci/manifest_hook.py` with the functions of this file.
-A working tree has none: whoever edits the code there makes no claim about it, and a report then
-has no evidence that the engine was verified. A wheel whose manifest is gone is refused.
+A wheel contains `manifest.json`, written by `.ci/manifest_hook.py` with the functions of this file.
+A working tree has no manifest, so a report there has no evidence that the engine was verified. An
+installed wheel without its manifest is refused.
 
-Nothing here imports the package at the top, since the build loads this file alone.
+This module does not import the package at the top, since the build loads this file alone.
 
 Spec: CRP-SPEC-005 §21.1 (decision D19)
 """
@@ -22,13 +22,13 @@ from typing import Final
 NAME: Final = "manifest.json"
 SCHEMA: Final = "manifest/1"
 PACKAGE: Final = "crp_integrations"
-# What decides a verdict: the engine's rooms, what they stand on, and what hands them on.
+# Code that can change a verdict: the engine, what it imports, and what passes its results on.
 FOLDERS: Final = ("audit", "dpe", "engines", "guard", "headers", "language", "relay", "weights")
 KINDS: Final = (".py", ".json", ".rego")
 
 
 def code_files(root: Path) -> Iterator[Path]:
-    """The files that a manifest names, in order: the engine's folders and the ground floor."""
+    """The files of a manifest, in order: top-level modules, then the files of `FOLDERS`."""
     yield from sorted(path for path in root.glob("*.py") if path.is_file())
     for folder in FOLDERS:
         yield from sorted(
@@ -39,7 +39,7 @@ def code_files(root: Path) -> Iterator[Path]:
 
 
 def digests(root: Path) -> dict[str, str]:
-    """SHA-256 of each file by its path below the package."""
+    """SHA-256 of each file, by path relative to the package."""
     return {
         path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in code_files(root)
@@ -47,12 +47,12 @@ def digests(root: Path) -> dict[str, str]:
 
 
 def written(root: Path) -> str:
-    """The manifest of a package's folder, as a text."""
+    """The text of the manifest for a package's folder."""
     return json.dumps({"schema": SCHEMA, "files": digests(root)}, indent=1, sort_keys=True) + "\n"
 
 
 def verify_code(root: Path, *, installed: bool) -> bool:
-    """Compare the engine's files with the manifest.
+    """Compare the engine's files with the manifest; False without one in a working tree.
 
     Spec: CRP-SPEC-005 §21.1 (decision D19)
     """
@@ -79,7 +79,7 @@ def verify_code(root: Path, *, installed: bool) -> bool:
 
 
 def has_manifest() -> bool:
-    """Whether the installed distribution came with a manifest; an editable one does not."""
+    """Whether the installed distribution includes a manifest; an editable one does not."""
     try:
         listed = distribution("crp-integrations").files or []
     except PackageNotFoundError:
@@ -95,5 +95,5 @@ def _refuse(what: str) -> None:
     from crp_integrations.errors import EngineError
 
     raise EngineError(
-        f"the engine's code was altered: {what}; install the package anew", engine=PACKAGE
+        f"the engine's code was altered: {what}; install the package again", engine=PACKAGE
     )

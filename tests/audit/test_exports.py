@@ -96,7 +96,7 @@ def test_moments_are_compared_as_moments() -> None:
     zone = timezone(timedelta(hours=2))
     assert ExportSelection(since=datetime(2026, 5, 25, 12, tzinfo=zone)).takes(event)
     for name in ("since", "until"):
-        with pytest.raises(RequestError, match=f"{name} .* has no zone"):
+        with pytest.raises(RequestError, match=f"{name} .* has no time zone"):
             ExportSelection(**{name: datetime(2026, 5, 25)})  # noqa: DTZ001 - on purpose
     for text in ("yesterday", "2026-05-25", ""):
         with pytest.raises(RequestError, match="time"):

@@ -170,11 +170,11 @@ def test_from_the_middle_a_window_still_follows_one_that_is_there() -> None:
 @pytest.mark.parametrize(
     ("number", "parents", "said"),
     [
-        (1, ["root"], "next one is 6, and those of its place are from 2 on"),
+        (1, ["root"], "next one is 6; allowed numbers begin with 2"),
         (7, ["root"], "next one is 6"),
         (4, ["joined"], "next one is 6"),
         (3, ["left", "deeper"], "next one is 6"),
-        (6, [], "name what is followed"),
+        (6, [], "name the parents"),
         (6, ["sha256:0"], "no window with HMAC"),
         (6, None, None),
         (5, None, "next one is 6"),

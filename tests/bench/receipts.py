@@ -31,7 +31,7 @@ from typing import Any, Final
 import crp_integrations
 from crp_integrations.receipt import replay_context
 from crp_integrations.receipt.reconstruction import Texts, content_of
-from crp_integrations.receipt.records import LeftOut, Receipt, read, write
+from crp_integrations.receipt.records import OmissionReason, Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import NOTHING
 from crp_integrations.receipt.verify import verify
@@ -193,7 +193,7 @@ def _bytes_again(receipt: Receipt) -> None:
 
 
 def _bare(receipt: Receipt) -> Receipt:
-    return receipt.without(dict.fromkeys(range(len(receipt.texts)), LeftOut.REDACTED))
+    return receipt.without(dict.fromkeys(range(len(receipt.texts)), OmissionReason.REDACTED))
 
 
 def _middle(made: Sequence[Receipt], of: Callable[[Receipt], int]) -> int:

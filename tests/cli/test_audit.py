@@ -172,7 +172,7 @@ def test_ocsf_and_the_filters(audit) -> None:
         (("--since", "2026-05-25T14:00:01+02:00"), 0),
     ):
         assert len(audit("export", "--format", "ocsf", *words).stdout.splitlines()) == count
-    assert "no zone" in audit("export", "--since", "2026-05-25", status=1).stderr
+    assert "no time zone" in audit("export", "--since", "2026-05-25", status=1).stderr
     assert "not ISO 8601" in audit("export", "--until", "noon", status=1).stderr
 
 

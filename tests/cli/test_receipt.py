@@ -141,7 +141,7 @@ def test_replay_does_everything_again(receipt) -> None:
     run = receipt("replay", "3.json")
     assert run.returncode == 0, run.stdout
     assert run.stdout.rstrip().endswith("replays")
-    assert "no model is asked" in run.stdout
+    assert "no model is called" in run.stdout
     told = json.loads(receipt("replay", "3.json", "--json").stdout)
     states = {part["name"]: part["state"] for part in told["parts"]}
     assert set(states.values()) == {"equal"}, states

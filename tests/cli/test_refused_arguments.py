@@ -132,7 +132,7 @@ def test_an_export_of_what_nobody_asked_is_refused(run: Any, tmp_path: Path) -> 
         ),
         (
             ("--since", "2026-05-25"),
-            "time '2026-05-25' has no zone; wanted one such as 2026-05-25T",
+            "time '2026-05-25' has no time zone; wanted one such as 2026-05-25T",
         ),
         (
             (*OLD, "--until", "2025-01-01T00:00:00Z"),

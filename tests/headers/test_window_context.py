@@ -135,7 +135,7 @@ def test_the_caller_s_own_word_goes_first(after: Any, text: str) -> None:
         ({"safety_budget": 1.5}, "safety_budget"),
         ({"loop_depth": -1}, "loop_depth"),
         ({"budget_warning": "none"}, "budget_warning"),
-        ({"policy_applied": "halt-on HIGH\r\nX: y"}, "Policy-Applied holds a control character"),
+        ({"policy_applied": "halt-on HIGH\r\nX: y"}, "Policy-Applied contains a control character"),
         ({"lineage": ("window-1",)}, "Window-Lineage"),
         ({"trail_uri": "nowhere"}, "Audit-Trail-URI"),
         ({"report_uri": "https://a.example/?q=what is"}, "Report-URI"),

@@ -10,7 +10,7 @@ from typing import Any
 from crp_integrations import Relay
 from crp_integrations.receipt.leaves import Leaf
 from crp_integrations.receipt.predicate import content_schema
-from crp_integrations.receipt.records import Draft, LeftOut, Receipt, issue, read, write
+from crp_integrations.receipt.records import Draft, OmissionReason, Receipt, issue, read, write
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.receipt.made import KEY, SALT_KEY
@@ -85,7 +85,7 @@ def changed(
             text = receipt.text(number) or ""
         leaves.append(Leaf(leaf.name, text or "", leaf.fact_id, "", leaf.of, leaf.follows, parts))
     made = issue(Draft(content, tuple(leaves)), receipt.chain, KEY, SALT_KEY)
-    gone = {n: one for n, one in enumerate(receipt.texts) if isinstance(one, LeftOut)}
+    gone = {n: one for n, one in enumerate(receipt.texts) if isinstance(one, OmissionReason)}
     return read(write(made.without(gone) if gone else made))
 
 

@@ -255,7 +255,7 @@ def test_there_is_no_proof_of_what_is_not_there(index: int, size: int) -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(0, 3), (4, 3), (-1, 3)])
 def test_there_is_no_proof_between_sizes_that_were_never_there(first: int, second: int) -> None:
-    with pytest.raises(ValueError, match="is the beginning of"):
+    with pytest.raises(ValueError, match="cannot be the beginning of"):
         consistency(first, second, TREE.node)
 
 

@@ -236,7 +236,7 @@ def test_a_small_file_cannot_ask_for_huge_passages() -> None:
     (leaf,) = passage["pieces"]
     many = [{**passage, "id": f"p{n}", "pieces": [leaf] * 40} for n in range(500)]
     strange = changed(seen, _set("examined", "passages", many), {"context": "x"})
-    with pytest.raises(ReceiptBroken, match="too much is shown"):
+    with pytest.raises(ReceiptBroken, match="a text is too long"):
         replay(strange).require()
 
 

@@ -62,7 +62,7 @@ def test_a_receipt_replays_to_the_sealed_report_offline() -> None:
     ]  # fmt: skip
     # Nothing was at hand, and that is said and not taken for equal.
     assert {states[name] for name in ("counts", "catalogue", "signals")} == {NOT_RUN}
-    assert any("no model is asked" in limit for limit in found.limits)
+    assert any("no model is called" in limit for limit in found.limits)
 
 
 @pytest.mark.requirement("005-15.4-3")
@@ -290,7 +290,7 @@ def test_an_outcome_that_does_not_follow_is_found() -> None:
 def test_a_decision_without_its_terms_is_not_taken_for_decided_again() -> None:
     found = replay(changed(asked(), told("policy", terms=None)))
     assert (found.same, found.whole, found.part("policy").state) == (True, False, NOT_RUN)
-    assert "not told" in found.part("policy").why
+    assert "not recorded" in found.part("policy").why
 
 
 def test_what_is_told_and_not_found_is_said() -> None:
@@ -387,7 +387,7 @@ def test_own_weights_are_told_by_permission_only() -> None:
     assert "0.61" not in json.dumps(hidden.content["settings"])
     found = replay(hidden)
     assert (found.same, found.whole) == (True, False)
-    assert "envelope.relevance_weight were not told" in found.part("selection").why
+    assert "envelope.relevance_weight were not disclosed" in found.part("selection").why
     told = asked(options={**WEIGHTS, "receipt_weights": True})
     assert told.content["settings"]["envelope"]["relevance_weight"] == "0.61"
     assert replay(told).whole

@@ -1,13 +1,12 @@
-"""The page of a receipt: bytes of a receipt come in, one HTML file without a network goes out.
+"""Renders a receipt as one HTML page that works offline.
 
-The receipt is embedded as base64 and nothing else of it is written into the page: the page's own
-script draws all that is shown from those bytes and checks them with WebCrypto, so nothing can be
-shown that is not in the receipt, and no text of it is ever read as markup. Read in this order:
-`page.html` (the frame), `main.js` (what happens), `check.js` (the checks), `judge.js` (a
-judge's word, read again), `view.js` (what of the
-receipt is shown), `answer.js`, `figures.js` (how), `elements.js`, `bytes.js`, `page.css`.
+The page contains the receipt only as base64. Its script draws everything from those bytes and
+checks them with WebCrypto, so the page shows nothing that is not in the receipt, and no text of it
+is parsed as markup. Read in this order: `page.html`, `main.js` (entry point), `check.js` (the
+checks), `judge.js` (reads a judge's replies again), `view.js` (values to show), `answer.js` and
+`figures.js` (how to show them), `elements.js`, `bytes.js`, `page.css`.
 
-Never fetches, never stores, and never shows a green badge where a check was not made.
+The page fetches nothing, stores nothing, and shows no green badge unless a check was made.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from crp_integrations.language import folded_text
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
-# In this order they are one script.
+# Joined into one script in this order.
 SCRIPTS = (
     "bytes.js",
     "elements.js",
@@ -46,9 +45,9 @@ POLICY = (
 
 
 def page(receipt: bytes, others: Sequence[bytes] = ()) -> str:
-    """The page that shows and checks a receipt, as text of one HTML file.
+    """The text of an HTML file that shows and checks a receipt.
 
-    Whether the receipt holds is not asked here: the page asks it where it is opened.
+    The receipt is not verified here: the page does that when it is opened.
     """
     script = (
         '"use strict";\n(() => {\n' + judge_constants() + "\n".join(map(_part, SCRIPTS)) + "})();\n"
@@ -71,14 +70,14 @@ def _part(name: str) -> str:
 
 
 def _source(text: str) -> str:
-    """A content security policy's name of an inline script or style: its SHA-256."""
+    """The SHA-256 by which a content security policy allows an inline script or style."""
     digest = hashlib.sha256(text.encode()).digest()
     return "sha256-" + base64.b64encode(digest).decode("ascii")
 
 
 @cache
 def judge_constants() -> str:
-    """The words and numbers by which a judge's replies are read, as a line of JavaScript."""
+    """The constants for reading a judge's replies, as a line of JavaScript."""
     constants = {
         "apostrophes": "".join(sorted(folded_text.APOSTROPHES)),
         "base": {level.value: to_fixed(score) for level, score in derivation.BASE.items()},
@@ -137,5 +136,5 @@ def judge_constants() -> str:
             mode.value: level.value for mode, level in derivation.UNSUPPORTED_LEVEL.items()
         },
     }
-    # An escaped `<` cannot end the script element that holds this line.
+    # `<` is escaped, since it could end the script element that contains this line.
     return f"const JUDGING = {json.dumps(constants, sort_keys=True)};\n".replace("<", "\\u003c")

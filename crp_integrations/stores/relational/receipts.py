@@ -13,7 +13,7 @@ from crp_integrations.errors import ReceiptBroken, StoreDamaged, StoreError
 from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.merkle import grown, position
 from crp_integrations.receipt.records import (
-    LeftOut,
+    OmissionReason,
     Receipt,
     Text,
     texts_from_json,
@@ -233,12 +233,12 @@ def _keep(connection: Statements, place: int, receipt: Receipt, sources: Mapping
     """Store a receipt's texts; nothing if all of them are left out."""
     if silent(receipt):
         return
-    texts = dumps(texts_to_json(receipt.texts), texts_alone=True).decode()
+    texts = dumps(texts_to_json(receipt.texts), strings_only=True).decode()
     connection.execute(ADD_CONTENT, [place, connection.padding, texts])
     facts = {
         leaf.fact_id
         for leaf, text in zip(receipt.leaves, receipt.texts, strict=True)
-        if leaf.fact_id and not isinstance(text, LeftOut)
+        if leaf.fact_id and not isinstance(text, OmissionReason)
     }
     connection.executemany(
         "INSERT INTO receipt_facts (fact_id, place, source_id) VALUES (?, ?, ?)",
@@ -250,7 +250,7 @@ def _receipt(row: Sequence[Any]) -> tuple[int, Receipt]:
     place, payload, signature, key, texts = row
     try:
         statement = Statement.from_payload(payload)
-        leaf_texts: tuple[Text, ...] = (LeftOut.ERASED,) * len(statement.leaves)
+        leaf_texts: tuple[Text, ...] = (OmissionReason.ERASED,) * len(statement.leaves)
         if texts is not None:
             leaf_texts = texts_from_json(json.loads(texts), statement.leaves)
         signed = Signed(payload, IN_TOTO, keyid_of(key), signature)

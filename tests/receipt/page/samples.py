@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crp_integrations.receipt.leaves import Leaf, Part
-from crp_integrations.receipt.records import Draft, LeftOut, issue, write
+from crp_integrations.receipt.records import Draft, OmissionReason, issue, write
 from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.scores import SCALE, to_fixed
 
@@ -121,10 +121,10 @@ class Sample:
         )
         content = {**_content(self), **self.content}
         made = issue(Draft(content, self.leaves()), chain, KEY, SALTS)
-        gone = {1 + number: LeftOut.REDACTED for number in redacted}
-        gone |= {1 + number: LeftOut.ERASED for number in erased}
+        gone = {1 + number: OmissionReason.REDACTED for number in redacted}
+        gone |= {1 + number: OmissionReason.ERASED for number in erased}
         if gone:
-            gone[made.number("context")] = LeftOut.REDACTED
+            gone[made.number("context")] = OmissionReason.REDACTED
         return write(made.without(gone))
 
 
