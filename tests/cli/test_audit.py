@@ -181,7 +181,7 @@ def test_a_file_that_is_there_is_not_written_over(audit, kb) -> None:
     assert "cannot be written" in audit("export", "--out", "all.ndjson", status=1).stderr
     assert (kb / "all.ndjson").read_text() == "mine"
     assert "cannot be read" in audit("verify", "--file", "none.ndjson", status=1).stderr
-    assert "no event" in audit("verify", "--file", "all.ndjson", status=1).stderr
+    assert "not an exported event" in audit("verify", "--file", "all.ndjson", status=1).stderr
     assert "no key file" in audit("verify", "--file", "a", "--keys", "k", status=1).stderr
     assert "--keys needs" in audit("verify", "--keys", "k", status=1).stderr
 
