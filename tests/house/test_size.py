@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.house import size
 
-LINES, MODULES = 113_200, 433
+LINES, MODULES = 113_300, 435
 LONGEST = 500
 # Modules that hold one class whole.
 WHOLE_CLASSES = frozenset(
