@@ -44,7 +44,7 @@ from crp_integrations.vocabulary import RETRIEVABLE
 
 # Facts that the caller passes in need no retrieval: tier 0 of the memory cascade.
 ACTIVE_TIER = 0
-# A placeholder, since `fold_passages` gives each text the cosine of its best passage.
+# Replaced later: `fold_passages` gives each text the cosine of its best passage.
 _NO_COSINE: FloatRows = np.zeros(1, dtype=np.float32)
 
 

@@ -57,10 +57,10 @@ class SessionMemories:
     @contextmanager
     def one_by_one(self, *, wanted: bool = True) -> Iterator[list[tuple[Session, WindowNode]]]:
         """Run blocks one at a time; keeps the list's entries if the block ends without error."""
-        kept: list[tuple[Session, WindowNode]] = []
+        entries: list[tuple[Session, WindowNode]] = []
         with self._turns if wanted else nullcontext():
-            yield kept
-            for session, node in kept:
+            yield entries
+            for session, node in entries:
                 self.keep(session, node)
 
     def keep(self, session: Session, node: WindowNode | None = None) -> None:
@@ -168,14 +168,14 @@ class PersonalDataIndex:
                 for name, holds in zip(names, known, strict=True):
                     if holds is not None:
                         self._known.move_to_end(name)
-        found = known.count(True)
+        count = known.count(True)
         if None in known:
-            found += sum(
+            count += sum(
                 self._holds(name, text, settings)
                 for name, text, holds in zip(names, texts, known, strict=True)
                 if holds is None
             )
-        return PersonalFacts(found, unread, dict(zip(ids, names, strict=True)))
+        return PersonalFacts(count, unread, dict(zip(ids, names, strict=True)))
 
     def _holds(self, name: str, text: str, settings: PersonalSettings) -> bool:
         """Search a text that is not in the cache."""

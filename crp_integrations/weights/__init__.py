@@ -1,8 +1,8 @@
 """Model files included in the package, with their cards and hashes.
 
 `load` takes a model's name and returns its directory and card after checking all hashes. Each
-directory contains the files of one model, `card.json` for programs, `CARD.md` for people, and the
-licence. This subpackage runs no model, imports no library for that, and never writes.
+directory contains the files of one model, a card for programs, one for people, and the licence.
+This subpackage runs no model, imports no library for that, and never writes.
 """
 
 from __future__ import annotations

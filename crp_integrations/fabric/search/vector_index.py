@@ -406,7 +406,7 @@ class VectorIndex:
         late = places >= base
         if not base or late.all():
             return np.take(self._tail.rows, places - base, axis=0)
-        # One pass, since it may be the whole block; tail places get a placeholder row first.
+        # One pass, since it may be the whole block; rows of the tail are overwritten below.
         rows = np.take(self.base, np.where(late, 0, places), axis=0)
         rows[late] = self._tail.rows[places[late] - base]
         return rows
