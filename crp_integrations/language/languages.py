@@ -36,7 +36,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 # Elided words keep their apostrophe; words next to a digit, dot or slash are codes and skipped.
 _TOKEN = re.compile(r"(?<![\w./@:=])(?<!\d-)[^\W\d_]++(?![\d_]|[./@:=]\w|-\d)(?:['’](?=[^\W\d_]))?")
 # Code, inline code and addresses have no language.
-_ASIDE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\S+@\S+", re.DOTALL)
+_ASIDE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|(?<!\S)[^\s@]++@\S+", re.DOTALL)
 _FEWEST_LETTERS: Final = 8
 _FEWEST_HITS: Final = 4
 _FEWEST_WORDS: Final = 3  # distinct words
@@ -156,9 +156,11 @@ def differs(answer: str, evidence: str) -> str:
     >>> differs("Die Gebühr ist nicht in dem Preis.", "The fee is not in the price of it.")
     'de'
     """
-    whole = guess_language(evidence)
     counts = _count_words(answer)
-    if not counts.best(()) or counts.best(()) == whole:
+    if not (guessed := counts.best(())):
+        return ""
+    whole = guess_language(evidence)
+    if guessed == whole:
         return ""
     languages = {whole, *map(guess_language, evidence.split("\n"))} - {""}
     own = counts.best(languages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crp_integrations.dpe.judge.reply import Word, read_reply
+from crp_integrations.dpe.judge.reply import ClaimVerdict, read_reply
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.answers import Screened
 from crp_integrations.evaluation.recorded_replies import PLACE_WORD, _id_of, _Texts
@@ -14,7 +14,7 @@ from crp_integrations.language.folded_text import Folded, locate
 class ShortTexts(_Texts):
     """The texts of a case, by which a reply is shortened."""
 
-    def verdict(self, word: Word, claim: str) -> dict[str, Any]:
+    def verdict(self, word: ClaimVerdict, claim: str) -> dict[str, Any]:
         """A word on a claim without its texts; what it leaves out is left out."""
         short: dict[str, Any] = {"status": word.status.value}
         if word.kind:

@@ -15,7 +15,7 @@ from crp_integrations.engines.graphs import engine_for
 from crp_integrations.fabric.nearest_neighbours import (
     LOWEST,
     MILLION,
-    NOBODY,
+    NO_FACT,
     Neighbours,
     contract_graph,
     search_neighbours,
@@ -49,7 +49,7 @@ def brute(rows: FloatRows, k: int, least: int) -> Lists:
 
 def lists(found: Neighbours) -> Lists:
     return [
-        [(int(p), int(s)) for p, s in zip(places, scores, strict=True) if p != NOBODY]
+        [(int(p), int(s)) for p, s in zip(places, scores, strict=True) if p != NO_FACT]
         for places, scores in zip(found.places, found.scores, strict=True)
     ]
 
@@ -70,7 +70,7 @@ def test_each_fact_has_its_k_nearest(seed: int, rows: int, k: int, least: int) -
     made = block(seed, rows)
     found = whole(made, k, least)
     assert lists(found) == brute(made, k, least)
-    assert np.array_equal(found.places == NOBODY, found.scores == LOWEST)
+    assert np.array_equal(found.places == NO_FACT, found.scores == LOWEST)
 
 
 @pytest.mark.requirement("009-5.2-3", "009-5.2-4")

@@ -319,7 +319,7 @@ def test_a_pack_whose_drop_is_unreported_is_refused() -> None:
         for section in compact.compacted.sections
     ]
     relabelled = compact.changed(compacted=compact.compacted.changed(sections=tuple(sections)))
-    with pytest.raises(CompactionRefused, match="another label"):
+    with pytest.raises(CompactionRefused, match="a different label"):
         check_pack(made, relabelled, texts)
 
 

@@ -98,7 +98,7 @@ def test_the_log_is_only_appended_to() -> None:
     made = fabric()
     door = filled(made, 6)
     log = events(made)
-    with pytest.raises(FactRejected, match="another content"):
+    with pytest.raises(FactRejected, match="other content"):
         door.write(memory(1, content=TEXT + " Otherwise."), CONTEXT)
     known = next(one.text for one in log_of(made).items if one.id == memory(5).id)
     assert door.write(memory(5, type="semantic", content=known), CONTEXT).written

@@ -103,3 +103,8 @@ def test_codes_initials_and_names_are_words_of_no_other_language(text: str) -> N
     assert guess_language(text) in ("", "en")
     assert differs(ENGLISH, f"{text}\n{text}") == ""
     assert differs(text, ENGLISH) == ""
+
+
+def test_one_long_word_is_read_in_time_that_grows_with_its_length() -> None:
+    assert guess_language("x" * 1_000_000 + "@") == ""
+    assert guess_language("Write to anna.der.die.das@example.org und.nicht@example.org") == ""

@@ -23,7 +23,7 @@ SMALL = 45
 @cache
 def tools() -> ReplayTools:
     """The counter of the receipts' model."""
-    return ReplayTools(counter=opened()[0]._world.counter_for(MODEL))
+    return ReplayTools(counter=opened()[0]._world.engines.counter_for(MODEL))
 
 
 def ids(receipt: Receipt) -> list[str]:

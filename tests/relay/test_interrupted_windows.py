@@ -283,7 +283,7 @@ async def test_the_quoting_model_leaves_the_loop_free(relay, monkeypatch):
             loops.append(None)
         return [FACTS[0]]
 
-    monkeypatch.setattr("crp_integrations.engines.extractive._pieces", note)
+    monkeypatch.setattr("crp_integrations.engines.extractive._answered", note)
     await relay.aask(QUESTION)
     [part async for part in relay.astream(QUESTION)]
     assert loops == [None, None]

@@ -174,7 +174,7 @@ def test_ways_grown_together_are_looked_for_wherever_one_may_be(parts: list[str]
     text = gap.join(parts)
     found = list(contact.street_addresses(text))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contact, "_may_be_grown", lambda _: True)
+        patch.setattr(contact, "_may_be_compound", lambda _: True)
         assert list(contact.street_addresses(text)) == found
 
 
