@@ -371,7 +371,7 @@ def update_session(sealing: Sealing, *, stored_report: str | None) -> SessionUpd
             prior=None if stored_report is None else prior,
             report=stored_report or "",
             facts=[fact.fact_id for fact in end.envelope.facts] if end.envelope else [],
-            given=[window.window_id for window in admission.sources] if admission else [],
+            shown_windows=[window.window_id for window in admission.sources] if admission else [],
         )
     return SessionUpdate(
         session,

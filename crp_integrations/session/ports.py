@@ -40,21 +40,21 @@ class SessionsFacet(WindowRecordsFacet, Protocol):
         report: str = "",
         facts: Sequence[str] = (),
         sources: Sequence[str] = (),
-        given: Sequence[str] | None = None,
+        shown_windows: Sequence[str] | None = None,
     ) -> None:
         """Add a window of a stored session.
 
         The node is always stored. The content is not, if a fact that it was made from was withdrawn
-        during the window, or if the content of a window in `given` was deleted meanwhile.
+        during the window, or if the content of a window in `shown_windows` was deleted meanwhile.
 
         Args:
             prior: record for the next window; None stores none.
             report: its report as JSON; empty stores none.
             facts: ids of facts that it was made from, besides those that `prior` and `report` name.
             sources: ids of their sources, besides those that the store knows of stored facts.
-            given: ids of the windows whose content it was made from, as returned by `priors`; if
-                one of them has no content any more, none is stored. None means its parents, and
-                then it counts if one was emptied at any time.
+            shown_windows: ids of the windows whose content it was made from, as returned by
+                `priors`; if one of them has no content any more, none is stored. None means its
+                parents, and then it counts if one was emptied at any time.
 
         Raises:
             StoreError: the session is not stored, the window already is, its continuation id is

@@ -230,9 +230,9 @@ class FactsConformance:
         a, b, c = fill(store, "a", "b", "c")
         (original,) = facts("a")
 
-        def delete(found: FactsFacet) -> None:
-            found.set_status([c], FactStatus.DELETED, LATER)
-            found.remove([c])
+        def delete(facet: FactsFacet) -> None:
+            facet.set_status([c], FactStatus.DELETED, LATER)
+            facet.remove([c])
 
         changes: tuple[tuple[Callable[[FactsFacet], object], list[str]], ...] = (
             (lambda f: f.set_status([a, b], FactStatus.STALE, LATER), [a, b]),

@@ -264,20 +264,20 @@ def add_receipts(store: Store, *made: Receipt, sources: dict[str, str] | None = 
             receipts_in(transaction).add(entry, sources or {})
 
 
-def stored_receipt(store: Store, one: Receipt) -> Receipt:
+def stored_receipt(store: Store, receipt: Receipt) -> Receipt:
     """The stored receipt, after asserting that it verifies."""
     with store.begin(NAMESPACE, write=False) as transaction:
-        stored = receipts_in(transaction).get(one.receipt_id)
+        stored = receipts_in(transaction).get(receipt.receipt_id)
     assert stored is not None
     verified = verify_receipt(write(stored), key=SIGNER.public)
     assert verified.ok, (verified.place, verified.reason)
-    assert stored.signed == one.signed
+    assert stored.signed == receipt.signed
     return stored
 
 
-def erased_in(one: Receipt) -> list[str]:
+def erased_in(receipt: Receipt) -> list[str]:
     """Names of the leaves whose texts were erased."""
-    return [leaf.name for n, leaf in enumerate(one.leaves) if one.state(n) == "erased"]
+    return [leaf.name for n, leaf in enumerate(receipt.leaves) if receipt.state(n) == "erased"]
 
 
 class ReceiptsConformance:

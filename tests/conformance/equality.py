@@ -259,7 +259,7 @@ class RandomWalk:
         sources = self.chance.choice([[], ["user"], ["doc"]])
         given = self.chance.choice([None, None, [f"w-{name}-{max(1, number - 1)}"]])
         return lambda tx: sessions_of(tx).add_window(
-            node, prior=said, report=told, facts=facts, sources=sources, given=given
+            node, prior=said, report=told, facts=facts, sources=sources, shown_windows=given
         )
 
     def _withdraw(self) -> Change:

@@ -246,10 +246,10 @@ class WithdrawalLaws:
         add_window(store, window(1), "f")
         add_window(store, window(1, window_id="w-b"), "g")
         withdraw(store, "f")
-        add_window(store, window(2), "g", given=[])
-        add_window(store, window(3), "g", given=["w-b", "w-s-2", "w-b"])
-        add_window(store, window(4), "g", given=["w-b", "w-s-1"])
-        add_window(store, window(5), "g", given=["unknown"])
+        add_window(store, window(2), "g", shown_windows=[])
+        add_window(store, window(3), "g", shown_windows=["w-b", "w-s-2", "w-b"])
+        add_window(store, window(4), "g", shown_windows=["w-b", "w-s-1"])
+        add_window(store, window(5), "g", shown_windows=["unknown"])
         assert windows_with_content(store) == ["w-b", "w-s-2", "w-s-3"]
 
     def test_deferred_facts_are_names_alone(self, store: Store) -> None:

@@ -179,7 +179,7 @@ class QuotedWords:
         own_orders: True if the source is the system prompt, whose orders are not evidence.
     """
 
-    said: str
+    text: str
     source: str
     start: int
     end: int
@@ -209,7 +209,7 @@ class Belief:
         question, since a step of a longer derivation may share no word with the claim. A claim
         with a value that no text states needs quoted values from which it can follow.
         """
-        matter = _longest(quoted.said)
+        matter = _longest(quoted.text)
         line = sentence_around(quoted.source, quoted.start, quoted.end)
         around = matter_of(line)
         if _is_verdict(line):

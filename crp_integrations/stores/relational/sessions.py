@@ -83,7 +83,7 @@ class RelationalSessions:
         report: str = "",
         facts: Sequence[str] = (),
         sources: Sequence[str] = (),
-        given: Sequence[str] | None = None,
+        shown_windows: Sequence[str] | None = None,
     ) -> None:
         """Add a window of a stored session."""
         self._gate.writing()
@@ -107,7 +107,7 @@ class RelationalSessions:
             ],
         ).lastrowid
         self._trim(closed_at)
-        if made is None or self._is_overtaken(made, node, given):
+        if made is None or self._is_overtaken(made, node, shown_windows):
             return
         self._connection.execute(
             ADD_CONTENT, [window, self._connection.padding, made.prior, made.report]
@@ -213,7 +213,7 @@ class RelationalSessions:
         return row is not None
 
     def _is_overtaken(
-        self, made: WindowContent, node: WindowNode, given: Sequence[str] | None
+        self, made: WindowContent, node: WindowNode, shown_windows: Sequence[str] | None
     ) -> bool:
         """Whether something that the window used was withdrawn while the window was running."""
         # Usually nothing was withdrawn within a day, and the search can be skipped.
@@ -227,13 +227,13 @@ class RelationalSessions:
         )
         if gone is not None:
             return True
-        if given is None:
+        if shown_windows is None:
             row = self._connection.one(
                 f"SELECT 1 FROM windows WHERE window_id {AMONG} AND emptied <> 0",
                 [among(node.parents)],
             )
             return row is not None
-        wanted = {*given}
+        wanted = {*shown_windows}
         if not wanted:
             return False
         row = self._connection.one(
