@@ -9,7 +9,7 @@ from tests.house import size
 
 LINES, MODULES = 113_300, 435
 LONGEST = 500
-# Modules that hold one class whole.
+# Modules that hold one class whole; `langchain.store` holds the four of one interface.
 WHOLE_CLASSES = frozenset(
     "fabric.namespace fabric.namespace_reader fabric.search.vector_index langchain.store relay.judge"
     " relay.relay relay.turn stores.relational.facts".split()
