@@ -16,6 +16,7 @@ from crp_integrations.language.claim_kinds import kind_of
 from crp_integrations.language.coverage import (
     JsonLeaf,
     json_leaves,
+    markers,
     non_claims,
     reasoning_spans,
     without_reasoning,
@@ -381,11 +382,7 @@ def _of_prose(text: str) -> list[Segment]:
     numbered = False
     sentences = split_sentences(text)
     rules = {block.start for block in by_start.values() if block.kind == "rule"}
-    marks = {
-        gap.start: gap.end
-        for gap in non_claims(text, ())
-        if gap.kind in ("list marker", "fence", "fence info string")
-    }
+    marks = markers(text)
     for index, span in enumerate(sentences):
         if span.start in by_start:
             block = by_start[span.start]

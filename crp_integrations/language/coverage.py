@@ -251,6 +251,15 @@ def non_claims(text: str, segments: Iterable[Stretch]) -> tuple[NonClaim, ...]:
     return tuple(gaps)
 
 
+def markers(text: str) -> dict[int, int]:
+    """The start and end of each list marker, code fence and language name after a fence."""
+    return {
+        mark.start: mark.end
+        for mark in _marked(text, reasoning_spans(text))
+        if mark.kind != "table rule"
+    }
+
+
 def _plain(text: str, start: int, end: int, *, joint: bool) -> Iterator[NonClaim]:
     for match in _PIECE.finditer(text, start, end):
         word = match["word"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 
 from crp_integrations.language.identifiers import gist, identifiers
 from crp_integrations.language.measures import unit_of
@@ -280,28 +281,35 @@ def compatible(a: DateMention, b: DateMention) -> bool:
 
     They must share a year, month or day and disagree in none; a missing part fits anything.
     """
-    return any(_agree(first, second) for first in _readings(a) for second in _readings(b))
+    return any(_agree(first, second) for first in readings_of(a) for second in readings_of(b))
+
+
+DateParts = tuple[int | None, int | None, int | None]
+"""Year, month and day; None for a part that a date lacks."""
 
 
 def gives(source: DateMention, claim: DateMention) -> bool:
     """Whether the source's date states every part of the claim's date with the same value."""
-    return any(
-        all(wanted is None or wanted == have for have, wanted in zip(first, second, strict=True))
-        for first in _readings(source)
-        for second in _readings(claim)
+    return not stated(source).isdisjoint(readings_of(claim))
+
+
+def stated(date: DateMention) -> frozenset[DateParts]:
+    """What a date states: its readings, each with and without each of its parts."""
+    return frozenset(
+        parts
+        for year, month, day in readings_of(date)
+        for parts in product((year, None), (month, None), (day, None))
     )
 
 
-_Reading = tuple[int | None, int | None, int | None]
-
-
-def _agree(first: _Reading, second: _Reading) -> bool:
+def _agree(first: DateParts, second: DateParts) -> bool:
     shared = [(x, y) for x, y in zip(first, second, strict=True) if x is not None and y is not None]
     return bool(shared) and all(x == y for x, y in shared)
 
 
-def _readings(mention: DateMention) -> list[_Reading]:
-    readings: list[_Reading] = [(mention.year, mention.month, mention.day)]
+def readings_of(mention: DateMention) -> list[DateParts]:
+    """A date's parts; twice where day and month may be swapped."""
+    readings: list[DateParts] = [(mention.year, mention.month, mention.day)]
     if mention.swapped is not None:
         readings.append((mention.year, *mention.swapped))
     return readings

@@ -114,6 +114,7 @@ def _count_words(text: str) -> _WordCounts:
     )
 
 
+@remembered
 def guess_language(text: str) -> str:
     """The ISO 639-1 code of a text's language; "" when unsure.
 
@@ -159,9 +160,9 @@ def differs(answer: str, evidence: str) -> str:
     counts = _count_words(answer)
     if not (guessed := counts.best(())):
         return ""
-    whole = guess_language(evidence)
-    if guessed == whole:
+    lines = {*map(guess_language, evidence.split("\n"))}
+    if guessed in lines:
         return ""
-    languages = {whole, *map(guess_language, evidence.split("\n"))} - {""}
+    languages = {guess_language(evidence), *lines} - {""}
     own = counts.best(languages)
     return own if languages and own not in languages else ""

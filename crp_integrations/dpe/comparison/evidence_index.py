@@ -22,7 +22,7 @@ from crp_integrations.dpe.comparison.clause_words import (
 from crp_integrations.dpe.verifier.values import Value, same_value
 from crp_integrations.language.blocks import TextBlock, blocks
 from crp_integrations.language.claims import clauses
-from crp_integrations.language.dates import DateMention, dates
+from crp_integrations.language.dates import DateMention, DateParts, dates, stated
 from crp_integrations.language.folded_text import Folded
 from crp_integrations.language.measures import to_base
 from crp_integrations.language.memo import LONGEST as LONGEST_KEPT
@@ -250,10 +250,10 @@ class EvidenceIndex:
         return own.union(*(reading.digits for reading in self.readings))
 
     @cached_property
-    def known_dates(self) -> tuple[DateMention, ...]:
-        """The dates of the passages and of the question."""
-        own = (date for reading in self.readings for date in reading.dates)
-        return (*own, *dates(self.question))
+    def known_dates(self) -> frozenset[DateParts]:
+        """The dates of the passages and the question, each with and without each of its parts."""
+        own = {date for reading in self.readings for date in reading.dates}
+        return frozenset(part for date in own.union(dates(self.question)) for part in stated(date))
 
     @cached_property
     def vocabulary(self) -> dict[str, list[int]]:

@@ -10,7 +10,7 @@ from crp_integrations.dpe.comparison.clause_words import claim_tokens
 from crp_integrations.dpe.comparison.evidence_index import WORD, EvidenceIndex, digits_of
 from crp_integrations.dpe.records import Claim, Entity
 from crp_integrations.dpe.verifier.values import PERIOD, Value, read
-from crp_integrations.language.dates import DateMention, gives
+from crp_integrations.language.dates import DateMention, readings_of
 from crp_integrations.language.folded_text import locate
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import plain
@@ -155,6 +155,5 @@ def _is_known(value: Value, evidence: EvidenceIndex) -> bool:
         ends = {digits_of(value.of.low), digits_of(value.of.high)}
         return value.of.unit.startswith(PERIOD) or not ends.isdisjoint(evidence.known_digits)
     if isinstance(value.of, DateMention):
-        own = value.of
-        return any(gives(other, own) for other in evidence.known_dates)
+        return not evidence.known_dates.isdisjoint(readings_of(value.of))
     return False

@@ -88,6 +88,8 @@ class _Token:
 
 
 def _plain(word: str) -> str:
+    if word.isascii():
+        return word
     return "".join(
         letter
         for letter in unicodedata.normalize("NFKD", word)

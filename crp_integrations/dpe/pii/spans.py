@@ -100,15 +100,22 @@ def apart(places: list[PersonalSpan]) -> list[PersonalSpan]:
 BEFORE: Final = 60
 AFTER: Final = 24
 _DIGIT: Final = re.compile(r"\d")
+_DIGITS_TOGETHER: Final = re.compile(r"\d(?:\D{0,2}\d)*")
 _SEPARATORS: Final = re.compile(r"[^0-9A-Za-z]")
 
 
 def beside(plain: str, start: int, end: int, words: re.Pattern[str]) -> bool:
     """Whether a word of the pattern occurs shortly before a place, or just after it."""
-    before = plain[max(0, start - BEFORE) : start]
+    first, last = max(0, start - BEFORE), min(len(plain), end + AFTER)
+    # A word that the limits would cut is left out: "post" is no word of "reports".
+    while 0 < first < start and plain[first - 1 : first + 1].isalnum():
+        first += 1
+    while end < last < len(plain) and plain[last - 1 : last + 1].isalnum():
+        last -= 1
+    before = plain[first:start]
     # Another line or sentence is about something else, except for a heading on the line above.
     before = "\n".join(re.split(r"(?<=[.!?;])\s", before)[-1].split("\n")[-2:])
-    after = re.split(r"[.!?;\n]", plain[end : end + AFTER], maxsplit=1)[0]
+    after = re.split(r"[.!?;\n]", plain[end:last], maxsplit=1)[0]
     return words.search(before) is not None or words.search(after) is not None
 
 
@@ -141,7 +148,8 @@ class Rule:
         words: pattern of words that may occur near it; None for no such words.
         bare: score without such a word; 0 to reject the number.
         labelled: score with such a word.
-        digits: minimum number of digits in a text that is searched.
+        digits: minimum number of its digits; of five or more, no two neighbours are more than
+            two characters apart.
     """
 
     kind: str
@@ -165,10 +173,26 @@ class Rule:
                 yield span(self.kind, start, end, self.name, score)
 
 
+_LONG: Final = 5
+
+
 def found_by(rules: Sequence[Rule], plain: str) -> list[PersonalSpan]:
-    """The places that the rules find; rules that need more digits than the text has are skipped."""
-    there = len(_DIGIT.findall(plain))
-    return [place for rule in rules if rule.digits <= there for place in rule.find(plain)]
+    """The places that the rules find.
+
+    A rule is skipped where too few digits stand together for it, or none of the words that it
+    needs occurs: most texts have no long number.
+    """
+    longest = max(
+        (len(_DIGIT.findall(match.group())) for match in _DIGITS_TOGETHER.finditer(plain)),
+        default=0,
+    )
+    return [
+        place
+        for rule in rules
+        if (rule.digits < _LONG or rule.digits <= longest)
+        and (rule.bare or rule.words is None or rule.words.search(plain))
+        for place in rule.find(plain)
+    ]
 
 
 _LOOKALIKES: Final = dict(

@@ -6,13 +6,13 @@ import re
 from re import _constants, _parser  # type: ignore[attr-defined]
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.pii import contact, identity_numbers
 from crp_integrations.dpe.pii.persons import persons
 from crp_integrations.dpe.pii.recognisers import _PERSON, _RULES, numbered, sensitive
-from crp_integrations.dpe.pii.spans import Rule, found_by
+from crp_integrations.dpe.pii.spans import _DIGITS_TOGETHER, Rule, any_of, beside, found_by
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.language.text import split_sentences
 
@@ -101,6 +101,25 @@ def test_words_alone_hold_no_number(text: str) -> None:
 def test_rules_find_what_each_finds_by_itself(pieces: list[str]) -> None:
     for text in ("".join(pieces), " ".join(pieces)):
         assert found_by(_RULES, text) == [one for rule in _RULES for one in rule.find(text)]
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in _RULES if rule.digits >= 5], ids=lambda r: r.name
+)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_the_digits_of_a_long_number_stand_together(rule: Rule, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(rule.pattern, alphabet=st.characters(codec="ascii")))
+    assert found_by([rule], text) == list(rule.find(text))
+    together = [match.group() for match in _DIGITS_TOGETHER.finditer(text)]
+    assert max(len(re.findall(r"\d", digits)) for digits in together) >= rule.digits
+
+
+def test_a_word_that_the_limit_cuts_is_not_near_a_number() -> None:
+    text = "The reports of the agent, its discovery options and of every web 9095 are old."
+    before = text.index("9095")
+    assert text[before - 60 : before].startswith("ports")
+    assert not beside(text, before, before + 4, any_of("ports"))
 
 
 @given(st.one_of(st.text("he you._!?[]1 \n-*|#IWMm'\u00b9\u3002", max_size=60), WORDS))
