@@ -116,7 +116,7 @@ def test_the_digits_of_a_long_number_stand_together(rule: Rule, data: st.DataObj
 
 
 def test_a_word_that_the_limit_cuts_is_not_near_a_number() -> None:
-    text = "The reports of the agent, its discovery options and of every web 9095 are old."
+    text = "The reports of the agent, its discovery options and of single web 9095 are old."
     before = text.index("9095")
     assert text[before - 60 : before].startswith("ports")
     assert not beside(text, before, before + 4, any_of("ports"))
