@@ -31,6 +31,9 @@ _RULE: Final = re.compile(r"[ \t|]*\n[ \t]*\|?[ \t]*:?--")
 ASKING: Final = frozenset("?？؟")
 CLAUSE_ENDS: Final = frozenset(",;:.!\n。！、，।") | ASKING
 STOPS: Final = ("\n", ". ", "! ", "? ", "。", "！", "？", "؟", "।")
+_STOP: Final = re.compile("|".join(map(re.escape, STOPS)))
+# A claim that shares less with every sentence is too short to compare places by it.
+LEAST_SHARED: Final = 4
 
 # Words without content of their own: pronouns, articles, prepositions, conjunctions, auxiliaries of
 # the supported languages. Shorter words than three letters are skipped anyway.
@@ -57,6 +60,10 @@ class Matter:
     names: frozenset[str]
     words: frozenset[str]
     count: int
+
+    def shared(self, other: Matter) -> int:
+        """How many content words and values both have in common."""
+        return len(self.words & other.words) + len(self.values & other.values)
 
     def shares_word(self, other: Matter) -> bool:
         """Whether both have a content word in common."""
@@ -126,6 +133,12 @@ def sentence_around(text: str, start: int, end: int) -> str:
     return text[first:last]
 
 
+def sentences_of(text: str) -> list[tuple[int, int]]:
+    """The start and end of each sentence or line that is not blank."""
+    edges = [0, *(edge for match in _STOP.finditer(text) for edge in match.span()), len(text)]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if text[a:b].strip()]
+
+
 def heads_table(answer: str, end: int) -> bool:
     """Whether the text that ends at `end` is the header row of a table."""
     return _RULE.match(answer, end) is not None
@@ -185,6 +198,44 @@ class QuotedWords:
     end: int
     values: frozenset[str]
     own_orders: bool = False
+
+
+def is_elsewhere(claim: Matter, quoted: Sequence[QuotedWords], evidence: Sequence[Matter]) -> bool:
+    """Whether a claim is about another place of the evidence than the one that is quoted.
+
+    One sentence of the evidence then shares twice as many words and values with the claim as all
+    quotations do, together with the sentences before and after them. Two quoted values may be
+    terms from which the claim follows, so their sentences may share nothing with it.
+
+    Args:
+        evidence: the matter of each sentence of the passages and the system prompt.
+    """
+    best = max((claim.shared(sentence) for sentence in evidence), default=0)
+    if best < LEAST_SHARED or any(len(words.values) > 1 for words in quoted):
+        return False
+    around = [matter_of(_with_neighbours(words)) for words in quoted]
+    words = frozenset[str]().union(*(matter.words for matter in around))
+    values = frozenset[str]().union(*(matter.values for matter in around))
+    return 2 * (len(claim.words & words) + len(claim.values & values)) <= best
+
+
+def _with_neighbours(quoted: QuotedWords) -> str:
+    """The sentences of a quotation, with the one before and the one after them.
+
+    With a row of a table or a record come all rows beside it, since one of them names its subject.
+    """
+    source = quoted.source
+    sentences = sentences_of(source)
+    own = [at for at, (a, b) in enumerate(sentences) if a < quoted.end and quoted.start < b]
+    if not own:
+        return quoted.text
+    rows = [_is_row(source[a:b]) for a, b in sentences]
+    first, last = own[0], own[-1]
+    while first > 0 and rows[first] and rows[first - 1]:
+        first -= 1
+    while last + 1 < len(rows) and rows[last] and rows[last + 1]:
+        last += 1
+    return source[sentences[max(0, first - 1)][0] : sentences[min(len(rows) - 1, last + 1)][1]]
 
 
 @dataclass(frozen=True, slots=True)

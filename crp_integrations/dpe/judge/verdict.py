@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -24,7 +25,9 @@ from crp_integrations.dpe.judge.belief import (
     belief_of,
     claim_matter,
     heads_table,
+    is_elsewhere,
     matter_of,
+    sentences_of,
 )
 from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM
 from crp_integrations.dpe.judge.reply import ClaimVerdict, ConflictVerdict, NeedVerdict, read_reply
@@ -114,6 +117,10 @@ def found_exactly(claim: Claim) -> bool:
 def unread(claim: Claim) -> Claim:
     """The claim without a judge's verdict; a finding of the exact comparison stays."""
     return claim if found_exactly(claim) else with_status(claim, ClaimStatus.NOT_CHECKED)
+
+
+def _is_of_question(quotation: Quotation) -> bool:
+    return quotation.fact_id == QUESTION_ID and not quotation.passage
 
 
 class _Reading:
@@ -226,7 +233,7 @@ class _Reading:
             counting = [
                 place for text, place in placed if self._counts(matter, text, place, values)
             ]
-            if not counting:
+            if not counting or self._is_elsewhere(matter, placed, values):
                 return unread(claim)
             disputed = found_exactly(claim) and not self._explained(claim, counting)
             supported = with_status(claim, ClaimStatus.SUPPORTED)
@@ -257,16 +264,32 @@ class _Reading:
     def _counts(
         self, claim: Matter, words: str, quotation: Quotation, values: frozenset[str]
     ) -> bool:
-        if quotation.fact_id == QUESTION_ID and not quotation.passage:
+        if _is_of_question(quotation):
             return self._belief.is_stated(claim, self._question, quotation.end)
+        return self._belief.counts(claim, self._quoted(words, quotation, values))
+
+    def _quoted(self, words: str, quotation: Quotation, values: frozenset[str]) -> QuotedWords:
         own_orders = not quotation.passage
         source = (
             self._dossier.instructions
             if own_orders
             else self._dossier.passages[quotation.passage - 1][1]
         )
-        quoted = QuotedWords(words, source, quotation.start, quotation.end, values, own_orders)
-        return self._belief.counts(claim, quoted)
+        return QuotedWords(words, source, quotation.start, quotation.end, values, own_orders)
+
+    def _is_elsewhere(
+        self, claim: Matter, placed: Sequence[tuple[str, Quotation]], values: frozenset[str]
+    ) -> bool:
+        if any(_is_of_question(quotation) for _, quotation in placed):
+            return False
+        quoted = [self._quoted(words, quotation, values) for words, quotation in placed]
+        return is_elsewhere(claim, quoted, self._sentences)
+
+    @cached_property
+    def _sentences(self) -> list[Matter]:
+        """What each sentence of the passages and the system prompt is about."""
+        texts = [*(text for _, text in self._dossier.passages), self._dossier.instructions]
+        return [matter_of(text[a:b]) for text in texts for a, b in sentences_of(text)]
 
     def _explained(self, claim: Claim, counting: Sequence[Quotation]) -> bool:
         """Whether another passage than the finding's states the value that was found wrong."""

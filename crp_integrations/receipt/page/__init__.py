@@ -99,6 +99,7 @@ def judge_constants() -> str:
         "judged": sorted(belief.JUDGED),
         "leastLetters": belief.LEAST_LETTERS,
         "leastWords": belief.LEAST_WORDS,
+        "leastShared": belief.LEAST_SHARED,
         "mostGerman": belief.MOST_GERMAN,
         "sameLanguage": round(belief.SAME_LANGUAGE * 100),
         "sentenceEnds": list(belief.STOPS),

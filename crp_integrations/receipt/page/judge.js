@@ -519,6 +519,41 @@ function isCounting(said, claim, text, source, [start, end], values) {
   return (cell || isRow(line)) && shared(matterOf(source.text).words, topic.words) > 0;
 }
 
+function sentencesOf(text) {
+  const stops = new RegExp(`(${JUDGING.sentenceEnds.map((stop) => stop.replace(/[.?]/g, "\\$&")).join("|")})`);
+  const sentences = [];
+  let place = 0;
+  for (const [at, piece] of text.split(stops).entries()) {
+    const end = place + Array.from(piece).length;
+    if (at % 2 === 0 && stripped(piece)) sentences.push([place, end]);
+    place = end;
+  }
+  return sentences;
+}
+
+function withNeighbours(words, text, [start, end]) {
+  const sentences = sentencesOf(text);
+  const own = sentences.flatMap(([first, last], at) => (first < end && start < last ? [at] : []));
+  if (!own.length) return words;
+  const rows = sentences.map(([first, last]) => isRow(sliced(text, first, last)));
+  let [first, last] = [own[0], own[own.length - 1]];
+  while (first > 0 && rows[first] && rows[first - 1]) first -= 1;
+  while (last + 1 < rows.length && rows[last] && rows[last + 1]) last += 1;
+  return sliced(text, sentences[Math.max(0, first - 1)][0], sentences[Math.min(rows.length - 1, last + 1)][1]);
+}
+
+// Whether a claim is about another place of the evidence than the one that is quoted.
+function isElsewhere(said, claim, quoted, values) {
+  if (values.size > 1 || quoted.some(({ source }) => source.id === "question" && !source.passage)) return false;
+  said.sentences = said.sentences || [...said.passages.map((one) => one.text), said.system]
+    .flatMap((text) => sentencesOf(text).map(([start, end]) => matterOf(sliced(text, start, end))));
+  const best = Math.max(0, ...said.sentences.map((one) => shared(claim.words, one.words) + shared(claim.values, one.values)));
+  if (best < JUDGING.leastShared) return false;
+  const around = quoted.map(({ words, source, here }) => matterOf(withNeighbours(words, source.text, here)));
+  const all = (part) => new Set(around.flatMap((one) => [...one[part]]));
+  return 2 * (shared(claim.words, all("words")) + shared(claim.values, all("values"))) <= best;
+}
+
 // Whether a claim cannot be one that asserts nothing: it has a value or a name of its own.
 function isAsserting(said, claim, text) {
   if (claim.type === "META" || /^[ \t|]*\n[ \t]*\|?[ \t]*:?--/.test(sliced(said.answer, claim.end))) return false;
@@ -556,7 +591,7 @@ function believed(said, claim, word, shown) {
   if (word.status === "SUPPORTED") {
     const [matter, values] = [claimMatter(text), new Set(stand.flatMap(({ words }) => [...matterOf(words).values]))];
     const counting = stand.filter(({ words, source, here }) => isCounting(said, matter, words, source, here, values));
-    if (!counting.length) return unread;
+    if (!counting.length || isElsewhere(said, matter, stand, values)) return unread;
     const found = exact ? matterOf(sliced(said.answer, ...(exact.wrong || [claim.start, claim.end]))).values : new Set();
     const explained = found.size && counting.some(({ source, here }) => source.passage && !exact.quotations.some((one) => one.fact_id === source.id)
       && shared(found, matterOf(sliced(source.text, ...here)).values) === found.size);
