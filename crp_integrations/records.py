@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import (
+    VERSION,
     BaseModel,
     ConfigDict,
     SerializerFunctionWrapHandler,
@@ -17,13 +18,21 @@ from pydantic import (
     model_validator,
 )
 
+# A model is built when it is first used. Before pydantic 2.14 two threads could build one at once
+# and read a half-built class, so there it is built at import.
+_LOCKED_BUILDS = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
+
 
 class Part(BaseModel):
     """A frozen piece of a record; unknown fields are refused."""
 
     # A validation error names fields but never shows their values, which may be a fact's text.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=False, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        arbitrary_types_allowed=False,
+        hide_input_in_errors=True,
+        defer_build=_LOCKED_BUILDS,
     )
 
 

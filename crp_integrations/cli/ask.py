@@ -16,7 +16,6 @@ import typer
 from crp_integrations import Relay, examine
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.options import questioned_relay, subject_of
-from crp_integrations.cli.receipt import write_receipt
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.records import Answer
@@ -85,6 +84,8 @@ def ask(
             **judging,
         )
         if receipt:
+            from crp_integrations.cli.receipt import write_receipt
+
             write_receipt(_receipt_of_answer(relay, answer), receipt)
     terminal.print_record(answer, partial(terminal.draw_answer, headers=headers), as_json=as_json)
 

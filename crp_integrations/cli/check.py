@@ -26,6 +26,7 @@ from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
     from crp_integrations.dpe.records import Claim, Report
+    from crp_integrations.relay.settings import Settings
 
 STANDARD_INPUT = "-"
 # Environment variable with the file that GitHub shows below a run.
@@ -102,11 +103,14 @@ def check(
         raise RequestError("--context is missing; give the documents that the answer is based on")
     if judge == options.OWN:
         raise RequestError("--judge self needs the model that answered; give a model's name")
-    judging = options.judging(judge, judge_base, None, None)
+    from crp_integrations.relay.settings import load
+
+    settings = load()
+    judging = {**options.judging(judge, judge_base, None, None), "settings": settings}
     if watch:
         done = _check_log(watch, judging, quiet=as_json)
     else:
-        passages = _passages(context or ())
+        passages = _passages(context or (), settings)
         done = [
             _checked((name, file), text, passages, question, judging)
             for name, file, text in _answers(answer)
@@ -142,16 +146,13 @@ def _named(texts: Sequence[tuple[str, str]]) -> Passages:
     return {f"context-{number}": passage for number, passage in enumerate(texts, 1)}
 
 
-def _passages(paths: Sequence[str]) -> Passages:
+def _passages(paths: Sequence[str], settings: Settings) -> Passages:
     """The passages of documents, split in the same way as on ingestion."""
     from crp_integrations.fabric.ingest.chunker import cut_blocks
     from crp_integrations.fabric.records import Document, shown
     from crp_integrations.loaders.documents import load_path
-    from crp_integrations.relay.build import FACT_TOKENIZER_MODEL
-    from crp_integrations.relay.defaults import tokenizers
-    from crp_integrations.relay.settings import load
+    from crp_integrations.relay.defaults import FACT_TOKENIZER_MODEL, tokenizers
 
-    settings = load()
     counter = tokenizers(settings)(FACT_TOKENIZER_MODEL)
     here = f"{Path.cwd()}{os.sep}"
     texts = []

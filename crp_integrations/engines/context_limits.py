@@ -6,13 +6,14 @@ seconds. A limit here is the maximum size of the prompt: the input limit of mode
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+import orjson
 
 from crp_integrations.errors import ConfigError
 
@@ -129,7 +130,7 @@ def _litellm_table() -> Mapping[str, int]:
         return {}
     path = Path(next(iter(spec.submodule_search_locations))) / LITELLM_TABLE
     try:
-        rows = json.loads(path.read_bytes())
+        rows = orjson.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
     table: dict[str, int] = {}

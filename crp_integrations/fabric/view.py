@@ -16,6 +16,7 @@ import numpy as np
 from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.fabric.search.vector_index import Hit
+from crp_integrations.fabric.search.word_search import merge_by_rank
 from crp_integrations.fabric.session_memory import EMPTY, RecentUse
 from crp_integrations.fabric.state_hash import combine_state_hashes
 from crp_integrations.guard.decisions import Decision
@@ -157,12 +158,7 @@ class FabricView:
         hit_lists = self._found(k, lambda layer, wanted: layer.search_text(query, wanted, where))
         if len(hit_lists) == 1:
             return hit_lists[0]
-        ranked = sorted(
-            (rank, number, hit.fact_id)
-            for number, layer in enumerate(hit_lists)
-            for rank, hit in enumerate(layer, 1)
-        )
-        return [Hit(fact_id, 1.0 / rank) for rank, _, fact_id in ranked[:k]]
+        return merge_by_rank(hit_lists, k)
 
     def find(self, where: Where) -> list[str]:
         """Ids of the stored facts that match the filter, ascending, without a session's facts."""

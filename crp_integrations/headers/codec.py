@@ -309,16 +309,6 @@ _BY_LOWER: Final = MappingProxyType({name.lower(): name for name in (*_REQUEST, 
 
 
 HALTED: Final = 451
-DOWN: Final = frozenset(
-    {
-        names.SAFETY_BUDGET,
-        names.POLICY,
-        names.SESSION_PARENT,
-        names.LOOP_DEPTH,
-        names.RESIDENCY,
-        names.SAFETY_MODE,
-    }
-)
 UP: Final = frozenset(
     {
         names.SAFETY_BUDGET,
@@ -379,12 +369,6 @@ def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
         halted=status == HALTED,
         flagged=values.read_flagged(_flagged(headers)),
     )
-
-
-def upward_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a sub-agent's response that a parent passes on unchanged."""
-    flagged = _flagged(headers)
-    return _select(headers, UP) | ({names.FLAGGED_CLAIMS: flagged} if flagged else {})
 
 
 def _flagged(headers: Mapping[str, str]) -> str:

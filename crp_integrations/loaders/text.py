@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from pydantic import JsonValue
 
 from crp_integrations.errors import IngestError, MissingExtra
@@ -27,7 +26,7 @@ _FENCE = re.compile(r"---[ \t]*\n(?P<yaml>.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|
 # Keys that protect or rank a document: a YAML error near them is raised, not read as plain text.
 _PROTECTED_KEYS = re.compile(r"""^[\s{?,-]*["']?(?:kind|labels)["']?\s*:""", re.MULTILINE)
 # What yaml raises besides its own errors: for a date in month 13, `!!bool perhaps`, deep nesting.
-_YAML_ERRORS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
+_YAML_ERRORS = (ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
 # Limit on values, since a few YAML aliases can expand to billions.
 _MAX_VALUES = 10_000
 
@@ -55,9 +54,11 @@ def split_front_matter(text: str, *, name: str) -> tuple[FrontMatter, int]:
     match = _FENCE.match(text)
     if match is None:
         return FrontMatter(), 0
+    import yaml
+
     try:
         values = yaml.safe_load(match["yaml"])
-    except (*_YAML_ERRORS, RecursionError) as error:
+    except (yaml.YAMLError, *_YAML_ERRORS, RecursionError) as error:
         if _PROTECTED_KEYS.search(match["yaml"]) is None:
             return FrontMatter(), 0
         problem = getattr(error, "problem", None) or "it cannot be parsed"

@@ -57,8 +57,6 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, (list, set, frozenset)) else value
 
 
-Uris = Annotated[tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_URIS))]
-Names = Annotated[tuple[str, ...], AfterValidator(partial(_receivers, kind=REPORT_NAMES))]
 Threshold = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(_decimals)]
 Level = Literal[RiskLevel.CRITICAL, RiskLevel.HIGH, RiskLevel.MEDIUM]
 Tier = Literal[QualityTier.S, QualityTier.A, QualityTier.B]

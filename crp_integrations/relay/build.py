@@ -53,6 +53,7 @@ from crp_integrations.ports import (
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.compaction import artifact_eraser
 from crp_integrations.relay.defaults import (
+    FACT_TOKENIZER_MODEL,
     EmbedderSource,
     RerankerSource,
     chosen_embedder,
@@ -92,8 +93,6 @@ from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRin
 from crp_integrations.stores.sqlite import SqliteStore
 
 _LOG = logging.getLogger("crp_integrations.relay")
-# Model whose tokenizer counts fact lengths; o200k and cl100k both come with the default install.
-FACT_TOKENIZER_MODEL = "gpt-4"
 # Name of the artifact folder within a store's folder.
 ARTIFACTS = "artifacts"
 

@@ -37,6 +37,8 @@ from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 EmbedderSource: TypeAlias = Embedder | str | Path | Any
 RerankerSource: TypeAlias = Reranker | str | Path | Any
 
+# Model whose tokenizer counts fact lengths; o200k and cl100k both come with the default install.
+FACT_TOKENIZER_MODEL: Final = "gpt-4"
 # Verifiers in this package only compare texts; those from elsewhere are models that read claims.
 _COMPARING_MODULES: Final = "crp_integrations.dpe."
 

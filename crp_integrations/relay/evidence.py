@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from pydantic import BaseModel
@@ -24,12 +24,14 @@ from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.envelope.continuation import is_summary, seen_hashes
 from crp_integrations.envelope.records import EarlierWindow, Envelope, PackedFact
 from crp_integrations.errors import RequestError, StoreError
-from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.view import FabricView
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.seals import canonical, sha256
 from crp_integrations.vectors import FloatRows
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.namespace import Namespace
+    from crp_integrations.fabric.view import FabricView
 
 # Prefix of a tool result's source; the tool's name follows.
 TOOL_SOURCE: Final = "tool:"

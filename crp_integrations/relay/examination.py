@@ -15,7 +15,6 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.completeness import completeness_of
 from crp_integrations.dpe.stages.report import finished
 from crp_integrations.envelope.continuation import next_window_number
-from crp_integrations.envelope.decomposition import decompose
 from crp_integrations.envelope.records import EarlierWindow, Envelope, window_name
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
@@ -321,8 +320,9 @@ def needs_of(
         return context.sub_queries
     if not question.strip():
         return ()
-    rules = settings.envelope.decompose
-    return decompose(question, rules) if rules.rules else (question,)
+    from crp_integrations.envelope.decomposition import decompose
+
+    return decompose(question, settings.envelope.decompose)
 
 
 def prior_answers(prior: Sequence[str | PriorWindow]) -> tuple[PriorWindow, ...]:

@@ -73,6 +73,13 @@ def test_what_needs_no_store_opens_no_relay(words: list[str], tmp_path: Path) ->
     assert sorted(name for name in modules if name.startswith(RELAY)) == []
 
 
+def test_checking_an_answer_opens_no_store(tmp_path: Path) -> None:
+    (tmp_path / "answer.md").write_text("The plan costs 20 euros.")
+    status, modules = after(["check", "answer.md", "--context", "answer.md"], tmp_path)
+    unused = {"onnxruntime", "sqlite3", "tokenizers", "yaml", f"{RELAY}.build"}
+    assert (status, sorted(modules & {*unused, "crp_integrations.fabric.namespace"})) == (0, [])
+
+
 def test_the_list_says_of_each_command_what_its_own_help_says() -> None:
     told = {name: said for name, (_, said) in COMMANDS.items()}
     assert told == {
