@@ -178,8 +178,9 @@ class ContinuedAnswer(ReportedQuestion):
 
     def show_at_once(self) -> bool:
         """Whether text may be streamed before the verdict: it is neither revised nor continued."""
+        # A policy that demands completeness may withhold, and is so a reason to wait.
         continued = self._settings.continue_incomplete or self._settings.continue_partial
-        return not continued and self._turn.show_unless_mended()
+        return not (continued and self._max_windows > 1) and self._turn.show_at_once()
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack the window in progress for a model; the last fit is used.

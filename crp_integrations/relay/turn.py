@@ -22,7 +22,6 @@ from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
-from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import EarlierWindow, Envelope
 from crp_integrations.errors import (
     CRPError,
@@ -85,7 +84,6 @@ from crp_integrations.relay.verdict import (
     Deliver,
     Unreachable,
     Withhold,
-    may_ask_again,
     may_show_at_once,
     oversight_of,
 )
@@ -135,8 +133,6 @@ class Turn:
         # What was left out of the conversation; None before it was checked.
         self._compaction: CompactionAccount | None = None
         self.part = False
-        # Whether the answer was shown before the verdict.
-        self._shown = False
         self._passes = AnswerPasses(request.strategy, world.settings.dispatch)
         self._outdated: tuple[str, ...] = ()
         self._closed: ClosedWindow | None = None
@@ -242,26 +238,17 @@ class Turn:
         return self._calls.usage
 
     def show_at_once(self) -> bool:
-        """Whether the answer may be shown before the verdict; if so, it is not revised.
+        """Whether nothing may withhold or repeat the answer, so that it may be shown at once.
 
         Spec: related facts §7
         """
-        admission = self._admission
+        admission, judge = self._admission, self._world.engines.judge
         if admission is None or self._outcome is not None or self._searches is not None:
             return False
-        judge = self._world.engines.judge
         if judge is not None and judge.settings.failure == "halt":
             return False
         strategy = self._packing.request.strategy
-        self._shown = may_show_at_once(admission, self.request, strategy, self._world.settings)
-        return self._shown
-
-    def show_unless_mended(self) -> bool:
-        """Whether the answer may be shown before the verdict without losing a remedy."""
-        admission = self._admission
-        if admission is None or may_ask_again(admission.policy, self._world.settings.dispatch):
-            return False
-        return self.show_at_once()
+        return may_show_at_once(admission, self.request, strategy, self._world.settings)
 
     def survey(self) -> Dispatch | Outcome | None:
         """Begin a window that will be the parent of others: determine the question's needs."""
@@ -432,7 +419,7 @@ class Turn:
             request=self._packing.request,
             admission=admission,
             reply=answered,
-            attempts=self._calls.redispatches if not self._shown else MOST_REDISPATCHES,
+            attempts=self._calls.redispatches,
             world=self._world,
             part=self.part,
             judge_failed=self._judge_failed,

@@ -408,24 +408,23 @@ def halted_mode(reason: HaltReason | None) -> Oversight | None:
 def may_show_at_once(
     admission: Admission, request: Request, strategy: Strategy, settings: Settings
 ) -> bool:
-    """Whether nothing can withhold a window's answer, so that it may be shown before the verdict.
+    """Whether nothing can withhold or repeat a window's answer; it may then precede the verdict.
 
     Spec: related facts §7
     """
-    if may_withhold(admission.policy, request.oversight) or may_be_forbidden(settings):
+    policy, dispatch = admission.policy, settings.dispatch
+    if may_withhold(policy, request.oversight) or may_be_forbidden(settings):
         return False
     if safety.needs_review(admission.safety_budget, settings.sessions.budget):
+        return False
+    remedies_permitted = (
+        policy.upgrade_on_risk is not None,
+        dispatch.redispatch_on_contradiction,
+        dispatch.redispatch_on_repetition,
+        dispatch.redispatch_on_flow,
+    )
+    if dispatch.redispatches > 0 and any(remedies_permitted):
         return False
     if strategy is Strategy.REFLEXIVE:
         return False
     return not (request.accept_quality or request.accept_risk)
-
-
-def may_ask_again(policy: Policy, settings: DispatchSettings) -> bool:
-    """Whether a remedy may ask the model again."""
-    permitted = (
-        settings.redispatch_on_contradiction,
-        settings.redispatch_on_repetition,
-        settings.redispatch_on_flow,
-    )
-    return settings.redispatches > 0 and (policy.upgrade_on_risk is not None or any(permitted))

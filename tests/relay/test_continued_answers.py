@@ -41,6 +41,15 @@ from tests.relay.need_questions import (
 # Two facts a window, so that something is left to show.
 NARROW = {"model": MODEL, "k": 2}
 BRIDGE = "With the date settled, the reactor's output deserves a closer look."
+ABRUPT = (
+    "You asked me what they took in! I would say: Northfield Energy, revenue, $4.2 million, "
+    "2023. My reactor was commissioned on 4 March 2019, and yours delivers 412 megawatts. "
+    "Does it draw water from the river? It does not draw water, summer!"
+)
+# A need that the continuation covers anew explains a change of topic, so none counts as covered.
+LOW_NEW = MEASURED.model_copy(
+    update={"quality": MEASURED.quality.model_copy(update={"covered": 1.0})}
+)
 
 
 def joined(answer: Answer) -> str:
@@ -185,12 +194,7 @@ def test_a_window_by_its_id_knows_what_was_shown_and_said(open_relay: Opener) ->
 
 def abrupt(open_relay: Opener, *after: Any, **options: Any) -> tuple[ScriptedModel, Relay]:
     """A relay whose continuation speaks of the same things in quite another way."""
-    second = (
-        "You asked me what they took in! I would say: Northfield Energy, revenue, $4.2 million, "
-        "2023. My reactor was commissioned on 4 March 2019, and yours delivers 412 megawatts. "
-        "Does it draw water from the river? It does not draw water, summer!"
-    )
-    model = ScriptedModel(COMMISSIONED, second, *after)
+    model = ScriptedModel(COMMISSIONED, ABRUPT, *after)
     return model, made(open_relay, model, **options)
 
 
@@ -246,12 +250,6 @@ def test_a_break_is_bridged_by_a_call_of_its_own(open_relay: Opener) -> None:
     assert BRIDGE not in str(event_data(relay, answer.session_id))
     assert parse_response(answer.headers).flow.remediation == "stitched"
     assert relay.verify().windows == 2
-
-
-# A need that the continuation covers anew explains a change of topic, so none counts as covered.
-LOW_NEW = MEASURED.model_copy(
-    update={"quality": MEASURED.quality.model_copy(update={"covered": 1.0})}
-)
 
 
 @pytest.mark.requirement("005-11.5-1")
