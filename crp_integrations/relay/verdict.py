@@ -21,6 +21,7 @@ from crp_integrations.policy.directives import Demand
 from crp_integrations.policy.policy_text import policy_hash
 from crp_integrations.policy.records import Policy, PolicyJudgement, ViolationReport, ViolationSink
 from crp_integrations.policy.verdict import (
+    DELIVER,
     UNREACHABLE,
     AnswerTerms,
     accepts_tier,
@@ -403,6 +404,17 @@ def oversight_of(
 def halted_mode(reason: HaltReason | None) -> Oversight | None:
     """The oversight mode that caused a halt; None if something else did."""
     return Oversight.HALT if reason is HaltReason.OVERSIGHT else None
+
+
+def permits_bridge(report: Report, policy: Policy, request: Request) -> bool:
+    """Whether an answer with only a bridge's text would be delivered without a person's review.
+
+    Spec: CRP-SPEC-005 §11.5
+    """
+    judgement = judge_answer(policy, report, oversight=request.oversight)
+    terms = AnswerTerms(accept_risk=request.accept_risk, part=True)
+    decision = decide_answer(report, None, judgement, terms, unread=policy.allows_unread)
+    return decision.word == DELIVER and not judgement.needs_review
 
 
 def may_show_at_once(
