@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from crp_integrations.dpe.catalogue import catalogue
 from crp_integrations.dpe.derivation import LEVELS, derive, with_completeness
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Live
@@ -42,17 +41,6 @@ VERIFIED: Final = "engine-verified"
 
 # The reason in a 451 body for a use that the EU AI Act forbids.
 UNACCEPTABLE: Final = "UNACCEPTABLE_EU_AI_ACT"
-
-
-def may_be_forbidden(settings: Settings) -> bool:
-    """Whether the EU AI Act may forbid the registered use, so that no answer may be shown.
-
-    Spec: CRP-SPEC-005 §14.2
-    """
-    domain = settings.system.domain
-    data = catalogue().data
-    classes = data["domains"].get(domain.value, {}) if domain else {}
-    return not set(data["forbidden"]).isdisjoint(classes.values())
 
 
 def conversation_turns(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:

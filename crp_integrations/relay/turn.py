@@ -247,7 +247,7 @@ class Turn:
         if judge is not None and judge.settings.failure == "halt":
             return False
         strategy = self._packing.request.strategy
-        return may_show_at_once(admission, self.request, strategy, self._world.settings)
+        return may_show_at_once(admission, self.request, strategy, self._world)
 
     def survey(self) -> Dispatch | Outcome | None:
         """Begin a window that will be the parent of others: determine the question's needs."""

@@ -33,7 +33,6 @@ from crp_integrations.policy.verdict import (
     unreachable_words,
     violation_report,
 )
-from crp_integrations.relay.examination import may_be_forbidden
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.settings import DispatchSettings, Settings
@@ -418,14 +417,17 @@ def permits_bridge(report: Report, policy: Policy, request: Request) -> bool:
 
 
 def may_show_at_once(
-    admission: Admission, request: Request, strategy: Strategy, settings: Settings
+    admission: Admission, request: Request, strategy: Strategy, world: World
 ) -> bool:
     """Whether nothing can withhold or repeat a window's answer; it may then precede the verdict.
 
     Spec: related facts §7
     """
-    policy, dispatch = admission.policy, settings.dispatch
-    if may_withhold(policy, request.oversight) or may_be_forbidden(settings):
+    policy, settings = admission.policy, world.settings
+    dispatch = settings.dispatch
+    # A registered use is withheld if it is forbidden, or if it cannot be classified.
+    classified = settings.system.domain is not None or world.engines.own_policy
+    if may_withhold(policy, request.oversight) or classified:
         return False
     if safety.needs_review(admission.safety_budget, settings.sessions.budget):
         return False
