@@ -36,12 +36,10 @@ from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import ResponseHeaders
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.ports import Model
-from crp_integrations.relay.composition import IN_PARTS
 from crp_integrations.relay.drive import (
     ASK,
     STREAM,
     adrive,
-    adrive_live,
     adrive_stream,
     atrace_stream,
 )
@@ -241,18 +239,14 @@ async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> Ga
 
     Spec: related facts §7
     """
-    turn, shown = call.relay.turn(asked.query, **asked.asking), False
+    turn, shown = call.relay.play(asked.query, **asked.asking), False
 
     def shows() -> bool:
         nonlocal shown
-        shown = turn.show_at_once()
+        shown = call.settings.live_streams and turn.show_at_once()
         return shown
 
-    parts: AsyncGenerator[str | Outcome]
-    if call.settings.live_streams and turn.request.strategy not in IN_PARTS:
-        parts = adrive_live(turn, model, shows=shows)
-    else:
-        parts = adrive_stream(call.relay.play(asked.query, **asked.asking), model)
+    parts = adrive_stream(turn, model, shows=shows)
     parts = atrace_stream(call.relay.tracer, STREAM, parts)
     chunks = Chunks(_completion_id(call), call.created, asked.model, usage=asked.usage)
     try:

@@ -158,8 +158,7 @@ def render_headers(
         **context.values(halted=seal is not None and seal.outcome == "halted"),
     }
     if examined:
-        values |= _report_fields(report) | _compliance_fields(report)
-        values |= _quality_fields(report, context.flow_remedy)
+        values |= _answer_fields(report, context.flow_remedy)
     if seal is not None:
         unchained = window_hmac or (seal.hmac if not seal.parent_hmac else None)
         values |= {
@@ -167,15 +166,36 @@ def render_headers(
             "window_hmac": unchained,
             "chain_integrity": report.chain_integrity,
         }
-    # Only for a parent agent, so that it can flag these claims if it repeats them.
-    flagged = rejected_claims(report) if examined and context.session_parent else ()
-    flags = {names.FLAGGED_CLAIMS: write_flagged(flagged)} if flagged else {}
+    flags = _flagged_claims(report) if examined and context.session_parent else {}
     try:
         return write_response(ResponseHeaders(**values)) | flags
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = first["loc"][0] if first["loc"] else "headers"
         raise HeaderSyntaxError(f"{field} is invalid in a header: {first['msg']}") from None
+
+
+def answer_headers(
+    report: Report, *, flow_remedy: str = "", session_parent: str = ""
+) -> dict[str, str]:
+    """The headers that follow from the report on an answer alone.
+
+    Spec: CRP-SPEC-005 §20
+    """
+    flags = _flagged_claims(report) if session_parent else {}
+    return write_response(ResponseHeaders(**_answer_fields(report, flow_remedy))) | flags
+
+
+def _answer_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
+    return (
+        _report_fields(report) | _compliance_fields(report) | _quality_fields(report, flow_remedy)
+    )
+
+
+def _flagged_claims(report: Report) -> dict[str, str]:
+    """The claims that a parent agent flags if it repeats them."""
+    flagged = rejected_claims(report)
+    return {names.FLAGGED_CLAIMS: write_flagged(flagged)} if flagged else {}
 
 
 def _envelope_fields(envelope: Envelope, settings: HeaderSettings) -> dict[str, Any]:

@@ -288,7 +288,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         turn = self.relay.turn(read.question, **asking)
         turn.agent_turn = state.get("crp_turn", 0)
         compaction = compact.metadata if compact is not None else {}
-        shows = turn.show_unless_mended if self._block is None else lambda: not self._block
+        shows = turn.show_at_once if self._block is None else lambda: not self._block
         calls = ModelCalls(request, read, model, shows=shows, compaction=compaction)
         calls.on_sent = turn.note_sent
         return turn, calls

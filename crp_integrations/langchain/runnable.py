@@ -31,10 +31,10 @@ from crp_integrations.relay.drive import (
     ASK,
     STREAM,
     adrive,
-    adrive_live,
+    adrive_stream,
     atrace_stream,
     drive,
-    drive_live,
+    drive_stream,
     trace_stream,
 )
 from crp_integrations.relay.question_fields import QuestionFields
@@ -170,7 +170,9 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         **kwargs: Any,
     ) -> Iterator[AIMessage]:
         turn, model, delivery = self._begin(next(input), run_manager, config, kwargs)
-        parts = trace_stream(self.relay.tracer, STREAM, drive_live(turn, model))
+        parts = trace_stream(
+            self.relay.tracer, STREAM, drive_stream(turn, model, shows=turn.show_at_once)
+        )
         with deliver_on_halt(delivery), closing(parts):
             for part in parts:
                 yield self._chunk(part, delivery)
@@ -183,7 +185,9 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         **kwargs: Any,
     ) -> AsyncIterator[AIMessage]:
         turn, model, delivery = self._begin(await anext(input), run_manager, config, kwargs)
-        parts = atrace_stream(self.relay.tracer, STREAM, adrive_live(turn, model))
+        parts = atrace_stream(
+            self.relay.tracer, STREAM, adrive_stream(turn, model, shows=turn.show_at_once)
+        )
         with deliver_on_halt(delivery):
             async with aclosing(parts):
                 async for part in parts:

@@ -32,7 +32,7 @@ from crp_integrations.litellm.deployments import (
 )
 from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
 from crp_integrations.relay import steps
-from crp_integrations.relay.drive import adrive, adrive_live
+from crp_integrations.relay.drive import adrive, adrive_stream
 from crp_integrations.relay.judge import JUDGE_OPTIONS
 from crp_integrations.relay.relay import Relay
 
@@ -181,7 +181,7 @@ class CRPRouter:
         turn, spent = deployments.watched(played), deployments.spent
         if stream:
             asked = kwargs.get("stream_options") or {}
-            parts = adrive_live(turn, deployments)
+            parts = adrive_stream(turn, deployments, shows=turn.show_at_once)
             return await CRPStream.opened(
                 parts, spent, tells_usage=bool(asked.get("include_usage"))
             )

@@ -69,7 +69,7 @@ from crp_integrations.llama_index.spans import (
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
-from crp_integrations.relay.drive import adrive, adrive_live, drive, drive_live
+from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
@@ -309,13 +309,13 @@ class CRPAgentLLM(ChatLLM):
         turn = self._relay.turn(read.question, **asking)
         turn.agent_turn = agent_position(span).turn
         calls = AgentCalls(self._llm, messages, arguments, read, model)
-        calls.shows = turn.show_unless_mended
+        calls.shows = turn.show_at_once
         return _Window(turn, calls, run, span)
 
     def _parts(self, window: _Window) -> Generator[ChatResponse]:
         text = ""
         try:
-            for part in drive_live(window.turn, window.calls, shows=window.calls.shows):
+            for part in drive_stream(window.turn, window.calls, shows=window.calls.shows):
                 if isinstance(part, str):
                     for piece in window.calls.pieces(part):
                         text += piece
@@ -332,7 +332,7 @@ class CRPAgentLLM(ChatLLM):
     async def _aparts(self, window: _Window) -> AsyncGenerator[ChatResponse]:
         text = ""
         try:
-            parts = adrive_live(window.turn, window.calls, shows=window.calls.shows)
+            parts = adrive_stream(window.turn, window.calls, shows=window.calls.shows)
             async with aclosing(parts):
                 async for part in parts:
                     if isinstance(part, str):

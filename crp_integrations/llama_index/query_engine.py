@@ -59,10 +59,10 @@ from crp_integrations.relay.drive import (
     ASK,
     STREAM,
     adrive,
-    adrive_live,
+    adrive_stream,
     atrace_stream,
     drive,
-    drive_live,
+    drive_stream,
     trace_stream,
 )
 from crp_integrations.relay.question_fields import QuestionFields, admit
@@ -149,7 +149,9 @@ class CRPQueryEngine(BaseQueryEngine):
             with self._relay.tracer.step(ASK):
                 answer = steps.answer_of(drive(turn, model))
             return self._complete(Response(answer.text), span, answer)
-        played = trace_stream(self._relay.tracer, STREAM, drive_live(turn, model))
+        played = trace_stream(
+            self._relay.tracer, STREAM, drive_stream(turn, model, shows=turn.show_at_once)
+        )
 
         def pieces() -> Generator[str, None, None]:
             for part in chain(came, played):
@@ -173,7 +175,9 @@ class CRPQueryEngine(BaseQueryEngine):
             with self._relay.tracer.step(ASK):
                 answer = steps.answer_of(await adrive(turn, model))
             return self._complete(Response(answer.text), span, answer)
-        played = atrace_stream(self._relay.tracer, STREAM, adrive_live(turn, model))
+        played = atrace_stream(
+            self._relay.tracer, STREAM, adrive_stream(turn, model, shows=turn.show_at_once)
+        )
 
         async def pieces() -> AsyncGenerator[str, None]:
             for piece in came:

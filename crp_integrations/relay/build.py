@@ -294,6 +294,7 @@ def _engines(parts: RelayParts, chosen: Settings, code_verified: bool) -> RelayE
         reranker=chosen_reranker(parts.reranker, chosen),
         policy=cast("PolicyEngine | None", parts.policy)
         or default_policy(registered=chosen.system.domain is not None),
+        own_policy=parts.policy is not None,
         recognisers=tuple(parts.recognisers),
         detector=InjectionDetector(chosen.envelope.screening.injection, parts.injections),
         walker=NetworkxWalker(),

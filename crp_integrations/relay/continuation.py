@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from crp_integrations.dpe import remedies
+from crp_integrations.dpe.judge.inquiry import JudgeReply
+from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names
-from crp_integrations.headers.codec import write_response
-from crp_integrations.headers.records import FlowValue, ResponseHeaders
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.response_headers import answer_headers
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.policy.demands import NOT_READ, read_completeness, uncounted_reason
 from crp_integrations.policy.directives import write_threshold
 from crp_integrations.policy.records import Policy
 from crp_integrations.relay.judge import OnReport, call_receivers
+from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings import DispatchSettings
 from crp_integrations.relay.steps import (
@@ -34,6 +37,7 @@ from crp_integrations.relay.steps import (
     total_usage,
 )
 from crp_integrations.relay.turn import AUGMENTED, Turn
+from crp_integrations.relay.verdict import permits_bridge
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
     CompletenessLevel,
@@ -56,32 +60,26 @@ _LOWEST_IS_WORST: Final = (
     names.QUALITY_SCORE,
     names.SAFETY_BUDGET,
 )
-_HIGHEST_IS_WORST: Final = (names.RISK_SCORE,)
-_SUMMED: Final = (names.FABRICATIONS, names.CLAIM_COUNT)
-# Headers about envelopes: combined for a batch, but not for one answer of several windows.
-_ENVELOPE_HIGHEST: Final = (names.SATURATION,)
-_ENVELOPE_SUMMED: Final = (names.TOKENS_USED,)
+_HIGHEST_IS_WORST: Final = (names.RISK_SCORE, names.SATURATION)
+_SUMMED: Final = (names.FABRICATIONS, names.CLAIM_COUNT, names.TOKENS_USED)
 
 
-def worst_headers(
-    headers: Iterable[Mapping[str, str]], *, envelopes: bool = True
-) -> dict[str, str]:
-    """Combine the headers of several windows: the worst value of each header, the sum of counts."""
+def worst_headers(headers: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Combine the headers of several answers: the worst value of each header, the sum of counts."""
     all_headers = list(headers)
     combined: dict[str, str] = {}
     for name, ranks in _RANKED_VALUES.items():
         values = [fields[name] for fields in all_headers if name in fields]
         if values:
             combined[name] = max(values, key=ranks.index)
-    highest = (*_HIGHEST_IS_WORST, *_ENVELOPE_HIGHEST) if envelopes else _HIGHEST_IS_WORST
-    for name in (*_LOWEST_IS_WORST, *highest):
+    for name in (*_LOWEST_IS_WORST, *_HIGHEST_IS_WORST):
         values = [fields[name] for fields in all_headers if name in fields]
         if values:
             combined[name] = (min if name in _LOWEST_IS_WORST else max)(values, key=float)
     if combined.get(names.RISK) == RiskLevel.UNKNOWN:
         # The scores of judged windows say nothing about an unjudged one.
         combined.pop(names.RISK_SCORE, None)
-    for name in (*_SUMMED, *_ENVELOPE_SUMMED) if envelopes else _SUMMED:
+    for name in _SUMMED:
         values = [fields[name] for fields in all_headers if name in fields]
         if values:
             combined[name] = str(sum(map(int, values)))
@@ -137,9 +135,9 @@ class ContinuedAnswer(ReportedQuestion):
     """A window, and further ones while its answer is incomplete.
 
     Each window is sealed on its own. The caller gets one answer: the windows' texts in their
-    order, unaltered, with a report on the whole text and the last window's headers; safety and
-    quality headers have the worst value of all windows. A bridge between two windows is a separate
-    piece and part of neither window's text.
+    order, unaltered, with a report on the whole text, its headers, and the last window's other
+    ones; the quality tier and the safety budget are the worst of all windows. A bridge between two
+    windows is examined like an answer; it is a separate piece and part of neither window's text.
     """
 
     def __init__(
@@ -157,10 +155,13 @@ class ContinuedAnswer(ReportedQuestion):
         self._turn = self._new_turn(request)
         self._first = self._turn
         self._answers: list[Answer] = []
-        self._bridges: list[str] = []
+        # Text and report of each bridge, by the number of the answer after it.
+        self._bridges: dict[int, tuple[str, Report]] = {}
         # Usage of bridges and of a continuation without an answer.
         self._further_usage: list[Usage] = []
         self._awaiting_bridge: Answer | None = None
+        # The bridge that a judge reads.
+        self._judged_bridge: tuple[str, JudgedAnswer] | None = None
 
     @property
     def session_id(self) -> str:
@@ -178,8 +179,9 @@ class ContinuedAnswer(ReportedQuestion):
 
     def show_at_once(self) -> bool:
         """Whether text may be streamed before the verdict: it is neither revised nor continued."""
+        # A policy that demands completeness may withhold, and is so a reason to wait.
         continued = self._settings.continue_incomplete or self._settings.continue_partial
-        return not continued and self._turn.show_unless_mended()
+        return not (continued and self._max_windows > 1) and self._turn.show_at_once()
 
     def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack the window in progress for a model; the last fit is used.
@@ -190,12 +192,9 @@ class ContinuedAnswer(ReportedQuestion):
 
     def _receive(self, result: Result) -> Step:
         """The step after a reply to a window's call or to a bridge's."""
-        if self._awaiting_bridge is not None and isinstance(result, Reply):
-            last, self._awaiting_bridge = self._awaiting_bridge, None
-            self._further_usage.append(result.usage)
-            self._add_bridge(result.text)
-            return self._after(last)
         try:
+            if self._awaiting_bridge is not None:
+                return self._bridged(self._awaiting_bridge, result)
             return self._seen(self._turn.receive(result))
         except EngineError as error:
             # A continuation that cannot be examined does not affect the earlier answers.
@@ -278,13 +277,35 @@ class ContinuedAnswer(ReportedQuestion):
             self._further_usage.append(self._turn.usage)
         return self._combined()
 
-    def _add_bridge(self, bridge: str) -> None:
+    def _bridged(self, last: Answer, result: Result) -> Step:
+        """The next call to the judge of a bridge, or the step after the bridge."""
+        if isinstance(result, JudgeReply) and self._judged_bridge is not None:
+            bridge, judging = self._judged_bridge
+            judging.take(result)
+            step = self._turn.judge_step(judging)
+            if step is not None:
+                return step
+            withheld = judging.failed and judging.judge.settings.failure == "halt"
+            self._add_bridge("" if withheld else bridge, judging.report)
+        elif isinstance(result, Reply):
+            self._further_usage.append(result.usage)
+            if result.text.strip():
+                report, judgement = self._turn.examine_bridge(result.text)
+                step = self._turn.judge_step(judgement) if judgement is not None else None
+                if judgement is not None and step is not None:
+                    self._judged_bridge = result.text, judgement
+                    return step
+                self._add_bridge(result.text, judgement.report if judgement else report)
+        self._awaiting_bridge, self._judged_bridge = None, None
+        return self._after(last)
+
+    def _add_bridge(self, bridge: str, report: Report) -> None:
         """Put a bridge before the last window, unless the policy would withhold the bridge."""
-        if not bridge.strip():
-            return
-        before, after = self._answers[-2:]
-        if self._turn.permits_bridge(bridge, before, after):
-            self._bridges[-1] = bridge
+        admission = self._turn.admission
+        policy = admission.policy if admission else Policy()
+        if bridge and permits_bridge(report, policy, self._request):
+            self._bridges[len(self._answers) - 1] = bridge, report
+            before, after = self._answers[-2:]
             self._turn.journal(
                 EventType.FLOW_STITCH,
                 of=before.window_id,
@@ -296,7 +317,6 @@ class ContinuedAnswer(ReportedQuestion):
     def _released(self, answer: Answer) -> Step:
         before = self._answers[-1] if self._answers else None
         self._answers.append(answer)
-        self._bridges.append("")
         if before is not None and self._needs_bridge(answer):
             self._awaiting_bridge = answer
             return Dispatch(
@@ -378,12 +398,18 @@ class ContinuedAnswer(ReportedQuestion):
                 last = last.changed(reply=last.reply.changed(usage=usage))
             return self._ended(Release(last))
         pieces: list[Piece] = []
-        for answer, bridge in zip(self._answers, self._bridges, strict=True):
-            if bridge.strip():
+        reports: list[Report] = []
+        for number, answer in enumerate(self._answers):
+            if number in self._bridges:
+                bridge, bridge_report = self._bridges[number]
                 pieces.append(Piece(text=bridge))
+                reports.append(bridge_report)
             pieces.append(Piece(text=answer.text, window_id=answer.window_id))
-        text = PART_SEPARATOR.join(piece.text for piece in pieces)
-        report = self._first.examine_whole(self._answers, text)
+            reports.append(answer.report)
+        texts = [piece.text for piece in pieces]
+        text = PART_SEPARATOR.join(texts)
+        parts = list(zip(texts, reports, strict=True))
+        report = self._first.examine_whole(self._answers, text, parts)
         return self._ended(
             Release(
                 last.changed(
@@ -392,21 +418,25 @@ class ContinuedAnswer(ReportedQuestion):
                     window_reports=tuple(answer.report for answer in self._answers),
                     reply=last.reply.changed(text=text, usage=usage),
                     pieces=tuple(pieces),
-                    headers=self._headers(last),
+                    headers=self._headers(last, report),
                 )
             )
         )
 
-    def _headers(self, last: Answer) -> dict[str, str]:
-        """The last window's headers, with the worst values of all windows and any bridge."""
-        all_headers = [answer.headers for answer in self._answers]
-        headers = {**last.headers, **worst_headers(all_headers, envelopes=False)}
-        if headers.get(names.RISK) == RiskLevel.UNKNOWN:
-            headers.pop(names.RISK_SCORE, None)
-        if self._bridges[-1] and names.FLOW in headers:
-            flow = FlowValue(score=last.report.flow_score, remediation="stitched")
-            headers |= write_response(ResponseHeaders(flow=flow))
-        return headers
+    def _headers(self, last: Answer, report: Report) -> dict[str, str]:
+        """The report's headers, the last window's other ones, and the worst tier and budget."""
+        flow = parse_response(last.headers).flow
+        remedy = "stitched" if self._bridges else flow.remediation if flow else ""
+        parent = last.headers.get(names.SESSION_PARENT, "")
+        own = answer_headers(last.report, session_parent=parent)
+        others = {name: last.headers[name] for name in last.headers if name not in own}
+        worst = worst_headers(answer.headers for answer in self._answers)
+        of_windows = (names.QUALITY_TIER, names.SAFETY_BUDGET)
+        return {
+            **others,
+            **answer_headers(report, flow_remedy=remedy, session_parent=parent),
+            **{name: worst[name] for name in of_windows if name in worst},
+        }
 
 
 def _shows_facts(envelope: Envelope) -> bool:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, closing, nullcontext, suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeGuard, TypeVar, cast
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.errors import CRPError
-from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.messages import Reply
 from crp_integrations.ports import Model, Tracer
 from crp_integrations.relay.steps import (
     JUDGED,
@@ -25,7 +25,6 @@ from crp_integrations.relay.steps import (
     Drivable,
     Fan,
     JudgeDispatch,
-    LiveDrivable,
     Outcome,
     Release,
     Result,
@@ -42,195 +41,142 @@ StreamPart = TypeVar("StreamPart")
 
 def drive(turn: Drivable, model: Model) -> Outcome:
     """Run a turn to its end in the calling thread; a Fan's turns run in a thread pool."""
-    return _play(turn, model, model.call)
-
-
-async def adrive(turn: Drivable, model: Model) -> Outcome:
-    """Run a turn to its end; reading, examining and closing run off the event loop."""
-    return await _aplay(turn, model, model.acall)
-
-
-def drive_stream(
-    turn: Drivable, model: Model, step: Step | None = None
-) -> Generator[str | Outcome]:
-    """Run a turn with a streaming model call, and yield the text after the verdict.
-
-    The verdict exists before any piece is yielded (CRP-SPEC-005 §1.2); the pieces are those
-    that the model sent. The outcome comes last, once.
-    """
-    pieces: list[str] = []
-
-    def collect(call: ModelCall) -> Reply:
-        pieces.clear()
-        reply: Reply | None = None
-        for part in model.stream(call):
-            if isinstance(part, Reply):
-                reply = part
-            else:
-                pieces.append(part)
-        return _whole_reply(reply, pieces, call.model)
-
-    yield from _released(_play(turn, model, collect, step), pieces)
-
-
-async def adrive_stream(
-    turn: Drivable, model: Model, step: Step | None = None
-) -> AsyncGenerator[str | Outcome]:
-    """The asynchronous twin of `drive_stream`."""
-    pieces: list[str] = []
-
-    async def collect(call: ModelCall) -> Reply:
-        pieces.clear()
-        reply: Reply | None = None
-        async for part in model.astream(call):
-            if isinstance(part, Reply):
-                reply = part
-            else:
-                pieces.append(part)
-        return _whole_reply(reply, pieces, call.model)
-
-    for part in _released(await _aplay(turn, model, collect, step), pieces):
-        yield part
-
-
-def drive_live(
-    turn: LiveDrivable, model: Model, *, shows: Callable[[], bool] | None = None
-) -> Generator[str | Outcome]:
-    """Run a turn and yield its answer as it arrives; the outcome with the verdict comes last.
-
-    Text that was shown cannot be taken back, so the answer is not revised. If the turn may not
-    show text before the verdict, for example by its policy, it runs as `drive_stream`.
-
-    Spec: related facts §7
-
-    Args:
-        shows: whether text may be shown before the verdict; None asks the turn.
-    """
     step = turn.begin()
-    if not (shows or turn.show_at_once)():
-        yield from drive_stream(turn, model, step)
-        return
-    while isinstance(step, Dispatch):
+    while isinstance(step, Dispatch | Fan):
         try:
-            reply: Reply | JudgeReply
-            if isinstance(step, JudgeDispatch):
-                reply = _judged(step, model)
-            elif step.purpose is not Purpose.ANSWER:
-                reply = model.call(step.call)
-            else:
-                whole, pieces = None, []
-                for part in model.stream(step.call):
-                    if isinstance(part, Reply):
-                        whole = part
-                    else:
-                        pieces.append(part)
-                        yield part
-                reply = _whole_reply(whole, pieces, step.model)
-        except CRPError as error:
-            yield turn.fail(error)
-            return
-        except BaseException as error:
-            # Includes GeneratorExit: a reader that stops has seen a part, so the window is sealed.
-            _seal(turn, error)
-            raise
-        step = _receive(turn, reply)
-    if not isinstance(step, Fan):
-        yield step
-
-
-async def adrive_live(
-    turn: LiveDrivable, model: Model, *, shows: Callable[[], bool] | None = None
-) -> AsyncGenerator[str | Outcome]:
-    """The asynchronous twin of `drive_live`."""
-    step = await _in_thread(turn, turn.begin)
-    if not (shows or turn.show_at_once)():
-        async with aclosing(adrive_stream(turn, model, step)) as parts:
-            async for part in parts:
-                yield part
-        return
-    while isinstance(step, Dispatch):
-        try:
-            reply: Reply | JudgeReply
-            if isinstance(step, JudgeDispatch):
-                reply = await _ajudged(step, model)
-            elif step.purpose is not Purpose.ANSWER:
-                reply = await model.acall(step.call)
-            else:
-                whole, pieces = None, []
-                async with _closing(model.astream(step.call)) as stream:
-                    async for piece in stream:
-                        if isinstance(piece, Reply):
-                            whole = piece
-                        else:
-                            pieces.append(piece)
-                            yield piece
-                reply = _whole_reply(whole, pieces, step.model)
-        except CRPError as error:
-            yield await asyncio.to_thread(turn.fail, error)
-            return
-        except BaseException as error:
-            loop = asyncio.get_running_loop()
-            sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
-            await asyncio.shield(sealing)
-            raise
-        step = await _in_thread(turn, _receive, turn, reply)
-    if not isinstance(step, Fan):
-        yield step
-
-
-def _play(
-    turn: Drivable, model: Model, call_model: Callable[[ModelCall], Reply], step: Step | None = None
-) -> Outcome:
-    step = turn.begin() if step is None else step
-    while True:
-        try:
-            result: Result
-            match step:
-                case JudgeDispatch():
-                    result = _judged(step, model)
-                case Dispatch(call=call):
-                    result = call_model(call)
-                case Fan(turns=turns):
-                    result = _play_together(turns, model)
-                case _:
-                    return step
+            result = _result(step, model)
         except CRPError as error:
             return turn.fail(error)
         except BaseException as error:
             _seal(turn, error)
             raise
         step = _receive(turn, result)
+    return step
 
 
-async def _aplay(
-    turn: Drivable,
-    model: Model,
-    call_model: Callable[[ModelCall], Awaitable[Reply]],
-    step: Step | None = None,
-) -> Outcome:
-    step = await _in_thread(turn, turn.begin) if step is None else step
-    while True:
+async def adrive(turn: Drivable, model: Model) -> Outcome:
+    """Run a turn to its end; reading, examining and closing run off the event loop."""
+    step = await _in_thread(turn, turn.begin)
+    while isinstance(step, Dispatch | Fan):
         try:
-            result: Result
-            match step:
-                case JudgeDispatch():
-                    result = await _ajudged(step, model)
-                case Dispatch(call=call):
-                    result = await call_model(call)
-                case Fan(turns=turns):
-                    result = await _await_together(turns, model)
-                case _:
-                    return step
+            result = await _aresult(step, model)
         except CRPError as error:
             return await asyncio.to_thread(turn.fail, error)
         except BaseException as error:
-            # Runs in a thread, not in a task of the loop, so that neither a second cancellation
-            # nor the loop's end stops the sealing.
-            loop = asyncio.get_running_loop()
-            sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
-            await asyncio.shield(sealing)
+            await _aseal(turn, error)
             raise
         step = await _in_thread(turn, _receive, turn, result)
+    return step
+
+
+def drive_stream(
+    turn: Drivable, model: Model, *, shows: Callable[[], bool] | None = None
+) -> Generator[str | Outcome]:
+    """Run a turn with a streaming model call, and yield its answer; the outcome comes last, once.
+
+    The pieces come after the verdict (CRP-SPEC-005 §1.2), unless `shows` permits them before.
+    Text that was shown cannot be taken back, so it may permit them only if nothing can change the
+    answer.
+
+    Spec: related facts §7
+
+    Args:
+        shows: whether the pieces may come before the verdict, asked once the turn has begun; None
+            for no.
+    """
+    step, pieces = turn.begin(), list[str]()
+    live = shows is not None and shows()
+    while isinstance(step, Dispatch | Fan):
+        try:
+            result: Result
+            if not _answers(step):
+                result = _result(step, model)
+            else:
+                whole: Reply | None = None
+                pieces.clear()
+                for part in model.stream(step.call):
+                    if isinstance(part, Reply):
+                        whole = part
+                        continue
+                    pieces.append(part)
+                    if live:
+                        yield part
+                result = _whole_reply(whole, pieces, step.model)
+        except CRPError as error:
+            step = turn.fail(error)
+            break
+        except BaseException as error:
+            # Includes GeneratorExit: a reader that stops has seen a part, so the window is sealed.
+            _seal(turn, error)
+            raise
+        step = _receive(turn, result)
+    yield from () if live else _released(step, pieces)
+    yield step
+
+
+async def adrive_stream(
+    turn: Drivable, model: Model, *, shows: Callable[[], bool] | None = None
+) -> AsyncGenerator[str | Outcome]:
+    """The asynchronous twin of `drive_stream`."""
+    step, pieces = await _in_thread(turn, turn.begin), list[str]()
+    live = shows is not None and shows()
+    while isinstance(step, Dispatch | Fan):
+        try:
+            result: Result
+            if not _answers(step):
+                result = await _aresult(step, model)
+            else:
+                whole: Reply | None = None
+                pieces.clear()
+                async with _closing(model.astream(step.call)) as stream:
+                    async for part in stream:
+                        if isinstance(part, Reply):
+                            whole = part
+                            continue
+                        pieces.append(part)
+                        if live:
+                            yield part
+                result = _whole_reply(whole, pieces, step.model)
+        except CRPError as error:
+            step = await asyncio.to_thread(turn.fail, error)
+            break
+        except BaseException as error:
+            await _aseal(turn, error)
+            raise
+        step = await _in_thread(turn, _receive, turn, result)
+    for piece in () if live else _released(step, pieces):
+        yield piece
+    yield step
+
+
+def _answers(step: Dispatch | Fan) -> TypeGuard[Dispatch]:
+    """Whether a step is a call for the answer, the only one whose pieces may be shown."""
+    return (
+        isinstance(step, Dispatch)
+        and not isinstance(step, JudgeDispatch)
+        and step.purpose is Purpose.ANSWER
+    )
+
+
+def _result(step: Dispatch | Fan, model: Model) -> Result:
+    """The result of a step: a judge's or a model's reply, or the outcomes of a Fan's turns."""
+    match step:
+        case JudgeDispatch():
+            return _judged(step, model)
+        case Dispatch(call=call):
+            return model.call(call)
+        case Fan(turns=turns):
+            return _play_together(turns, model)
+
+
+async def _aresult(step: Dispatch | Fan, model: Model) -> Result:
+    match step:
+        case JudgeDispatch():
+            return await _ajudged(step, model)
+        case Dispatch(call=call):
+            return await model.acall(call)
+        case Fan(turns=turns):
+            return await _await_together(turns, model)
 
 
 def _judged(step: JudgeDispatch, model: Model) -> JudgeReply:
@@ -297,6 +243,13 @@ def _seal(turn: Drivable, error: BaseException) -> None:
         error.add_note(f"the window could not be sealed: {type(failure).__name__}")
 
 
+async def _aseal(turn: Drivable, error: BaseException) -> None:
+    # Runs in a thread, not in a task of the loop, so that neither a second cancellation nor the
+    # loop's end stops the sealing.
+    loop = asyncio.get_running_loop()
+    await asyncio.shield(loop.run_in_executor(None, copy_context().run, _seal, turn, error))
+
+
 def _play_together(turns: tuple[Drivable, ...], model: Model) -> tuple[Outcome, ...]:
     with ThreadPoolExecutor(max_workers=min(FAN_THREADS, max(1, len(turns)))) as pool:
         # Each child gets the caller's context variables, as asyncio tasks do by themselves.
@@ -326,12 +279,12 @@ def _whole_reply(reply: Reply | None, pieces: list[str], model: str) -> Reply:
     return reply if reply is not None else Reply(text="".join(pieces), model=model)
 
 
-def _released(outcome: Outcome, pieces: list[str]) -> Iterator[str | Outcome]:
-    if isinstance(outcome, Release):
-        text = outcome.answer.text
-        # Only the examined text is yielded, even if the model sent other pieces.
-        yield from pieces if "".join(pieces) == text else [text] if text else []
-    yield outcome
+def _released(outcome: Outcome, pieces: list[str]) -> list[str]:
+    if not isinstance(outcome, Release):
+        return []
+    text = outcome.answer.text
+    # Only the examined text is yielded, even if the model sent other pieces.
+    return pieces if "".join(pieces) == text else [text] if text else []
 
 
 def trace_stream(tracer: Tracer, name: str, parts: Generator[StreamPart]) -> Generator[StreamPart]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from crp_integrations.dpe.catalogue import catalogue
-from crp_integrations.dpe.derivation import derive, with_completeness
+from crp_integrations.dpe.derivation import LEVELS, derive, with_completeness
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Live
+from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.pipeline import Engines, Examination, examine
 from crp_integrations.dpe.records import Claim, RejectedClaim, Report
 from crp_integrations.dpe.settings import DpeSettings
@@ -40,17 +40,6 @@ VERIFIED: Final = "engine-verified"
 
 # The reason in a 451 body for a use that the EU AI Act forbids.
 UNACCEPTABLE: Final = "UNACCEPTABLE_EU_AI_ACT"
-
-
-def may_be_forbidden(settings: Settings) -> bool:
-    """Whether the EU AI Act may forbid the registered use, so that no answer may be shown.
-
-    Spec: CRP-SPEC-005 §14.2
-    """
-    domain = settings.system.domain
-    data = catalogue().data
-    classes = data["domains"].get(domain.value, {}) if domain else {}
-    return not set(data["forbidden"]).isdisjoint(classes.values())
 
 
 def conversation_turns(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
@@ -132,15 +121,20 @@ def examine_windows(
     reads: Callable[[], FabricView],
     answers: Sequence[Answer],
     text: str,
+    parts: Sequence[tuple[str, Report]],
     prior: Sequence[EarlierWindow] = (),
     rejected: Sequence[RejectedClaim] = (),
 ) -> Report:
     """The report on the joined text of several windows, checked against the facts of all of them.
 
     It has the ids of the last window; the sealed reports are still those of each window. Its flow
-    is the worst of the windows; if a judge read a window, the judge's status of each claim is kept.
+    and repetition are the worst of the windows; if a judge read a part, the judge's status of each
+    claim is kept. In `literal`, where true claims lower an average, the worst part decides.
 
-    Spec: CRP-SPEC-005 §1.2, §10.2
+    Spec: CRP-SPEC-005 §1.2, §10.1
+
+    Args:
+        parts: text and report of each window and each bridge, in the order of the text.
     """
     shown = {fact.fact_id: fact for answer in answers for fact in answer.envelope.facts}
     earlier = earlier_facts(namespace, prior)
@@ -151,18 +145,26 @@ def examine_windows(
     report, examination = examine_answer(
         request, world, namespace, reads, evidence, text, needs=needs, prior=prior, numbered=False
     )
-    worst_flow = min(
-        (answer.report for answer in answers[1:]), key=lambda follower: follower.flow_score
+    followers = [answer.report for answer in answers[1:]]
+    worst_flow = min(followers, key=lambda follower: follower.flow_score)
+    most_repeated = max(followers, key=lambda follower: follower.repetition_overlap)
+    quality = report.quality.model_copy(
+        update={
+            "flow": worst_flow.quality.flow,
+            "repetition": most_repeated.quality.repetition,
+        }
     )
     report = report.model_copy(
         update={
             "flow_score": worst_flow.flow_score,
             "flow_remediation": worst_flow.flow_remediation,
-            "quality": report.quality.model_copy(update={"flow": worst_flow.quality.flow}),
+            "repetition_level": most_repeated.repetition_level,
+            "repetition_overlap": most_repeated.repetition_overlap,
+            "quality": quality,
         }
     )
-    if any(answer.report.was_read for answer in answers):
-        report = _with_windows(report, examination.dossier, answers, text, world.settings.dpe)
+    settings = world.settings.dpe
+    report = _with_parts(report, examination.dossier, answers, parts, settings)
     last = answers[-1].report
     flags = dict.fromkeys((*report.flags, *(flag for a in answers for flag in a.report.flags)))
     finished_report, _ = finished(
@@ -176,38 +178,62 @@ def examine_windows(
     return finished_report
 
 
-def _with_windows(
-    report: Report, dossier: Dossier, answers: Sequence[Answer], text: str, settings: DpeSettings
+def _with_parts(
+    report: Report,
+    dossier: Dossier,
+    answers: Sequence[Answer],
+    parts: Sequence[tuple[str, Report]],
+    settings: DpeSettings,
 ) -> Report:
-    """A report with the judge's results on the claims of each window."""
-    judged: dict[tuple[int, int], Claim] = {}
-    begins = 0
-    for answer in answers:
-        begins = text.index(answer.text, begins)
-        judged |= {(begins + c.start, begins + c.end): c for c in answer.report.claims}
-        begins += len(answer.text)
-    names = ("status", "error", "wrong", "quotations", "reason", "disputed", "fix")
-    claims = [
-        claim.model_copy(update={name: getattr(judged[at], name) for name in names})
-        if (at := (claim.start, claim.end)) in judged
-        else claim
-        for claim in report.claims
-    ]
-    last = next(a.report for a in reversed(answers) if a.report.was_read)
-    read = report.changed(claims=tuple(claims), checked_by=last.checked_by, judge=last.judge)
+    """A report with the judge's results on the claims of each part, and the windows' needs."""
+    read_parts = [part for _, part in parts if part.was_read]
+    if read_parts:
+        judged: dict[tuple[int, int], Claim] = {}
+        begins = 0
+        for text, part in parts:
+            begins = dossier.answer.index(text, begins)
+            judged |= {(begins + c.start, begins + c.end): c for c in part.claims}
+            begins += len(text)
+        names = ("status", "error", "wrong", "quotations", "reason", "disputed", "fix")
+        claims = [
+            claim.model_copy(update={name: getattr(judged[at], name) for name in names})
+            if (at := (claim.start, claim.end)) in judged
+            else claim
+            for claim in report.claims
+        ]
+        last = read_parts[-1]
+        report = report.changed(claims=tuple(claims), checked_by=last.checked_by, judge=last.judge)
+    completeness = report.quality.completeness
     if settings.decides != "claims":
-        return read
-    derived = derive(read, dossier, settings)
-    parts = [answer.report.quality.completeness for answer in answers]
-    if not dossier.sub_queries or all(part.level is None for part in parts):
-        return derived
-    # Each window is asked only for the needs that the windows before it left open.
-    covered = {need for part in parts for need in part.covered}
-    here = [need in covered for need in dossier.sub_queries]
-    completeness = completeness_of(
-        dossier.sub_queries, [False] * len(here), here, settings.quality, dossier.windows_left
-    )
-    return with_completeness(derived, completeness, settings)
+        worst = max((report, *(part for _, part in parts)), key=_risk_rank)
+        report = report.model_copy(
+            update={
+                "risk_level": worst.risk_level,
+                "risk_score": worst.risk_score,
+                "flagged": worst.flagged,
+                "reasons": reasons(dossier.answer, report.claims) if worst.flagged else (),
+            }
+        )
+    elif read_parts:
+        report = derive(report, dossier, settings)
+        counted = [answer.report.quality.completeness for answer in answers]
+        completeness = report.quality.completeness
+        if dossier.sub_queries and any(part.level is not None for part in counted):
+            # Each window is asked only for the needs that the windows before it left open.
+            covered = {need for part in counted for need in part.covered}
+            here = [need in covered for need in dossier.sub_queries]
+            completeness = completeness_of(
+                dossier.sub_queries,
+                [False] * len(here),
+                here,
+                settings.quality,
+                dossier.windows_left,
+            )
+    return with_completeness(report, completeness, settings)
+
+
+def _risk_rank(report: Report) -> tuple[int, float]:
+    return LEVELS.index(report.risk_level), report.risk_score or 0.0
 
 
 def examine_dossier(

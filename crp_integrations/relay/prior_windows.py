@@ -21,10 +21,8 @@ from crp_integrations.envelope.records import EarlierWindow, window_name
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Reply
-from crp_integrations.policy.records import Policy
-from crp_integrations.policy.verdict import judge_answer, may_withhold
 from crp_integrations.relay import prompt
-from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import Dispatch
 from crp_integrations.relay.world import World
 from crp_integrations.session import transfer
@@ -124,35 +122,6 @@ class CarriedContext:
         *before, last = self.request.prior
         silent = [window.changed(summary="") for window in before]
         self.request = self.request.changed(prior=(*silent, self.transfer.into(last)))
-
-
-def permits_bridge(
-    bridge: str, between: Sequence[Answer], policy: Policy, request: Request, world: World
-) -> bool:
-    """Whether the policy permits a bridge.
-
-    A bridge is not part of a window's text or report, so it is examined here against the answers
-    that it joins. A policy that withholds nothing permits every bridge.
-
-    Spec: CRP-SPEC-005 §11.5
-    """
-    if not may_withhold(policy, request.oversight):
-        return True
-    report = examine(
-        Dossier(
-            question=request.query,
-            answer=bridge,
-            passages=tuple((answer.window_id, answer.text) for answer in between),
-            vectors=None,
-            grounding=request.grounding,
-        ),
-        embedder=world.places.namespace.embedder,
-        verifier=world.engines.verifier,
-        settings=world.settings.dpe,
-        tracer=world.tracer,
-    )
-    judgement = judge_answer(policy, report, oversight=request.oversight)
-    return judgement.halt is None and not judgement.needs_review
 
 
 def hidden_windows(

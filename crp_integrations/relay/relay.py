@@ -67,7 +67,6 @@ from crp_integrations.relay import steps
 from crp_integrations.relay.compaction import compact_messages, sandbox_of
 from crp_integrations.relay.composition import (
     AUTO,
-    IN_PARTS,
     Batch,
     BatchTurns,
     Composition,
@@ -80,11 +79,9 @@ from crp_integrations.relay.drive import (
     ASK,
     STREAM,
     adrive,
-    adrive_live,
     adrive_stream,
     atrace_stream,
     drive,
-    drive_live,
     drive_stream,
     trace_stream,
 )
@@ -348,17 +345,14 @@ class Relay:
     def stream(
         self, query: str, *, live: bool = False, **asking: Unpack[QuestionFields]
     ) -> Iterator[str | Answer]:
-        """Yield the pieces of the answer after the verdict, then the `Answer`.
+        """Yield the pieces of the answer after the verdict, then the `Answer`: that of `ask`.
 
-        The model is called as a stream; only `live` may yield text before it is examined.
+        The model is called as a stream. With `live` the pieces come before the verdict, unless
+        something may withhold, repeat or continue the answer.
         """
-        turn = self._streamed(query, asking, live=live)
+        turn = self.play(query, **asking)
         self._check_model(turn.request.model)
-        parts = (
-            drive_live(turn, self._models)
-            if isinstance(turn, Turn)
-            else drive_stream(turn, self._models)
-        )
+        parts = drive_stream(turn, self._models, shows=turn.show_at_once if live else None)
         # A reader that stops early ends the stream at once.
         with closing(trace_stream(self._world.tracer, STREAM, _answered(parts))) as pieces:
             yield from pieces
@@ -367,13 +361,9 @@ class Relay:
         self, query: str, *, live: bool = False, **asking: Unpack[QuestionFields]
     ) -> AsyncIterator[str | Answer]:
         """The asynchronous twin of `stream`."""
-        turn = self._streamed(query, asking, live=live)
+        turn = self.play(query, **asking)
         await asyncio.to_thread(self._check_model, turn.request.model)
-        parts = (
-            adrive_live(turn, self._models)
-            if isinstance(turn, Turn)
-            else adrive_stream(turn, self._models)
-        )
+        parts = adrive_stream(turn, self._models, shows=turn.show_at_once if live else None)
         async with aclosing(atrace_stream(self._world.tracer, STREAM, _aanswered(parts))) as pieces:
             async for part in pieces:
                 yield part
@@ -407,14 +397,6 @@ class Relay:
         turn = self.turn(query, **asking)
         self._check_model(turn.request.model)
         return preview(turn.preview())
-
-    def _streamed(self, query: str, asking: QuestionFields, *, live: bool) -> Turn | Composition:
-        """A single window if the answer may be shown live, else the question's composition."""
-        world = self._judging(asking)
-        request = self._request(query, asking)
-        if live and request.strategy not in IN_PARTS:
-            return Turn(request, world)
-        return compose(request, world)
 
     def _together(self, queries: Sequence[str], asking: QuestionFields) -> BatchTurns:
         questions = several(queries, "queries", "a list, such as [question]")

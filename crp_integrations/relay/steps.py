@@ -151,14 +151,6 @@ class Drivable(Protocol):
         ...
 
 
-class LiveDrivable(Drivable, Protocol):
-    """A `Playable` whose answer may be shown before its verdict."""
-
-    def show_at_once(self) -> bool:
-        """Whether it may be shown, known once begun; if so, the answer is not revised."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Fan:
     """Run several turns concurrently and pass their outcomes to `receive`, in this order."""

@@ -22,7 +22,6 @@ from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
-from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import EarlierWindow, Envelope
 from crp_integrations.errors import (
     CRPError,
@@ -37,7 +36,6 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.window_trace import invocation_hash
 from crp_integrations.messages import Message, Reply, Usage
 from crp_integrations.policy.demands import UNFITTED
-from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import unread_note, withholding
 from crp_integrations.relay import compaction
 from crp_integrations.relay.conditional_requests import cap_tier
@@ -50,7 +48,7 @@ from crp_integrations.relay.evidence import (
 from crp_integrations.relay.examination import examine_answer, examine_windows
 from crp_integrations.relay.judge import Judge, call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
-from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows, permits_bridge
+from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
 from crp_integrations.relay.receipts import draft_maker, receipt_contents
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.session_admission import (
@@ -85,7 +83,6 @@ from crp_integrations.relay.verdict import (
     Deliver,
     Unreachable,
     Withhold,
-    may_ask_again,
     may_show_at_once,
     oversight_of,
 )
@@ -135,8 +132,6 @@ class Turn:
         # What was left out of the conversation; None before it was checked.
         self._compaction: CompactionAccount | None = None
         self.part = False
-        # Whether the answer was shown before the verdict.
-        self._shown = False
         self._passes = AnswerPasses(request.strategy, world.settings.dispatch)
         self._outdated: tuple[str, ...] = ()
         self._closed: ClosedWindow | None = None
@@ -242,26 +237,17 @@ class Turn:
         return self._calls.usage
 
     def show_at_once(self) -> bool:
-        """Whether the answer may be shown before the verdict; if so, it is not revised.
+        """Whether nothing may withhold or repeat the answer, so that it may be shown at once.
 
         Spec: related facts §7
         """
-        admission = self._admission
+        admission, judge = self._admission, self._world.engines.judge
         if admission is None or self._outcome is not None or self._searches is not None:
             return False
-        judge = self._world.engines.judge
         if judge is not None and judge.settings.failure == "halt":
             return False
         strategy = self._packing.request.strategy
-        self._shown = may_show_at_once(admission, self.request, strategy, self._world.settings)
-        return self._shown
-
-    def show_unless_mended(self) -> bool:
-        """Whether the answer may be shown before the verdict without losing a remedy."""
-        admission = self._admission
-        if admission is None or may_ask_again(admission.policy, self._world.settings.dispatch):
-            return False
-        return self.show_at_once()
+        return may_show_at_once(admission, self.request, strategy, self._world)
 
     def survey(self) -> Dispatch | Outcome | None:
         """Begin a window that will be the parent of others: determine the question's needs."""
@@ -414,11 +400,9 @@ class Turn:
         """The next call of the judge, or the decision on its report."""
         judging = self._judged_answer
         assert judging is not None
-        call = judging.call()
-        if call is not None:
-            return JudgeDispatch(
-                call, None, judging.judge, self.session_id, self._world.tracer, judging.keep
-            )
+        step = self.judge_step(judging)
+        if step is not None:
+            return step
         return self._settled(fitted, answered, admission, self._judged(judging))
 
     def _settled(
@@ -432,7 +416,7 @@ class Turn:
             request=self._packing.request,
             admission=admission,
             reply=answered,
-            attempts=self._calls.redispatches if not self._shown else MOST_REDISPATCHES,
+            attempts=self._calls.redispatches,
             world=self._world,
             part=self.part,
             judge_failed=self._judge_failed,
@@ -568,12 +552,23 @@ class Turn:
             seal, namespace = self._closed.seal, self._packing.namespace
             journal_events(namespace, self._world, seal, ((event_type, data),))
 
-    def permits_bridge(self, bridge: str, *between: Answer) -> bool:
-        """Whether the window's policy permits a bridge between answers."""
-        policy = self._admission.policy if self._admission else Policy()
-        return permits_bridge(bridge, between, policy, self.request, self._world)
+    def examine_bridge(self, bridge: str) -> tuple[Report, JudgedAnswer | None]:
+        """The report on a bridge before this window's answer, and its judgement with a judge."""
+        fitted = self._packing.last
+        assert fitted is not None
+        report = self._examine(fitted.envelope, bridge, needs=False)
+        return report, self._judgement(fitted, Reply(text=bridge), report)
 
-    def _examine(self, envelope: Envelope | None, text: str) -> Report:
+    def judge_step(self, judging: JudgedAnswer) -> JudgeDispatch | None:
+        """The next call of a judgement; None when nothing is left to ask."""
+        call = judging.call()
+        if call is None:
+            return None
+        return JudgeDispatch(
+            call, None, judging.judge, self.session_id, self._world.tracer, judging.keep
+        )
+
+    def _examine(self, envelope: Envelope | None, text: str, *, needs: bool = True) -> Report:
         packing = self._packing
         report, examination = examine_answer(
             packing.request,
@@ -582,7 +577,7 @@ class Turn:
             packing.reads,
             self._evidence_of(envelope),
             text,
-            needs=packing.needs.own(envelope.sub_queries if envelope else ()),
+            needs=packing.needs.own(envelope.sub_queries if envelope else ()) if needs else (),
             prior=self._known(),
             outdated=self._outdated,
         )
@@ -603,7 +598,9 @@ class Turn:
         )
         return self._evidence
 
-    def examine_whole(self, answers: Sequence[Answer], text: str) -> Report:
+    def examine_whole(
+        self, answers: Sequence[Answer], text: str, parts: Sequence[tuple[str, Report]]
+    ) -> Report:
         """The report on the joined text of several windows, including this one."""
         packing = self._packing
         prior = self._admission.earlier if self._admission and not self.request.prior else ()
@@ -614,6 +611,7 @@ class Turn:
             packing.reads,
             answers,
             text,
+            parts,
             self.request.prior or prior,
             self._rejected(),
         )

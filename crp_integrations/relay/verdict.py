@@ -21,6 +21,7 @@ from crp_integrations.policy.directives import Demand
 from crp_integrations.policy.policy_text import policy_hash
 from crp_integrations.policy.records import Policy, PolicyJudgement, ViolationReport, ViolationSink
 from crp_integrations.policy.verdict import (
+    DELIVER,
     UNREACHABLE,
     AnswerTerms,
     accepts_tier,
@@ -32,7 +33,6 @@ from crp_integrations.policy.verdict import (
     unreachable_words,
     violation_report,
 )
-from crp_integrations.relay.examination import may_be_forbidden
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.settings import DispatchSettings, Settings
@@ -405,27 +405,40 @@ def halted_mode(reason: HaltReason | None) -> Oversight | None:
     return Oversight.HALT if reason is HaltReason.OVERSIGHT else None
 
 
+def permits_bridge(report: Report, policy: Policy, request: Request) -> bool:
+    """Whether an answer with only a bridge's text would be delivered without a person's review.
+
+    Spec: CRP-SPEC-005 §11.5
+    """
+    judgement = judge_answer(policy, report, oversight=request.oversight)
+    terms = AnswerTerms(accept_risk=request.accept_risk, part=True)
+    decision = decide_answer(report, None, judgement, terms, unread=policy.allows_unread)
+    return decision.word == DELIVER and not judgement.needs_review
+
+
 def may_show_at_once(
-    admission: Admission, request: Request, strategy: Strategy, settings: Settings
+    admission: Admission, request: Request, strategy: Strategy, world: World
 ) -> bool:
-    """Whether nothing can withhold a window's answer, so that it may be shown before the verdict.
+    """Whether nothing can withhold or repeat a window's answer; it may then precede the verdict.
 
     Spec: related facts §7
     """
-    if may_withhold(admission.policy, request.oversight) or may_be_forbidden(settings):
+    policy, settings = admission.policy, world.settings
+    dispatch = settings.dispatch
+    # A registered use is withheld if it is forbidden, or if it cannot be classified.
+    classified = settings.system.domain is not None or world.engines.own_policy
+    if may_withhold(policy, request.oversight) or classified:
         return False
     if safety.needs_review(admission.safety_budget, settings.sessions.budget):
+        return False
+    remedies_permitted = (
+        policy.upgrade_on_risk is not None,
+        dispatch.redispatch_on_contradiction,
+        dispatch.redispatch_on_repetition,
+        dispatch.redispatch_on_flow,
+    )
+    if dispatch.redispatches > 0 and any(remedies_permitted):
         return False
     if strategy is Strategy.REFLEXIVE:
         return False
     return not (request.accept_quality or request.accept_risk)
-
-
-def may_ask_again(policy: Policy, settings: DispatchSettings) -> bool:
-    """Whether a remedy may ask the model again."""
-    permitted = (
-        settings.redispatch_on_contradiction,
-        settings.redispatch_on_repetition,
-        settings.redispatch_on_flow,
-    )
-    return settings.redispatches > 0 and (policy.upgrade_on_risk is not None or any(permitted))

@@ -73,6 +73,7 @@ class RelayEngines:
 
     Attributes:
         recognisers: personal-data recognisers, in addition to the package's own.
+        own_policy: whether the caller gave the policy engine, which may then forbid any answer.
         detector: searches selected facts for prompt injections.
         code_verified: whether the engine's code was compared with its published hashes.
     """
@@ -82,6 +83,7 @@ class RelayEngines:
     verifier: Verifier | None = None
     reranker: Reranker | None = None
     policy: PolicyEngine | None = None
+    own_policy: bool = False
     recognisers: tuple[Recogniser, ...] = ()
     detector: InjectionDetector = field(default_factory=InjectionDetector)
     walker: Walker | None = None

@@ -122,3 +122,39 @@ def test_omissions_come_from_the_envelopes_own_importances() -> None:
         answer = relay.ask(QUESTION)
         assert "CRP-Safety-Omissions" in answer.headers
         assert 10 in [run.number for run in answer.report.stages]
+
+
+class Forbidding:
+    """A policy engine that fails, or that forbids the answer."""
+
+    identity = "forbidding@1"
+
+    def __init__(self, *, fails: bool) -> None:
+        self._fails = fails
+
+    def decide(self, bundle: object, question: object) -> dict[str, object]:
+        if self._fails:
+            raise EngineError("the engine is away")
+        return {
+            "ai_act_class": "MINIMAL",
+            "nist_tier": "TIER-1",
+            "iso_42001": [],
+            "met": {},
+            "open": [],
+            "halts": True,
+        }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": Forbidding(fails=True), **_system("general-information")},
+        {"policy": Forbidding(fails=False)},
+    ],
+    ids=["failing", "forbidding"],
+)
+def test_what_a_policy_engine_withholds_is_not_shown_live(options: dict[str, object]) -> None:
+    shown: list[object] = []
+    with _relay(**options) as relay, pytest.raises(SafetyHalt):
+        shown.extend(relay.stream(QUESTION, live=True))
+    assert shown == []

@@ -12,13 +12,14 @@ from crp_integrations.envelope.continuation import EARLIER, SUMMARY_SOURCE
 from crp_integrations.errors import EngineError, ModelError, ModelRateLimited, QualityUnreachable
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.language.text import split_sentences
-from crp_integrations.messages import Reply
+from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.turn import Turn
 from crp_integrations.vocabulary import CompletenessLevel, EventType, Purpose, RiskLevel
 from tests.doubles import ScriptedModel
+from tests.judges import material
 from tests.relay.conftest import Opener
-from tests.relay.judges import MEASURED
+from tests.relay.judges import CONTRADICTED, MEASURED, ScriptedJudge
 from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
@@ -41,6 +42,15 @@ from tests.relay.need_questions import (
 # Two facts a window, so that something is left to show.
 NARROW = {"model": MODEL, "k": 2}
 BRIDGE = "With the date settled, the reactor's output deserves a closer look."
+ABRUPT = (
+    "You asked me what they took in! I would say: Northfield Energy, revenue, $4.2 million, "
+    "2023. My reactor was commissioned on 4 March 2019, and yours delivers 412 megawatts. "
+    "Does it draw water from the river? It does not draw water, summer!"
+)
+# A need that the continuation covers anew explains a change of topic, so none counts as covered.
+LOW_NEW = MEASURED.model_copy(
+    update={"quality": MEASURED.quality.model_copy(update={"covered": 1.0})}
+)
 
 
 def joined(answer: Answer) -> str:
@@ -185,12 +195,7 @@ def test_a_window_by_its_id_knows_what_was_shown_and_said(open_relay: Opener) ->
 
 def abrupt(open_relay: Opener, *after: Any, **options: Any) -> tuple[ScriptedModel, Relay]:
     """A relay whose continuation speaks of the same things in quite another way."""
-    second = (
-        "You asked me what they took in! I would say: Northfield Energy, revenue, $4.2 million, "
-        "2023. My reactor was commissioned on 4 March 2019, and yours delivers 412 megawatts. "
-        "Does it draw water from the river? It does not draw water, summer!"
-    )
-    model = ScriptedModel(COMMISSIONED, second, *after)
+    model = ScriptedModel(COMMISSIONED, ABRUPT, *after)
     return model, made(open_relay, model, **options)
 
 
@@ -248,12 +253,6 @@ def test_a_break_is_bridged_by_a_call_of_its_own(open_relay: Opener) -> None:
     assert relay.verify().windows == 2
 
 
-# A need that the continuation covers anew explains a change of topic, so none counts as covered.
-LOW_NEW = MEASURED.model_copy(
-    update={"quality": MEASURED.quality.model_copy(update={"covered": 1.0})}
-)
-
-
 @pytest.mark.requirement("005-11.5-1")
 def test_asking_again_for_flow_needs_permission(open_relay: Opener) -> None:
     mended = f"Furthermore, the Meridian reactor delivers 412 megawatts. {REVENUE} {COOLING}"
@@ -292,6 +291,85 @@ def test_a_bridge_that_the_policy_would_withhold_is_left_out(open_relay: Opener)
         answer = relay.ask(QUESTION, **NARROW, policy=policy)
         assert len(answer.pieces) == pieces
         assert (INVENTED in answer.text) is (pieces == 3)
+
+
+MINISTER = "Energy minister Elena Castellan approved the plant on 12 June 1987 for $97 million."
+
+
+def same_words(answer: Answer) -> None:
+    """Whether the headers say what the report says, on all of the text."""
+    report, headers = answer.report, parse_response(answer.headers)
+    assert max(claim.end for claim in report.claims) == len(answer.text)
+    assert headers.claim_count == len(report.claims)
+    assert headers.fabrications == report.fabrication_count
+    assert headers.hallucination_risk is report.risk_level
+    score = None if report.risk_score is None else pytest.approx(report.risk_score, abs=1e-3)
+    assert headers.hallucination_score == score
+    assert headers.grounding_pct == pytest.approx(report.grounding_pct, abs=1e-3)
+    assert headers.quality_score == pytest.approx(report.rqa_score, abs=1e-3)
+    assert headers.repetition.level is report.repetition_level
+    completeness = report.quality.completeness
+    assert headers.completeness.total == len(NEEDS)
+    assert headers.completeness.covered == len(completeness.covered)
+
+
+@pytest.mark.requirement("005-10.1-1", "005-11.5-4")
+@pytest.mark.parametrize("second", [f"{REVENUE} {COOLING}", ABRUPT, f"{COMMISSIONED} {REVENUE}"])
+@pytest.mark.parametrize("bridge", [BRIDGE, MINISTER])
+def test_headers_and_report_are_on_the_whole_text(
+    open_relay: Opener, second: str, bridge: str
+) -> None:
+    for options in ({"dpe": MEASURED}, {"dpe": LOW_NEW}):
+        relay = made(open_relay, ScriptedModel(COMMISSIONED, second, bridge), **options)
+        answer = relay.ask(QUESTION, **NARROW)
+        same_words(answer)
+        if MINISTER in answer.text:
+            assert answer.report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
+
+
+class JudgeOfNeeds(ScriptedJudge):
+    """Finds no need answered, so that every window is continued and every break bridged."""
+
+    def call(self, call: ModelCall) -> Reply:
+        asked = material(message.content for message in call.messages)
+        self._needs = (False,) * len(asked.get("needs", ()) if asked else ())
+        return super().call(call)
+
+
+@pytest.mark.requirement("005-11.5-4")
+@pytest.mark.parametrize(
+    ("asking", "pieces"),
+    [
+        ({}, 3),
+        ({"policy": "halt-on HIGH; unchecked allow"}, 2),
+        ({"policy": "unchecked allow", "accept_risk": "MEDIUM"}, 2),
+    ],
+)
+def test_a_judge_reads_the_bridge_too(
+    open_relay: Opener, asking: dict[str, Any], pieces: int
+) -> None:
+    second = f"You asked me what they took in! {REVENUE} My! {COOLING}"
+    judge = JudgeOfNeeds({"minister": CONTRADICTED})
+    script = (COMMISSIONED, second, MINISTER)
+    relay = made(open_relay, ScriptedModel(*script), judge=judge, dispatch={"flow": "stitch"})
+    answer = relay.ask(QUESTION, **NARROW, **asking)
+    assert len(answer.pieces) == pieces
+    # Each window and the bridge.
+    assert len(judge.calls) == 3
+    same_words(answer)
+    wrong = [claim.text for claim in answer.report.claims if claim.flagged]
+    assert wrong == [MINISTER] * (pieces == 3)
+    assert relay.verify().windows == 2
+
+
+def test_a_bridge_that_repeats_an_invention_is_not_borne_out_by_it(open_relay: Opener) -> None:
+    model, relay = abrupt(open_relay, INVENTED, dpe=LOW_NEW)
+    model.script = (f"{COMMISSIONED} {INVENTED}", ABRUPT, INVENTED)
+    answer = relay.ask(QUESTION, **NARROW, policy="warn-on HIGH")
+    repeated = [claim for claim in answer.report.claims if "Larkspur" in claim.text]
+    assert len(repeated) == 2
+    assert all(claim.flagged for claim in repeated)
+    same_words(answer)
 
 
 def test_without_a_remedy_a_break_is_reported_alone(open_relay: Opener) -> None:

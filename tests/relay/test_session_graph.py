@@ -17,7 +17,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.messages import Reply
-from crp_integrations.relay.drive import drive_live
+from crp_integrations.relay.drive import drive_stream
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Dispatch, Halt, Outcome, Refusal, Release
 from crp_integrations.relay.turn import Turn
@@ -124,7 +124,7 @@ def test_a_live_stream_ends_with_the_refusal(open_relay: Opener) -> None:
     other = relay.turn(QUESTION, session_id=SESSION, session_token=token)
     other.begin()
     live = relay.turn(QUESTION, session_id=SESSION, session_token=token)
-    parts = drive_live(live, ScriptedModel(LOW))
+    parts = drive_stream(live, ScriptedModel(LOW), shows=lambda: True)
     shown = next(parts)
     assert isinstance(shown, str)
     ends(other)

@@ -11,17 +11,14 @@ import pytest
 from crp_integrations import Answer, Relay
 from crp_integrations.errors import ModelError, SafetyHalt
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.vocabulary import EventType, Purpose
+from crp_integrations.vocabulary import Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
 from tests.relay.need_questions import (
     COMMISSIONED,
     MODEL,
     NEEDS,
-    QUESTION,
-    WHOLE,
     WORSE,
-    event_data,
     looks_up,
     made,
     windows,
@@ -79,7 +76,7 @@ def test_a_stream_that_waits_shows_nothing_before_the_verdict(open_relay: Opener
 
 def test_a_live_stream_shows_pieces_as_they_come(open_relay: Opener) -> None:
     model = Watched(COMMISSIONED)
-    relay = made(open_relay, model)
+    relay = made(open_relay, model, profile="observe")
     stream = live(relay)
     assert next(stream) == "The "
     assert (model.given, outcomes(relay)) == (1, [])
@@ -91,7 +88,7 @@ def test_a_live_stream_shows_pieces_as_they_come(open_relay: Opener) -> None:
 
 async def test_the_asynchronous_twin_shows_them_too(open_relay: Opener) -> None:
     model = Watched(COMMISSIONED)
-    relay = made(open_relay, model)
+    relay = made(open_relay, model, profile="observe")
     stream = relay.astream(ASKED, live=True, model=MODEL, session_id=SESSION)
     assert await anext(stream) == "The "
     assert model.given == 1
@@ -112,14 +109,34 @@ def test_the_verdict_that_trails_is_the_whole_one(open_relay: Opener) -> None:
     assert len(model.calls) == 1
 
 
-@pytest.mark.parametrize("asking", [{"policy": "upgrade-on-risk reflexive"}, {}])
-def test_what_was_shown_is_not_asked_again(open_relay: Opener, asking: dict[str, Any]) -> None:
-    model = ScriptedModel(f"{COMMISSIONED} {WORSE}", WHOLE, "NONE")
-    relay = made(open_relay, model)
-    *parts, answer = live(relay, QUESTION, **asking)
-    assert len(model.calls) == 1
-    assert "".join(parts) == answer.text
-    assert event_data(relay, SESSION, EventType.RE_DISPATCH) == []
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"profile": "protocol"},
+        {"policy": "upgrade-on-risk reflexive"},
+        {"policy": "require-completeness 0.50"},
+        {"dispatch": {"continue_incomplete": True}},
+        {"dispatch": {"continue_partial": True}},
+        {"dispatch": {"redispatch_on_contradiction": True}},
+        {"dispatch": {"redispatch_on_repetition": True}},
+        {"dispatch": {"redispatch_on_flow": True}},
+    ],
+)
+def test_what_may_be_repeated_or_continued_waits(
+    open_relay: Opener, options: dict[str, Any]
+) -> None:
+    relay = made(open_relay, ScriptedModel(COMMISSIONED), **{"profile": "observe", **options})
+    next(live(relay))
+    assert outcomes(relay) == ["released"]
+
+
+def test_a_remedy_that_cannot_act_is_not_waited_for(open_relay: Opener) -> None:
+    idle = {"redispatches": 0, "redispatch_on_flow": True, "continue_incomplete": True}
+    options = {"profile": "observe", "dispatch": idle, "max_windows": 1}
+    relay = made(open_relay, ScriptedModel(COMMISSIONED), **options)
+    stream = live(relay)
+    next(stream)
+    assert outcomes(relay) == []
 
 
 @pytest.mark.parametrize(
@@ -142,7 +159,7 @@ def test_what_may_be_withheld_waits_for_the_verdict(
     open_relay: Opener, asking: dict[str, Any]
 ) -> None:
     model = Watched(COMMISSIONED, "NONE")
-    relay = made(open_relay, model)
+    relay = made(open_relay, model, profile="observe")
     stream = live(relay, **asking)
     next(stream)
     assert outcomes(relay) == ["released"]
@@ -166,7 +183,7 @@ def test_withheld_text_is_never_shown(open_relay: Opener) -> None:
 
 @pytest.mark.parametrize("stopped", [1, 3])
 def test_who_stops_listening_leaves_a_sealed_window(open_relay: Opener, stopped: int) -> None:
-    relay = made(open_relay, Watched(COMMISSIONED))
+    relay = made(open_relay, Watched(COMMISSIONED), profile="observe")
     stream = live(relay)
     for _ in range(stopped):
         next(stream)
@@ -176,7 +193,7 @@ def test_who_stops_listening_leaves_a_sealed_window(open_relay: Opener, stopped:
 
 
 async def test_an_asynchronous_listener_who_goes_leaves_one_too(open_relay: Opener) -> None:
-    relay = made(open_relay, Watched(COMMISSIONED))
+    relay = made(open_relay, Watched(COMMISSIONED), profile="observe")
     stream = relay.astream(ASKED, live=True, model=MODEL, session_id=SESSION)
     await anext(stream)
     await stream.aclose()
@@ -201,7 +218,7 @@ async def test_an_asynchronous_listener_who_goes_leaves_one_too(open_relay: Open
 
 
 def test_a_live_stream_that_is_cut_off_is_sealed_as_failed(open_relay: Opener) -> None:
-    relay = made(open_relay, Cut())
+    relay = made(open_relay, Cut(), profile="observe")
     stream = live(relay)
     assert [next(stream) for _ in range(3)] == ["The ", "Meridian ", "reactor "]
     with pytest.raises(ModelError, match="broke off"):
