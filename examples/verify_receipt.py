@@ -72,8 +72,8 @@ class Receipt:
         if not data.endswith(b"\n"):
             raise Broken("file: it does not end with a line feed")
         self.file = from_canonical(data[:-1], "file")
-        if self.file["schema"] != "receipt/1" or len(self.file["envelope"]["signatures"]) != 1:
-            raise Broken("file: wanted schema receipt/1 and one signature")
+        if self.file["schema"] != "receipt/1" or not self.file["envelope"]["signatures"]:
+            raise Broken("file: wanted schema receipt/1 and a signature")
         self.payload = from_base64(self.file["envelope"]["payload"], "payload")
         self.statement = from_canonical(self.payload, "payload")
         self.content = self.statement["predicate"]["content"]
@@ -106,9 +106,10 @@ def composed(parts: list[Any], texts: list[str | None]) -> str | None:
 
 
 def check_signature(receipt: Receipt, expected: str | None) -> str:
-    key, [signature] = (
+    # Further signatures are of countersigners, whose keys the file does not contain.
+    key, signature = (
         from_base64(receipt.file["key"], "key"),
-        receipt.file["envelope"]["signatures"],
+        receipt.file["envelope"]["signatures"][0],
     )
     keyid = hashlib.sha256(key).hexdigest()
     if keyid != signature["keyid"]:

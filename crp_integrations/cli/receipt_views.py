@@ -24,11 +24,14 @@ from crp_integrations.dpe.records import ClaimCounts
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.markup import counted
+from crp_integrations.receipt.bundle import Bundle, KeyStatement
 from crp_integrations.receipt.comparison import ComparedReceipts
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
+from crp_integrations.receipt.signed_statement import keyid_of
+from crp_integrations.receipt.timestamp import read_timestamp
 from crp_integrations.receipt.verify import Verified
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
@@ -66,6 +69,20 @@ def draw_verification(verification: Verified) -> None:
     # Lines are not wrapped, so that an id can be copied whole.
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
     terminal().print(verdict)
+
+
+def draw_bundle(bundle: Bundle) -> None:
+    """Print the keys of a bundle's log, and what its time stamp states."""
+    lines = []
+    for period in KeyStatement.read(bundle.keys).keys:
+        when = f", from {period.first} to {period.last}" if period.entries else ""
+        lines.append(
+            f"key {keyid_of(period.key)}: signed {counted(period.entries, 'receipt')}{when}"
+        )
+    if bundle.timestamp:
+        time = read_timestamp(bundle.timestamp).time
+        lines.append(f"head stamped at {time}; openssl ts -verify checks by whom")
+    terminal().print(Text("\n".join(plain(line, whole=True) for line in lines)), soft_wrap=True)
 
 
 def draw_receipt(receipt: Receipt, verification: Verified) -> None:
@@ -236,6 +253,22 @@ def _policy(content: Mapping[str, Any]) -> Text:
     return Text("\n".join(lines))
 
 
+def _values(receipt: Receipt, number: Any) -> str:
+    """The values in a leaf of JSON, such as a document's title, URI and hash."""
+    text = receipt.text(number) if isinstance(number, int) else None
+    if text is None:
+        return _text(receipt, number)
+    return ", ".join(str(value) for value in json.loads(text).values() if value)
+
+
+def _judge(receipt: Receipt, content: Mapping[str, Any]) -> str:
+    """Model and prompt of the judge; empty without one."""
+    judged = (content.get("examined") or {}).get("judged") or {}
+    if not judged.get("calls"):
+        return ""
+    return f"{judged['model']}, prompt {judged['prompt']}, in the text judge-prompt"
+
+
 def _identity(receipt: Receipt, content: Mapping[str, Any]) -> Table:
     chain, model = receipt.chain, content.get("model") or {}
     table = Table(title="What made it", title_justify="left", show_header=False)
@@ -244,6 +277,15 @@ def _identity(receipt: Receipt, content: Mapping[str, Any]) -> Table:
     package = content.get("package") or {}
     rows = {
         "Receipt": receipt.receipt_id,
+        "Asked by": _values(receipt, content.get("asker")),
+        "Documents": "\n".join(
+            f"{document['source']}: {_values(receipt, document['leaf'])}"
+            for document in content.get("documents") or ()
+        ),
+        "Judge": _judge(receipt, content),
+        "Not in this copy": _first_ids(
+            [leaf.name for n, leaf in enumerate(receipt.leaves) if receipt.state(n) != "shown"]
+        ),
         "Session": f"{chain.session_id}, window {chain.window_number} ({chain.window_id})",
         "Sealed": f"{chain.timestamp}, {chain.outcome}",
         "Package": f"{package.get('name', '')} {package.get('version', '')}".strip(),

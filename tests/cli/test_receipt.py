@@ -244,6 +244,8 @@ def test_html_writes_one_page(receipt, alone: Path) -> None:
         ("export", "x", "--key"),
         ("export", "--key", "--head"),
         ("export", "x", "--size", "1"),
+        ("export", "x", "--proof", "--bundle"),
+        ("redact", "3.json"),
         ("replay", "3.json", "--store", "nowhere"),
     ],
     ids=" ".join,
@@ -314,6 +316,29 @@ def test_key_head_and_proof_verify_elsewhere(stored, here, kb: Path) -> None:
     )
     assert wrong.returncode == 1
     assert "proof" in wrong.stdout
+
+
+def test_a_bundle_is_verified_shown_and_redacted_elsewhere(stored, here, kb: Path) -> None:
+    name = _ids(stored)[1][0]
+    run = stored("export", name, "--bundle", "-o", "bundle.json")
+    assert run.returncode == 0, run.stderr
+    assert stored("export", "--key", "-o", "key.pem").returncode == 0
+    (kb / "other.pem").write_bytes(bytes(32))
+
+    def elsewhere(*words: str) -> Any:
+        return here("receipt", *words, cwd=kb)
+
+    run = elsewhere("verify", "bundle.json", "--key", "key.pem")
+    assert run.returncode == 0, run.stdout
+    assert "signed 3 receipts, from" in run.stdout
+    assert "no proof" not in run.stdout
+    assert elsewhere("show", "bundle.json").returncode == 0
+    run = elsewhere("redact", "bundle.json", "--unshown", "--text", "asker", "-o", "copy.json")
+    assert run.returncode == 0, run.stderr
+    assert json.loads(elsewhere("verify", "copy.json", "--json").stdout)["redacted"] > 0
+    wrong = elsewhere("verify", "bundle.json", "--key", "other.pem")
+    assert wrong.returncode == 1
+    assert "names none of the keys wanted" in wrong.stderr
 
 
 @pytest.mark.parametrize("words", [("show",), ("export", "--key"), ("export", "--head")])

@@ -75,8 +75,13 @@ function opened(bytes) {
   only(file.envelope, ["payload", "payloadType", "signatures"], "envelope");
   if (file.envelope.payloadType !== PAYLOAD_TYPE) refuse("envelope.payloadType", `wanted ${PAYLOAD_TYPE}`);
   const { signatures } = file.envelope;
-  if (!Array.isArray(signatures) || signatures.length !== 1) refuse("envelope.signatures", "wanted exactly one");
-  only(signatures[0], ["keyid", "sig"], "envelope.signatures[0]");
+  if (!Array.isArray(signatures) || !signatures.length) refuse("envelope.signatures", "wanted at least one");
+  // Those of countersigners, in the order of their ids, are checked by whoever has their keys.
+  const ids = signatures.slice(1).map((one) => one.keyid);
+  if (ids.length > 15 || ids.some((id, at) => id === signatures[0].keyid || (at && ids[at - 1] >= id))) {
+    refuse("envelope.signatures", "their key ids are not in order");
+  }
+  signatures.forEach((one, number) => only(one, ["keyid", "sig"], `envelope.signatures[${number}]`));
   const payload = fromBase64(file.envelope.payload, "envelope.payload");
   const statement = fromCanonical(payload, "envelope.payload");
   only(statement, ["_type", "predicate", "predicateType", "subject"], "statement");
