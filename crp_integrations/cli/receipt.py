@@ -21,7 +21,7 @@ from crp_integrations.cli.options import existing_store, opened_relay
 from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken, RequestError
 from crp_integrations.markup import counted
 from crp_integrations.receipt.bundle import SCHEMA as BUNDLE
-from crp_integrations.receipt.bundle import Bundle, read_bundle, verify_bundle
+from crp_integrations.receipt.bundle import ReceiptBundle, read_bundle, verify_bundle
 from crp_integrations.receipt.canonical import kind_of
 from crp_integrations.receipt.comparison import diff as compare
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_consistency
@@ -66,7 +66,7 @@ def receipt_bytes(path: str) -> bytes:
     return read_bytes(path) if bundle is None else write(bundle.receipt)
 
 
-def bundle_in(path: str) -> Bundle | None:
+def bundle_in(path: str) -> ReceiptBundle | None:
     """The bundle in a file; None for a file of another kind."""
     return read_signed(path, read_bundle) if kind_of(read_bytes(path)) == BUNDLE else None
 

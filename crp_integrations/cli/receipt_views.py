@@ -24,7 +24,7 @@ from crp_integrations.dpe.records import ClaimCounts
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.markup import counted
-from crp_integrations.receipt.bundle import Bundle, KeyStatement
+from crp_integrations.receipt.bundle import KeyStatement, ReceiptBundle
 from crp_integrations.receipt.comparison import ComparedReceipts
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED
@@ -71,7 +71,7 @@ def draw_verification(verification: Verified) -> None:
     terminal().print(verdict)
 
 
-def draw_bundle(bundle: Bundle) -> None:
+def draw_bundle(bundle: ReceiptBundle) -> None:
     """Print the keys of a bundle's log, and what its time stamp states."""
     lines = []
     for period in KeyStatement.read(bundle.keys).keys:

@@ -93,7 +93,7 @@ class KeyStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class ReceiptBundle:
     """A receipt, its proof, the head of its log, and the statement of the log's keys.
 
     Attributes:
@@ -121,12 +121,12 @@ class Bundle:
         members["timestamp"] = b64(self.timestamp) if self.timestamp else None
         return dumps({"mediaType": MEDIA_TYPE, "schema": SCHEMA, **members}) + b"\n"
 
-    def with_receipt(self, receipt: Receipt) -> Bundle:
+    def with_receipt(self, receipt: Receipt) -> ReceiptBundle:
         """The bundle with another copy of its receipt."""
         return replace(self, receipt=receipt)
 
 
-def read_bundle(data: bytes) -> Bundle:
+def read_bundle(data: bytes) -> ReceiptBundle:
     """Read the file of a bundle; nothing is verified yet.
 
     Raises:
@@ -142,7 +142,7 @@ def read_bundle(data: bytes) -> Bundle:
     if keys["schema"] != KEYS_SCHEMA:
         raise ReceiptBroken("keys.schema", f"is not {KEYS_SCHEMA!r}")
     stamp = members["timestamp"]
-    return Bundle(
+    return ReceiptBundle(
         read(_file(members["receipt"])),
         Inclusion.read(_file(members["proof"])),
         SignedHead.read(_file(members["head"])),
@@ -156,7 +156,10 @@ def _file(member: Any) -> bytes:
 
 
 def verify_bundle(
-    bundle: Bundle, *, key: bytes | Iterable[bytes] | None = None, parents: Sequence[Receipt] = ()
+    bundle: ReceiptBundle,
+    *,
+    key: bytes | Iterable[bytes] | None = None,
+    parents: Sequence[Receipt] = (),
 ) -> Verified:
     """Verify a bundle: keys and time stamp here, everything else as `verify` does.
 
@@ -184,7 +187,7 @@ def verify_bundle(
     return verified.model_copy(update={"pinned": key is not None})
 
 
-def _checked_keys(bundle: Bundle, known: Sequence[bytes]) -> list[bytes]:
+def _checked_keys(bundle: ReceiptBundle, known: Sequence[bytes]) -> list[bytes]:
     """The keys of the statement, which all of them must have signed, and one must be known."""
     statement = KeyStatement.read(bundle.keys)
     keys = [period.key for period in statement.keys]

@@ -22,7 +22,7 @@ from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import DELIVER, UNREACHABLE, WITHHOLD, needs_review
 from crp_integrations.ports import retired_of
-from crp_integrations.receipt.bundle import KEYS_TYPE, Bundle, KeyStatement, SigningPeriod
+from crp_integrations.receipt.bundle import KEYS_TYPE, KeyStatement, ReceiptBundle, SigningPeriod
 from crp_integrations.receipt.draft import draft
 from crp_integrations.receipt.leaves import pseudonym, salt_key
 from crp_integrations.receipt.ledger import (
@@ -314,7 +314,7 @@ class Receipts:
         log_of_tenant = log_name(self._tenant, self.namespace.residency)
         return KeyStatement(log_of_tenant, now, tuple(periods)).sign(keys)
 
-    def bundle(self, name: str) -> Bundle:
+    def bundle(self, name: str) -> ReceiptBundle:
         """A receipt with its proof, the head, the keys, and a time stamp if one is configured.
 
         Raises:
@@ -332,7 +332,7 @@ class Receipts:
         stamped = b""
         if settings.timestamp_authority:
             stamped = timestamp(settings, sha256(head.write()).digest())
-        return Bundle(receipt, proof, head, self.key_statement(), stamped)
+        return ReceiptBundle(receipt, proof, head, self.key_statement(), stamped)
 
     def inclusion(self, receipt_id: str, size: int | None = None) -> Inclusion:
         """A proof that a receipt is in the log."""

@@ -19,11 +19,10 @@ from referencing import Registry, Resource
 
 from crp_integrations import Relay
 from crp_integrations.errors import EngineError, ReceiptBroken
-from crp_integrations.receipt import schemas
 from crp_integrations.receipt.bundle import (
     SCHEMA,
-    Bundle,
     KeyStatement,
+    ReceiptBundle,
     read_bundle,
     verify_bundle,
 )
@@ -33,6 +32,7 @@ from crp_integrations.receipt.signed_statement import SigningKey, keyid_of
 from crp_integrations.receipt.timestamp import read_timestamp
 from crp_integrations.receipt.verify import verify
 from tests.doubles import NOON, HashEmbedder
+from tests.receipt import schemas
 from tests.receipt.made import KEY, OTHER_SEED
 from tests.relay.conftest import FACTS
 
@@ -73,13 +73,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bundles(folder: Path) -> list[Bundle]:
+def bundles(folder: Path) -> list[ReceiptBundle]:
     with _opened(folder, f"{OLD},{NEW}") as relay:
         receipts = relay.receipts()
         return [receipts.bundle(id_) for id_ in receipts.ids()]
 
 
-def test_a_bundle_verifies_alone_and_by_any_of_the_keys(bundles: list[Bundle]) -> None:
+def test_a_bundle_verifies_alone_and_by_any_of_the_keys(bundles: list[ReceiptBundle]) -> None:
     for bundle in bundles:
         assert read_bundle(bundle.write()) == bundle
         alone = verify_bundle(bundle)
@@ -93,7 +93,7 @@ def test_a_bundle_verifies_alone_and_by_any_of_the_keys(bundles: list[Bundle]) -
 
 
 def test_the_statement_names_each_key_with_the_entries_that_it_signed(
-    bundles: list[Bundle],
+    bundles: list[ReceiptBundle],
 ) -> None:
     statement = KeyStatement.read(bundles[0].keys)
     assert [period.entries for period in statement.keys] == [1, 2]
@@ -103,7 +103,7 @@ def test_the_statement_names_each_key_with_the_entries_that_it_signed(
     assert signers == [keyid_of(period.key) for period in reversed(statement.keys)]
 
 
-def test_a_bundle_that_does_not_fit_together_is_refused(bundles: list[Bundle]) -> None:
+def test_a_bundle_that_does_not_fit_together_is_refused(bundles: list[ReceiptBundle]) -> None:
     first, second, _ = bundles
     # A retired key signs nothing after its last entry.
     late = replace(first, proof=second.proof)
@@ -120,14 +120,16 @@ def test_a_bundle_that_does_not_fit_together_is_refused(bundles: list[Bundle]) -
             read_bundle(changed)
 
 
-def test_a_redacted_copy_stays_in_its_bundle(bundles: list[Bundle]) -> None:
+def test_a_redacted_copy_stays_in_its_bundle(bundles: list[ReceiptBundle]) -> None:
     copy = bundles[1].with_receipt(redact(bundles[1].receipt, names=["request"]))
     verified = verify_bundle(read_bundle(copy.write()))
     assert verified.ok
     assert verified.redacted > 0
 
 
-def test_published_schemas_read_a_bundle_and_what_is_signed_in_it(bundles: list[Bundle]) -> None:
+def test_published_schemas_read_a_bundle_and_what_is_signed_in_it(
+    bundles: list[ReceiptBundle],
+) -> None:
     docs = Path(__file__).parents[2] / "docs/schemas"
     made = {
         name: json.loads((docs / name).read_text(encoding="utf-8")) for name in schemas.PUBLISHED
@@ -152,7 +154,7 @@ def test_published_schemas_read_a_bundle_and_what_is_signed_in_it(bundles: list[
         assert list(checker.iter_errors({**item, "more": 1}))
 
 
-def test_a_countersigned_receipt_verifies_by_either_key(bundles: list[Bundle]) -> None:
+def test_a_countersigned_receipt_verifies_by_either_key(bundles: list[ReceiptBundle]) -> None:
     receipt = bundles[0].receipt
     auditor = SigningKey(OTHER_SEED)
     both = replace(receipt, signed=receipt.signed.countersigned(auditor))

@@ -21,8 +21,8 @@ from crp_integrations.receipt.merkle import root_of
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.replay import replay
-from crp_integrations.receipt.schemas import content_schema, published
 from crp_integrations.receipt.verify import verify
+from tests.receipt.schemas import content_schema, published
 
 GOLDEN = Path(__file__).parent / "golden" / "receipt-1"
 DOCS = Path(__file__).parents[2] / "docs"

@@ -75,12 +75,10 @@ function opened(bytes) {
   only(file.envelope, ["payload", "payloadType", "signatures"], "envelope");
   if (file.envelope.payloadType !== PAYLOAD_TYPE) refuse("envelope.payloadType", `wanted ${PAYLOAD_TYPE}`);
   const { signatures } = file.envelope;
-  if (!Array.isArray(signatures) || !signatures.length) refuse("envelope.signatures", "wanted at least one");
-  // Those of countersigners, in the order of their ids, are checked by whoever has their keys.
-  const ids = signatures.slice(1).map((one) => one.keyid);
-  if (ids.length > 15 || ids.some((id, at) => id === signatures[0].keyid || (at && ids[at - 1] >= id))) {
-    refuse("envelope.signatures", "their key ids are not in order");
-  }
+  if (!Array.isArray(signatures) || !signatures.length) refuse("envelope.signatures", "wanted one");
+  // Those of countersigners, by key id, are checked by whoever has their keys.
+  const ids = signatures.map((one) => one.keyid);
+  if (ids.length > 16 || ids.some((id, at) => at && (id === ids[0] || (at > 1 && ids[at - 1] >= id)))) refuse("envelope.signatures", "their order is wrong");
   signatures.forEach((one, number) => only(one, ["keyid", "sig"], `envelope.signatures[${number}]`));
   const payload = fromBase64(file.envelope.payload, "envelope.payload");
   const statement = fromCanonical(payload, "envelope.payload");

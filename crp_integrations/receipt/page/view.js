@@ -254,26 +254,25 @@ function policyOf(policy) {
     bundle: policy.catalogue || "", decisions };
 }
 
-// The values of a leaf of JSON, such as a document's title, address and hash.
+// The values of a leaf of JSON: who asked, or a document's title, address and hash.
 function valuesIn(text) {
+  if (text === null) return "not in this copy";
   try {
-    return text === null ? "not in this copy" : Object.values(JSON.parse(text)).filter(Boolean).map(line).join(", ");
+    return Object.values(JSON.parse(text)).filter(Boolean).join(", ");
   } catch {
-    return line(text);
+    return text;
   }
 }
 
 function identityOf(opening, chain, content, read) {
   const { judged } = content.examined || {};
-  const missing = opening.leaves.filter((leaf, number) => typeof opening.file.texts[number] === "string").map((leaf) => line(leaf.name));
   const [model, settings, envelope, made] = ["model", "settings", "envelope", "package"]
     .map((name) => content[name] || {});
   return [
     ["Asked by", Number.isInteger(content.asker) ? valuesIn(read.text(content.asker)) : ""],
-    ["Documents", (content.documents || []).map((one) => `${line(one.source)}: ${valuesIn(read.text(one.leaf))}`).join("; ")],
-    ["Judge", judged && judged.model ? `${judged.model}, prompt ${judged.prompt}` : ""],
+    ["Documents", (content.documents || []).map((one) => `${one.source}: ${valuesIn(read.text(one.leaf))}`).join("; ")],
     ["Judge's prompt", judged && Number.isInteger(judged.system) ? read.text(judged.system) || "not in this copy" : ""],
-    ["Not in this copy", missing.join(", ")],
+    ["Not in this copy", opening.leaves.filter((leaf, at) => typeof opening.file.texts[at] === "string").map((leaf) => leaf.name).join(", ")],
     ["Session", chain.session_id], ["Window", chain.window_id], ["Time", chain.timestamp],
     ["Seal", chain.hmac], ["Signed by key", fingerprint(opening.keyid)],
     ["Package", made.name ? `${made.name} ${made.version}` : ""],

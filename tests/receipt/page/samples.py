@@ -181,6 +181,8 @@ def _content(sample: Sample) -> dict[str, Any]:
             "embedder": "minilm@1",
         },
         "settings": {"digest": "sha256:" + "5e" * 32, "envelope": {}, "dpe": {}},
+        "asker": None,
+        "documents": [],
         "seal": 0,
         # What no page shows.
         "selected": None,

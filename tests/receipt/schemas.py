@@ -1,6 +1,6 @@
 """The published JSON schemas (2020-12) of the files of receipts: `docs/schemas/receipt*.json`.
 
-Run `python -m crp_integrations.receipt.schemas FOLDER` to write them.
+Run `python -m tests.receipt.schemas FOLDER` to write them.
 """
 
 from __future__ import annotations
