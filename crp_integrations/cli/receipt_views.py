@@ -28,7 +28,13 @@ from crp_integrations.receipt.comparison import ComparedReceipts
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
+from crp_integrations.receipt.replay_records import (
+    DIFFERS,
+    EQUAL,
+    HOLDS,
+    NOT_RECOMPUTED,
+    Replayed,
+)
 from crp_integrations.receipt.verify import Verified
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
@@ -61,19 +67,31 @@ def draw_verification(verification: Verified) -> None:
             signed = any(step.name == "signature" and step.ok for step in verification.steps)
             whose = "the given key" if signed else "not the given key"
         lines.append(f"signed by key {verification.keyid}: {whose}")
-    verdict = Text("verifies", "green") if verification.ok else Text("does not verify", "bold red")
     terminal().print(table)
     # Lines are not wrapped, so that an id can be copied whole.
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
-    terminal().print(verdict)
+    terminal().print(_stated(verification.stated), soft_wrap=True)
+    terminal().print(receipt_word(verification.word))
+
+
+def receipt_word(word: str) -> Text:
+    """The word for a receipt, in its colour."""
+    return Text(word, {HOLDS: "green", NOT_RECOMPUTED: "yellow"}.get(word, "bold red"))
+
+
+def _stated(stated: Iterable[tuple[str, str]]) -> Text:
+    """What rests on the signer's word alone."""
+    lines = [f"  {name}: {plain(value, whole=True)}" for name, value in stated]
+    heading = ["Stated by the signer, not recomputed:"] if lines else []
+    return Text("\n".join([*heading, *lines]), style="dim")
 
 
 def draw_receipt(receipt: Receipt, verification: Verified) -> None:
     """Print question, answer, envelope, verdict per claim, policy, identity and verification."""
-    state = Text("verifies", "green")
+    state = receipt_word(verification.word)
     if not verification.ok:
-        why = plain(f"{verification.place} {verification.reason}", whole=True)
-        state = Text(f"does not verify: {why}", "bold red")
+        why = plain(f": {verification.place} {verification.reason}", whole=True)
+        state.append(why)
     try:
         content = _printable(receipt.content)
         parts = Group(
@@ -317,11 +335,11 @@ def draw_replay(replayed: Replayed) -> None:
             Text(plain(part.place)),
             Text(plain(remark, whole=True)),
         )
-    style = "yellow" if replayed.not_run else "green"
-    verdict = Text(replayed.summary, style if replayed.same else "bold red")
     terminal().print(Group(table, _limits(replayed.limits)))
+    terminal().print(_stated(replayed.stated), soft_wrap=True)
     # Not wrapped, as scripts read the last line.
-    terminal().print(verdict, soft_wrap=True)
+    missing = f"; not run: {', '.join(replayed.not_run)}" if replayed.not_run else ""
+    terminal().print(receipt_word(replayed.word).append(missing), soft_wrap=True)
 
 
 def draw_comparison(compared: ComparedReceipts) -> None:

@@ -139,11 +139,12 @@ function judgedOf(read, content, facts) {
   const passages = passagesOf(read, content, facts);
   const said = { ...saidBefore(read, content), answer: read.text(answer), passages, grounding,
     measured: ((content.settings || {}).dpe || {}).decides === "composite",
-    replies: judged.calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
+    replies: (judged || { calls: [] }).calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
   const texts = [said.answer, said.question, said.system, ...said.replies, ...passages.map((one) => one.text)];
   const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
     type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
-    quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index }));
+    quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index,
+    disputed: claim.disputed || false }));
   if (texts.includes(null)) return null;
   const { report, examined } = content;
   const question = Number.isInteger(examined.question) ? read.text(examined.question) : "";

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crp_integrations.policy.policy_text import parse_policy, policy_hash, render_policy
+from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.leaves import Leaf, Part
 from crp_integrations.receipt.records import Draft, OmissionReason, issue, write
 from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.seals import sha256
 
 KEY = SigningKey(b"a key of the tests, and not secret"[:32])
 SALTS = b"salts of the tests, not secret either"[:32]
+POLICY = parse_policy("default-src context parametric; halt-on CRITICAL; warn-on MEDIUM")
 QUESTION = "How long may a worker be posted, and what must the employer do first?"
 FACTS = (
     (
@@ -106,6 +110,7 @@ class Sample:
             ),
             Leaf("context", parts=tuple(parts), of=shown),
             Leaf("answer", self.answer, of=shown),
+            Leaf("seal", dumps({"response_hash": sha256(self.answer)}).decode(), of=shown),
         )
 
     def receipt(self, *, redacted: Sequence[int] = (), erased: Sequence[int] = ()) -> bytes:
@@ -181,7 +186,7 @@ def _content(sample: Sample) -> dict[str, Any]:
             "embedder": "minilm@1",
         },
         "settings": {"digest": "sha256:" + "5e" * 32, "envelope": {}, "dpe": {}},
-        "seal": 0,
+        "seal": count + 3,
         # What no page shows.
         "selected": None,
         "fit": None,
@@ -256,8 +261,8 @@ def _content(sample: Sample) -> dict[str, Any]:
             "stages": [[1, "claims", "rules"], [2, "attribution", "minilm"]],
         },
         "policy": {
-            "text": "default-src 'context' 'parametric'; halt-on CRITICAL; warn-on MEDIUM",
-            "hash": "sha256:" + "cd" * 32,
+            "text": render_policy(POLICY),
+            "hash": policy_hash(POLICY),
             "judgement": {
                 "violations": [],
                 "warnings": [

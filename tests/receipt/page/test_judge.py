@@ -509,7 +509,7 @@ def test_whose_personal_data_are_told_as_in_the_page(tmp_path: Path) -> None:
 def test_a_right_reply_is_read_again_and_shown(show: Open) -> None:
     receipt, _, answer = judged()
     opened = show(write(receipt))
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     assert f"{LABEL} holds: statuses of 3 claims and level HIGH follow" in opened.text
     assert "Checked by judge any/judge: VERIFIED, score 0.570." in opened.text
     for reason in answer.report.reasons:
@@ -532,7 +532,7 @@ def test_a_right_reply_is_read_again_and_shown(show: Open) -> None:
 def test_replies_of_every_form_are_read(show: Open, says: Any, level: str, words: str) -> None:
     receipt, _, _ = judged(*says)
     opened = show(write(receipt))
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     assert words in opened.text
     assert receipt.content["report"]["risk_level"] == level
 
@@ -540,7 +540,7 @@ def test_replies_of_every_form_are_read(show: Open, says: Any, level: str, words
 def test_a_judge_that_was_not_asked_is_told(show: Open) -> None:
     receipt, _, _ = judged(options={"judge_when": "sample:0"})
     opened = show(write(receipt))
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     assert f"{LABEL} holds: the judge was not asked: sample" in opened.text
     assert "Checked by exact comparison" in opened.text
 
@@ -548,7 +548,7 @@ def test_a_judge_that_was_not_asked_is_told(show: Open) -> None:
 def test_statuses_beside_the_composite_are_read_again(show: Open) -> None:
     receipt, _, _ = judged(lenient, opening={"dpe": MEASURED})
     opened = show(write(receipt))
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     assert f"{LABEL} holds: statuses of 3 claims follow from the recorded replies" in opened.text
 
 
@@ -584,7 +584,7 @@ def test_what_a_signer_says_beside_the_reply_is_red(show: Open, name: str) -> No
     change, words = FORGED[name]
     receipt, _, _ = judged()
     opened = show(write(changed(receipt, change)))
-    assert opened.state == "no"
+    assert opened.state == "broken"
     assert LABEL in opened.place
     assert words in opened.place
 
@@ -613,7 +613,7 @@ def _with_text(receipt: Receipt, text: str) -> Receipt:
 def test_a_reply_that_is_not_here_is_told_and_not_taken_for_read(show: Open) -> None:
     receipt, _, _ = judged()
     opened = show(write(redact(receipt, names=["judge/1"])))
-    assert opened.state == "yes"
+    assert opened.state == "holds"
     assert f"{LABEL} were not computed again" in opened.place
     assert f"{LABEL} not checked" in opened.text
     # What is signed of it is shown all the same.
