@@ -172,7 +172,9 @@ def _envelope(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     ]
     counts = f"{envelope['token_count']} of {counted(envelope['token_budget'], 'token')}"
     score = _score(content, envelope["envelope_score"])
-    tier = f"tier {envelope['quality_tier']}, score {score}"
+    # The policy's tier is that of the envelope, capped by the quality of the answer.
+    tier = content.get("policy", {}).get("tier") or envelope["quality_tier"]
+    tier = f"tier {tier}, score of the context {score}"
     lines = [f"{counted(len(envelope['facts']), 'fact')}, {counts}; {tier}"]
     lines += [f"  at most {ceiling}: {plain(reason)}" for ceiling, reason in envelope["caps"]]
     return envelope_table(rows, lines, (drop["reason"] for drop in envelope["dropped"]))

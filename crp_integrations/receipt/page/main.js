@@ -64,7 +64,7 @@ async function verdict() {
   const told = [];
   const hashes = window.crypto && crypto.subtle ? await hashesHere() : false;
   const signs = hashes && (await signsHere());
-  const missing = hashes ? ["Signature", "Other windows"] : ["Key", "Signature", "Tree of the texts", "Subjects", "Texts", "Other windows", "This page"];
+  const missing = hashes ? ["Signature", "Other windows"] : ["Key", "Signature", "Tree of the texts", "Subjects", "Texts", "Other windows", "Contents", "This page"];
   for (const [name, step] of STEPS) {
     if (!signs && missing.includes(name)) {
       told.push([name, null, hashes ? "this browser has no Ed25519" : "this browser gives no WebCrypto"]);
@@ -133,7 +133,7 @@ function drawing(of) {
   return [el("header", {}, el("p", { class: "kicker" }, "Receipt of an answer"), el("h1", { dir: "auto" }, raw(of.title))),
     el("div", { id: "content" }, tiles(of), answerSection(of), claimsSection(of), riskSection(of),
       budgetSection(of), factsSection(of), droppedSection(of), windowsSection(of), policySection(of),
-      identitySection(of))];
+      statedSection(of))];
 }
 
 function nothing() {

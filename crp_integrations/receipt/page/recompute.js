@@ -28,6 +28,7 @@ function checkHere(opening, texts) {
   const { content } = opening.predicate;
   const gone = restingOn(opening).find((number) => (texts[number] ?? null) === null);
   if (gone !== undefined) throw new NotHere("a text that they rest on is not in this copy");
+  if (content.envelope && !content.fit) throw new NotHere("the envelope was made elsewhere");
   if (!content.examined && (content.report.claims || []).length) throw new NotHere("nothing was examined");
   if ((content.settings.withheld || []).length) throw new NotHere("weights were not disclosed");
   const { judgement, terms } = content.policy;

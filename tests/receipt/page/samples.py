@@ -41,6 +41,11 @@ FACTS = (
         )
     ),
 )  # fmt: skip
+# A status for each attribution, so that every kind of claim is drawn.
+STATUSES = {
+    "CONTEXT_GROUNDED": "SUPPORTED", "UNVERIFIABLE": "CONTRADICTED", "MIXED": "NOT_CHECKED",
+    "PARAMETRIC": "UNSUPPORTED", None: "NOT_CHECKABLE",
+}  # fmt: skip
 ANSWER = (
     "A worker can be posted for 12 months. The employer may extend this once by eight months. "
     "Notifications must be sent before the work begins, and late ones cost money. Most firms use "
@@ -71,6 +76,7 @@ class Sample:
                 "start": start,
                 "end": start + len(text),
                 "claim_type": "FACTUAL" if attribution else "META",
+                "status": STATUSES[attribution],
                 "attribution": attribution,
                 "checked": "CHECKED" if attribution else "NOT_CHECKABLE",
                 "entailment": to_fixed(0.91) if attribution else None,

@@ -148,7 +148,7 @@ def test_a_changed_byte_of_the_page_never_shows_something_else_in_green(show: Op
 
 def test_a_changed_script_leaves_the_word_that_nothing_was_checked(show: Open) -> None:
     opened = show(
-        page(WHOLE).replace('yes: ["yes", "✓", "Verified"]', 'yes: ["yes", "✓", "verified"]')
+        page(WHOLE).replace('["yes", "✓", "Receipt holds"]', '["yes", "✓", "receipt holds"]')
     )
     assert opened.state == ""
     assert "Nothing was checked" in opened.text
@@ -158,7 +158,7 @@ def test_a_changed_script_leaves_the_word_that_nothing_was_checked(show: Open) -
     "change",
     [
         "document.querySelector('.wrong').firstChild.data = 'six months'",
-        "document.querySelector('.claim.unverifiable').className = 'claim grounded'",
+        "document.querySelector('.claim.contradicted').className = 'claim supported'",
         "document.querySelector('.fact blockquote').append('!')",
         "document.querySelector('h1').textContent = 'Another question'",
         "document.querySelector('.tiles b').textContent = 'LOW'",
@@ -204,7 +204,7 @@ def test_a_browser_without_the_algorithm_says_so_and_is_never_green(
     with before_load(driver, lacking):
         opened = show(WHOLE)
     assert opened.state == "cannot"
-    assert "Cannot verify here" in opened.script(
+    assert "Cannot check here" in opened.script(
         "return document.getElementById('badge').textContent"
     )
     assert "crp receipt verify" in opened.place
