@@ -133,7 +133,7 @@ class Statement:
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
         members = self._predicate()
-        digest = sha256_hex(dumps(members, strings_only=True))
+        digest = self.digest or self.computed_digest()
         predicate = dumps({**members, "digest": digest}, strings_only=True)
         statement = {
             "_type": TYPE,

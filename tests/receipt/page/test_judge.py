@@ -575,7 +575,7 @@ FORGED: dict[str, Any] = {
         lambda content: content["examined"]["judged"]["calls"][0].update(error="Unreadable"),
         "reply 1 is told to be unreadable",
     ),
-    "a claim less": (lambda content: content["report"]["claims"].pop(), "score is 560000"),
+    "a claim less": (lambda content: content["report"]["claims"].pop(), "calls[0].id"),
 }  # fmt: skip
 
 
@@ -585,7 +585,6 @@ def test_what_a_signer_says_beside_the_reply_is_red(show: Open, name: str) -> No
     receipt, _, _ = judged()
     opened = show(write(changed(receipt, change)))
     assert opened.state == "differs"
-    assert LABEL in opened.place
     assert words in opened.place
 
 
