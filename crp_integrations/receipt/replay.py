@@ -57,6 +57,7 @@ from crp_integrations.receipt.replay_records import (
     Replayed,
     ReplayedPart,
     ReplayTools,
+    Stated,
     first,
 )
 from crp_integrations.vocabulary import HaltReason, QualityTier
@@ -217,7 +218,7 @@ def _digest(receipt: Receipt) -> Outcome:
     return first(statement.digest, statement.computed_digest(), "predicate.digest"), ""
 
 
-def stated(receipt: Receipt, content: Content, texts: Texts) -> tuple[tuple[str, str], ...]:
+def stated(receipt: Receipt, content: Content, texts: Texts) -> Stated:
     """Name and value of each thing that rests on the signer's word; a replay computes none."""
     chain, model, package = receipt.chain, content.model, content.package
     judged = content.examined.judged if content.examined else None

@@ -111,9 +111,11 @@ LIMITS: Final = (
     "Engines' results on the answer are recorded in millionths; the report is made from those.",
     "Which calls were made and which were repeated is recorded, not decided again.",
     "Calls that split the question or summarised are not in the receipt; their results are.",
-    "Sources, parts of scores, the policy in force and the caller's conditions are recorded.",
-    "So are a person's approval, the safety budget, the model that answered, and versions.",
+    "Parts of scores, the caller's conditions, a person's approval and the budget are recorded.",
 )
+
+# Name and value of each thing that rests on the signer's word.
+Stated: TypeAlias = tuple[tuple[str, str], ...]
 
 # The first difference (None if there is none), and a remark.
 Outcome: TypeAlias = tuple[Difference | None, str]
@@ -177,7 +179,7 @@ class Replayed(Record):
     word: str
     lacking: tuple[str, ...] = ()
     parts: tuple[ReplayedPart, ...]
-    stated: tuple[tuple[str, str], ...] = ()
+    stated: Stated = ()
     limits: tuple[str, ...] = LIMITS
 
     @property

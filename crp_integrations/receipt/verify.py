@@ -29,7 +29,7 @@ from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.predicate import SCHEMA
 from crp_integrations.receipt.records import OmissionReason, Receipt, read, require_receipt
 from crp_integrations.receipt.replay import replay
-from crp_integrations.receipt.replay_records import BROKEN, DIFFERS, NOT_RECOMPUTED
+from crp_integrations.receipt.replay_records import BROKEN, DIFFERS, NOT_RECOMPUTED, Stated
 from crp_integrations.receipt.signed_statement import KEY_BYTES, SUBJECTS, keyid_of
 from crp_integrations.records import Part, Record
 
@@ -69,7 +69,7 @@ class Verified(Record):
     place: str = ""
     reason: str = ""
     steps: tuple[Step, ...]
-    stated: tuple[tuple[str, str], ...] = ()
+    stated: Stated = ()
     receipt_id: str = ""
     keyid: str = ""
     pinned: bool = False
@@ -131,14 +131,15 @@ def verify(
             steps.append(_taken(number, check()))
         except ReceiptBroken as error:
             steps.append(_failed(number, error))
-    word, stated = BROKEN, ()
+    word: str = BROKEN
+    stated: Stated = ()
     if steps[-1].ok is not False:
         word, step, stated = _contents(receipt, wanted=contents)
         steps.append(step)
     return _result(receipt, steps, pinned=pins is not None, word=word, stated=stated)
 
 
-def _contents(receipt: Receipt, *, wanted: bool) -> tuple[str, Step, tuple[tuple[str, str], ...]]:
+def _contents(receipt: Receipt, *, wanted: bool) -> tuple[str, Step, Stated]:
     """Compute the contents again, without engines: the word, the step, and what is only stated."""
     last, schema = len(NAMES), receipt.content.get("schema")
     if not wanted or schema != SCHEMA:
@@ -151,8 +152,8 @@ def _contents(receipt: Receipt, *, wanted: bool) -> tuple[str, Step, tuple[tuple
     part = next((part for part in replayed.parts if part.state == DIFFERS), None)
     if part is not None:
         values = f"recorded {part.recorded}, computed {part.replayed}" if part.recorded else ""
-        error = ReceiptBroken(f"{part.name}: {part.place}", values or "differs when made again")
-        return DIFFERS, _failed(last, error), replayed.stated
+        problem = ReceiptBroken(f"{part.name}: {part.place}", values or "differs when made again")
+        return DIFFERS, _failed(last, problem), replayed.stated
     reason = "; ".join(f"{name}: {replayed.part(name).why}" for name in replayed.lacking)
     return replayed.word, _taken(last, reason), replayed.stated
 
@@ -284,7 +285,7 @@ def _result(
     *,
     pinned: bool,
     word: str = BROKEN,
-    stated: tuple[tuple[str, str], ...] = (),
+    stated: Stated = (),
 ) -> Verified:
     for number in range(len(steps) + 1, len(NAMES) + 1):
         reason = f"step {steps[-1].number} failed"

@@ -15,7 +15,7 @@ from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import b64, dumps, unb64
 from crp_integrations.receipt.leaves import composed, leaf_hash
 from crp_integrations.receipt.merkle import Tree
-from crp_integrations.receipt.records import OmissionReason, read, write
+from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import BROKEN, DIFFERS, HOLDS, NOT_RECOMPUTED
@@ -78,8 +78,11 @@ def _text(name: str, old: str, new: str) -> Change:
 
     def change(_: Any, file: dict[str, Any]) -> None:
         leaves = read(_base()).leaves
-        texts = [text for leaf, text in zip(leaves, file["texts"], strict=True)
-                 if leaf.name.startswith(name) and old in text["text"]]
+        texts = [
+            text
+            for leaf, text in zip(leaves, file["texts"], strict=True)
+            if leaf.name.startswith(name) and old in text["text"]
+        ]
         texts[0]["text"] = texts[0]["text"].replace(old, new)
 
     return change

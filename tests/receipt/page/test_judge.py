@@ -510,7 +510,10 @@ def test_a_right_reply_is_read_again_and_shown(show: Open) -> None:
     receipt, _, answer = judged()
     opened = show(write(receipt))
     assert opened.state == "holds", opened.place
-    assert f"{LABEL} holds: statuses of 3 claims follow from the recorded replies, level HIGH" in opened.text
+    assert (
+        f"{LABEL} holds: statuses of 3 claims follow from the recorded replies, level HIGH"
+        in opened.text
+    )
     assert "Checked by judge any/judge: VERIFIED, score 0.570." in opened.text
     for reason in answer.report.reasons:
         assert reason in opened.text
@@ -523,10 +526,18 @@ def test_a_right_reply_is_read_again_and_shown(show: Open) -> None:
 @pytest.mark.parametrize(
     ("says", "level", "words"),
     [
-        ((misquoting,), "HIGH", "statuses of 3 claims follow from the recorded replies, level HIGH"),
+        (
+            (misquoting,),
+            "HIGH",
+            "statuses of 3 claims follow from the recorded replies, level HIGH",
+        ),
         ((lenient,), "LOW", "statuses of 3 claims follow from the recorded replies, level LOW"),
         ((nonsense,), "UNKNOWN", "no judge's reply decided the statuses, level UNKNOWN"),
-        ((nonsense, right), "HIGH", "statuses of 3 claims follow from the recorded replies, level HIGH"),
+        (
+            (nonsense, right),
+            "HIGH",
+            "statuses of 3 claims follow from the recorded replies, level HIGH",
+        ),
     ],
 )
 def test_replies_of_every_form_are_read(show: Open, says: Any, level: str, words: str) -> None:
