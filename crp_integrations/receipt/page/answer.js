@@ -136,8 +136,8 @@ function claimsSection(view) {
     decimals(claim.entailment), decimals(claim.contradiction), found(claim), restsOn(claim),
   ]);
   return section("claims", "Claims", scrolling("Claims", table(
-    `${many(claims.length, "claim")} in order of the answer; entailed and contradicted are probabilities of `
-    + "the verifier.",
+    `${many(claims.length, "claim")} in order of the answer; entailed and contradicted are the verifier's `
+    + "probabilities, or 0 and 1 by the status.",
     [["#"], ["claim"], ["status"], ["attribution"], ["entailed", "number"], ["contradicted", "number"],
       ["found"], ["rests on"]], rows, claims.map((claim) => `row-${claim.number}`))));
 }
