@@ -99,6 +99,8 @@ async function checkTree(receipt) {
   for (const { name, digest } of receipt.statement.subject) {
     if (digest.sha256 !== receipt.leaves[named(receipt, name)].hash) refuse(`subject ${name}`, "its digest is not its leaf's hash");
   }
+  const { digest, ...rest } = receipt.statement.predicate;
+  if (hex(await sha256(utf8(canonical(rest)))) !== digest) refuse("predicate.digest", "it is not the hash of the predicate without it");
   return `${receipt.leaves.length} leaves; request, context and answer are among them`;
 }
 

@@ -134,6 +134,9 @@ def check_tree(receipt: Receipt) -> str:
     for subject in receipt.statement["subject"]:
         if subject["digest"]["sha256"] != receipt.leaves[receipt.named(subject["name"])]["hash"]:
             raise Broken(f"subject {subject['name']}: its digest is not its leaf's hash")
+    rest = {**receipt.statement["predicate"]}
+    if rest.pop("digest") != hashlib.sha256(canonical(rest)).hexdigest():
+        raise Broken("predicate.digest: it is not the hash of the predicate without it")
     return f"{len(hashes)} leaves; request, context and answer are among them"
 
 

@@ -30,7 +30,12 @@ from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.redaction import redact as without
 from crp_integrations.receipt.replay import replay as again
-from crp_integrations.receipt.replay_records import ReplayTools
+from crp_integrations.receipt.replay_records import (
+    BROKEN,
+    DIFFERS,
+    NOT_RECOMPUTED,
+    ReplayTools,
+)
 from crp_integrations.receipt.signed_statement import KEY_BYTES
 from crp_integrations.receipt.verify import verify as check
 from crp_integrations.receipt.whatif import Supposition, whatif
@@ -235,31 +240,45 @@ def replay(
     store: Annotated[
         str, typer.Option("--store", help="Take weights that the receipt withholds from a store.")
     ] = "",
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Status 3 if a part that decides was not recomputed."),
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Repeat ranking, packing, rendering, examination, judge and policy; status 1 if one differs.
 
-    A what-if option changes one input; its result is always one JSON document.
+    The last line begins with the word for the receipt: holds, differs, broken or not recomputed. A
+    what-if option changes one input; its result is always one JSON document.
     """
     from crp_integrations.relay.settings import load
 
-    receipt = verified_receipt(file)
     settings = load(Path(existing_store(store)) if store else None)
     change = Supposition(budget_tokens=budget, without=tuple(without or ()), policy=policy)
-    tools = _replay_tools(receipt, settings, own=bool(store), asked=not recorded)
-    if change != Supposition():
-        typer.echo(whatif(receipt, change, tools).model_dump_json(indent=2))
-        return
-    replayed = again(receipt, tools)
+    word = BROKEN
+    try:
+        receipt = verified_receipt(file)
+        word = DIFFERS
+        tools = _replay_tools(receipt, settings, own=bool(store), asked=not recorded)
+        if change != Supposition():
+            typer.echo(whatif(receipt, change, tools).model_dump_json(indent=2))
+            return
+        replayed = again(receipt, tools)
+    except ReceiptBroken:
+        if not as_json:
+            terminal.terminal().print(receipt_views.receipt_word(word))
+        raise
     terminal.print_record(replayed, receipt_views.draw_replay, as_json=as_json)
     if not replayed.same:
         raise typer.Exit(1)
+    if strict and replayed.word == NOT_RECOMPUTED:
+        raise typer.Exit(3)
 
 
 def verified_receipt(file: str) -> Receipt:
     """The receipt in a file; raises if its signature, tree or texts do not verify."""
     data = receipt_bytes(file)
-    verification = check(data)
+    verification = check(data, contents=False)
     if not verification.ok:
         raise ReceiptBroken(f"{file!r:.200}, {verification.place}", verification.reason)
     return read(data)
@@ -380,9 +399,10 @@ def verify(
     head: Annotated[str, typer.Option("--head", help="Signed head of the log.")] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Check signature, tree, texts and chain; status 1 and the place if one is wrong.
+    """Check signature, tree, texts, chain and contents; status 1 and the place if one is wrong.
 
-    A bundle brings its proof, its head and the keys.
+    A bundle brings its proof, its head and the keys. The last line is the word for the receipt:
+    holds, differs, broken or not recomputed.
     """
     if bool(proof) != bool(head):
         raise RequestError("--proof and --head go together; give both or none")

@@ -27,9 +27,9 @@ from crp_integrations.receipt.canonical import (
     embed_json,
     fields,
     hex_of,
-    join_encoded,
     listed,
     loads,
+    part,
     text_of,
     unb64,
     whole_number,
@@ -41,7 +41,7 @@ TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://crp-integrations.dev/receipt/v1"
 SUBJECTS: Final = ("request", "context", "answer")
 _STATEMENT = frozenset({"_type", "predicate", "predicateType", "subject"})
-_PREDICATE = frozenset({"chain", "content", "texts"})
+_PREDICATE = frozenset({"chain", "content", "digest", "texts"})
 _SUBJECT = frozenset({"digest", "name"})
 _DIGEST = frozenset({"sha256"})
 _TEXTS = frozenset({"leaves", "root"})
@@ -105,6 +105,7 @@ class Statement:
     Attributes:
         subjects: digests of request, context and answer, 32 bytes each.
         root: root of the tree over all leaves, 32 bytes.
+        digest: the recorded digest of the predicate; empty before signing.
     """
 
     subjects: Mapping[str, bytes]
@@ -112,24 +113,31 @@ class Statement:
     leaves: tuple[LeafEntry, ...]
     root: bytes
     content: Mapping[str, Any]
+    digest: str = ""
+
+    def _predicate(self) -> dict[str, Any]:
+        """The predicate's members except its digest, each encoded."""
+        content = self.content
+        data = content.data if isinstance(content, EncodedObject) else dumps(content)
+        leaves = [leaf.to_json() for leaf in self.leaves]
+        return {
+            "chain": part(self.chain.to_json()),
+            "content": embed_json(data),
+            "texts": part({"leaves": leaves, "root": self.root.hex()}),
+        }
+
+    def computed_digest(self) -> str:
+        """The SHA-256 of the predicate's canonical JSON without its digest, in hexadecimal."""
+        return sha256_hex(dumps(self._predicate(), strings_only=True))
 
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
-        content = self.content
-        data = content.data if isinstance(content, EncodedObject) else dumps(content)
-        predicate = join_encoded(
-            {"content": embed_json(data)},
-            {
-                "chain": self.chain.to_json(),
-                "texts": {
-                    "leaves": [leaf.to_json() for leaf in self.leaves],
-                    "root": self.root.hex(),
-                },
-            },
-        )
+        members = self._predicate()
+        digest = self.digest or self.computed_digest()
+        predicate = dumps({**members, "digest": digest}, strings_only=True)
         statement = {
             "_type": TYPE,
-            "predicate": embed_json(predicate.data),
+            "predicate": embed_json(predicate),
             "predicateType": PREDICATE_TYPE,
             "subject": [
                 {"digest": {"sha256": self.subjects[name].hex()}, "name": name} for name in SUBJECTS
@@ -156,6 +164,7 @@ class Statement:
             leaves,
             hex_of(texts["root"], f"{at}.texts.root"),
             predicate["content"],
+            text_of(predicate["digest"], f"{at}.digest"),
         )
 
 

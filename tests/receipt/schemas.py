@@ -66,6 +66,7 @@ def bundle_schema() -> dict[str, Any]:
     predicate = {
         "chain": CHAIN.schema,
         "content": {"$ref": ROOT + SCHEMA},
+        "digest": digest,
         "texts": object_schema({"leaves": _list_of({"anyOf": leaves}), "root": digest}),
     }
     subject = {"digest": object_schema({"sha256": digest}), "name": {"enum": SUBJECTS}}

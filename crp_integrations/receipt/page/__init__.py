@@ -3,8 +3,9 @@
 The page contains the receipt only as base64. Its script draws everything from those bytes and
 checks them with WebCrypto, so the page shows nothing that is not in the receipt, and no text of it
 is parsed as markup. Read in this order: `page.html`, `main.js` (entry point), `check.js` (the
-checks), `judge.js` (reads a judge's replies again), `view.js` (values to show), `answer.js` and
-`figures.js` (how to show them), `elements.js`, `bytes.js`, `page.css`.
+checks), `judge.js` (reads a judge's replies again), `recompute.js` (computes the rest again),
+`view.js` (values to show), `answer.js` and `figures.js` (how to show them), `elements.js`,
+`bytes.js`, `page.css`.
 
 The page fetches nothing, stores nothing, and shows no green badge unless a check was made.
 """
@@ -20,12 +21,13 @@ from importlib.resources import files
 from string import Template
 
 from crp_integrations.dpe import derivation
-from crp_integrations.dpe.judge import belief, reasons, reply, verdict
+from crp_integrations.dpe.judge import belief, messages, reasons, reply, verdict
 from crp_integrations.dpe.records import COMPARISON, HIDDEN_TEXT, REJECTED
 from crp_integrations.dpe.stages.report import STAGE_ERRORS
+from crp_integrations.envelope import prompt
 from crp_integrations.language import folded_text
 from crp_integrations.scores import to_fixed
-from crp_integrations.vocabulary import ErrorKind
+from crp_integrations.vocabulary import ErrorKind, GroundingMode, Strategy
 
 # Joined into one script in this order.
 SCRIPTS = (
@@ -33,6 +35,7 @@ SCRIPTS = (
     "elements.js",
     "check.js",
     "judge.js",
+    "recompute.js",
     "view.js",
     "answer.js",
     "figures.js",
@@ -77,9 +80,20 @@ def _source(text: str) -> str:
 
 @cache
 def judge_constants() -> str:
-    """The constants for reading a judge's replies, as a line of JavaScript."""
+    """The constants for computing statuses and prompt again, as a line of JavaScript."""
     constants = {
         "apostrophes": "".join(sorted(folded_text.APOSTROPHES)),
+        "between": prompt.BETWEEN,
+        "again": messages.AGAIN,
+        "idDigits": messages.ID_DIGITS,
+        "contextClose": prompt.CONTEXT_CLOSE,
+        "contextOpen": prompt.CONTEXT_OPEN,
+        "earlier": messages.EARLIER,
+        "earlierCharacters": messages.EARLIER_CHARACTERS,
+        "instructions": {mode.value: prompt.grounding_instruction(mode) for mode in GroundingMode},
+        "questionCharacters": messages.QUESTION_CHARACTERS,
+        "strategies": {way.value: prompt.strategy_instruction(way) for way in Strategy},
+        "systemCharacters": messages.SYSTEM_CHARACTERS,
         "base": {level.value: to_fixed(score) for level, score in derivation.BASE.items()},
         "asking": sorted(belief.ASKING),
         "cellBegins": sorted(belief.CELL_BEGINS),
