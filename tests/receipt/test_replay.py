@@ -294,7 +294,7 @@ def test_a_decision_without_its_terms_is_not_taken_for_decided_again() -> None:
 
 
 def test_what_is_told_and_not_found_is_said() -> None:
-    """A change that no replay can notice; the limits, which are always printed, name each."""
+    """A change that no replay can notice; what the signer states, and the limits, name each."""
 
     def otherwise(content: dict[str, Any]) -> None:
         content["candidates"][0].update(source="elsewhere", lexical=1, hop=1)
@@ -303,9 +303,12 @@ def test_what_is_told_and_not_found_is_said() -> None:
 
     found = replay(changed(asked(), otherwise))
     assert found.whole
-    said = " ".join(found.limits)
-    for word in ("Sources", "parts of scores", "the model that answered", "versions", "approval"):
-        assert word in said
+    stated = dict(found.stated)
+    assert stated["model that answered"] == "their/model"
+    assert stated["package"].endswith(" 99")
+    assert "elsewhere" in stated["sources of the candidates"]
+    for words in ("Parts of scores", "approval"):
+        assert words in " ".join(found.limits)
 
 
 def test_the_first_byte_of_another_context_is_named() -> None:
