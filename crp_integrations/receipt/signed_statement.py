@@ -127,7 +127,10 @@ class Statement:
         }
 
     def computed_digest(self) -> str:
-        """The SHA-256 of the predicate's canonical JSON without its digest, in hexadecimal."""
+        """The SHA-256 of the predicate's canonical JSON without its digest, in hexadecimal.
+
+        It shows a change of single fields; a signer can fit it as well, so it proves no statement.
+        """
         return sha256_hex(dumps(self._predicate(), strings_only=True))
 
     def to_payload(self) -> bytes:
