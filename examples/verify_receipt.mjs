@@ -67,7 +67,7 @@ function opened(bytes) {
   const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   if (!text.endsWith("\n")) refuse("file", "it does not end with a line feed");
   const file = fromCanonical(text.slice(0, -1), "file");
-  if (file.schema !== "receipt/1" || file.envelope.signatures.length !== 1) refuse("file", "wanted schema receipt/1 and one signature");
+  if (file.schema !== "receipt/1" || !file.envelope.signatures.length) refuse("file", "wanted schema receipt/1 and a signature");
   const payload = fromBase64(file.envelope.payload, "payload");
   const statement = fromCanonical(new TextDecoder("utf-8", { fatal: true }).decode(payload), "payload");
   const { leaves, root } = statement.predicate.texts;
@@ -99,6 +99,8 @@ async function checkTree(receipt) {
   for (const { name, digest } of receipt.statement.subject) {
     if (digest.sha256 !== receipt.leaves[named(receipt, name)].hash) refuse(`subject ${name}`, "its digest is not its leaf's hash");
   }
+  const { digest, ...rest } = receipt.statement.predicate;
+  if (hex(await sha256(utf8(canonical(rest)))) !== digest) refuse("predicate.digest", "it is not the hash of the predicate without it");
   return `${receipt.leaves.length} leaves; request, context and answer are among them`;
 }
 

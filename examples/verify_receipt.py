@@ -72,8 +72,8 @@ class Receipt:
         if not data.endswith(b"\n"):
             raise Broken("file: it does not end with a line feed")
         self.file = from_canonical(data[:-1], "file")
-        if self.file["schema"] != "receipt/1" or len(self.file["envelope"]["signatures"]) != 1:
-            raise Broken("file: wanted schema receipt/1 and one signature")
+        if self.file["schema"] != "receipt/1" or not self.file["envelope"]["signatures"]:
+            raise Broken("file: wanted schema receipt/1 and a signature")
         self.payload = from_base64(self.file["envelope"]["payload"], "payload")
         self.statement = from_canonical(self.payload, "payload")
         self.content = self.statement["predicate"]["content"]
@@ -106,9 +106,10 @@ def composed(parts: list[Any], texts: list[str | None]) -> str | None:
 
 
 def check_signature(receipt: Receipt, expected: str | None) -> str:
-    key, [signature] = (
+    # Further signatures are of countersigners, whose keys the file does not contain.
+    key, signature = (
         from_base64(receipt.file["key"], "key"),
-        receipt.file["envelope"]["signatures"],
+        receipt.file["envelope"]["signatures"][0],
     )
     keyid = hashlib.sha256(key).hexdigest()
     if keyid != signature["keyid"]:
@@ -133,6 +134,9 @@ def check_tree(receipt: Receipt) -> str:
     for subject in receipt.statement["subject"]:
         if subject["digest"]["sha256"] != receipt.leaves[receipt.named(subject["name"])]["hash"]:
             raise Broken(f"subject {subject['name']}: its digest is not its leaf's hash")
+    rest = {**receipt.statement["predicate"]}
+    if rest.pop("digest") != hashlib.sha256(canonical(rest)).hexdigest():
+        raise Broken("predicate.digest: it is not the hash of the predicate without it")
     return f"{len(hashes)} leaves; request, context and answer are among them"
 
 

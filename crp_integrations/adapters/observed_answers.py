@@ -30,7 +30,7 @@ from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.examination import RECORDED, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.judged_answer import JudgedAnswer, barred_facts, hand_report
-from crp_integrations.relay.receipts import draft_maker, settings_in_force
+from crp_integrations.relay.receipts import asker_of, draft_maker, settings_in_force
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
 from crp_integrations.relay.storeless_functions import examine
@@ -124,6 +124,8 @@ def observe_answer(
             report = cast("Report", error.report)
     calls = (ModelCall(model=model, messages=tuple(messages)),) if messages else ()
     reason = halt.reason if halt else str((judgement and judgement.halt) or "")
+    items = context.facts if isinstance(context, Envelope) else context
+    sources = {item.fact_id: item.source_id for item in items if not isinstance(item, str)}
     record = WindowValues(
         asked=Asked(query=question, grounding=dossier.grounding, shaped=False),
         report=report,
@@ -140,6 +142,10 @@ def observe_answer(
             reason=reason,
         ),
         embedder=namespace.embedder.identity,
+        sources=sources,
+        asker=asker_of(namespace, world),
+        documents=tuple(namespace.sources({*sources.values()} - {""})),
+        judge_prompt="" if judge is None else judge.prompt.text,
     )
     end = WindowEnd(
         outcome="halted" if reason else "released",

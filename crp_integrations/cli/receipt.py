@@ -20,6 +20,9 @@ from crp_integrations.cli.fabric import new_file
 from crp_integrations.cli.options import existing_store, opened_relay
 from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken, RequestError
 from crp_integrations.markup import counted
+from crp_integrations.receipt.bundle import SCHEMA as BUNDLE
+from crp_integrations.receipt.bundle import ReceiptBundle, read_bundle, verify_bundle
+from crp_integrations.receipt.canonical import kind_of
 from crp_integrations.receipt.comparison import diff as compare
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_consistency
 from crp_integrations.receipt.page import page
@@ -27,7 +30,12 @@ from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.redaction import redact as without
 from crp_integrations.receipt.replay import replay as again
-from crp_integrations.receipt.replay_records import ReplayTools
+from crp_integrations.receipt.replay_records import (
+    BROKEN,
+    DIFFERS,
+    NOT_RECOMPUTED,
+    ReplayTools,
+)
 from crp_integrations.receipt.signed_statement import KEY_BYTES
 from crp_integrations.receipt.verify import verify as check
 from crp_integrations.receipt.whatif import Supposition, whatif
@@ -52,8 +60,20 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_receipt(path: str) -> Receipt:
-    """The receipt in a file; only its structure is checked, nothing is verified."""
-    return read_signed(path, read)
+    """The receipt in a file, or in a bundle; only its structure is checked, nothing is verified."""
+    bundle = bundle_in(path)
+    return read_signed(path, read) if bundle is None else bundle.receipt
+
+
+def receipt_bytes(path: str) -> bytes:
+    """The file of a receipt, also of one in a bundle."""
+    bundle = bundle_in(path)
+    return read_bytes(path) if bundle is None else write(bundle.receipt)
+
+
+def bundle_in(path: str) -> ReceiptBundle | None:
+    """The bundle in a file; None for a file of another kind."""
+    return read_signed(path, read_bundle) if kind_of(read_bytes(path)) == BUNDLE else None
 
 
 def read_signed(path: str, reading: Callable[[bytes], _T]) -> _T:
@@ -132,6 +152,12 @@ def export(
     proof: Annotated[
         bool, typer.Option("--proof", help="Instead, the proof that the receipt is in the log.")
     ] = False,
+    bundle: Annotated[
+        bool,
+        typer.Option(
+            "--bundle", help="Receipt, proof, head, keys and time stamp together in one file."
+        ),
+    ] = False,
     size: Annotated[
         int | None,
         typer.Option("--size", min=1, help="With --proof: size of the log. Default: the current."),
@@ -143,8 +169,8 @@ def export(
 
     With --since, the status is 1 if the log does not extend the earlier head.
     """
-    if key + head + proof > 1:
-        raise RequestError("give one of --key, --head and --proof")
+    if key + head + proof + bundle > 1:
+        raise RequestError("give one of --key, --head, --proof and --bundle")
     if bool(name) == (key or head):
         raise RequestError("give ID for a receipt or a proof, but not with --key or --head")
     if (since and not head) or (size is not None and not proof):
@@ -160,6 +186,8 @@ def export(
             if before is not None:
                 _check_continued(receipts, before, now)
             made, what = now.write(), f"head of a log of {counted(now.head.size, 'receipt')}"
+        elif bundle:
+            made, what = receipts.bundle(name).write(), f"bundle of {name}"
         else:
             receipt = receipts.get(name)
             if receipt is None:
@@ -212,31 +240,45 @@ def replay(
     store: Annotated[
         str, typer.Option("--store", help="Take weights that the receipt withholds from a store.")
     ] = "",
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Status 3 if a part that decides was not recomputed."),
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Repeat ranking, packing, rendering, examination, judge and policy; status 1 if one differs.
 
-    A what-if option changes one input; its result is always one JSON document.
+    The last line begins with the word for the receipt: holds, differs, broken or not recomputed. A
+    what-if option changes one input; its result is always one JSON document.
     """
     from crp_integrations.relay.settings import load
 
-    receipt = verified_receipt(file)
     settings = load(Path(existing_store(store)) if store else None)
     change = Supposition(budget_tokens=budget, without=tuple(without or ()), policy=policy)
-    tools = _replay_tools(receipt, settings, own=bool(store), asked=not recorded)
-    if change != Supposition():
-        typer.echo(whatif(receipt, change, tools).model_dump_json(indent=2))
-        return
-    replayed = again(receipt, tools)
+    word = BROKEN
+    try:
+        receipt = verified_receipt(file)
+        word = DIFFERS
+        tools = _replay_tools(receipt, settings, own=bool(store), asked=not recorded)
+        if change != Supposition():
+            typer.echo(whatif(receipt, change, tools).model_dump_json(indent=2))
+            return
+        replayed = again(receipt, tools)
+    except ReceiptBroken:
+        if not as_json:
+            terminal.terminal().print(receipt_views.receipt_word(word))
+        raise
     terminal.print_record(replayed, receipt_views.draw_replay, as_json=as_json)
     if not replayed.same:
         raise typer.Exit(1)
+    if strict and replayed.word == NOT_RECOMPUTED:
+        raise typer.Exit(3)
 
 
 def verified_receipt(file: str) -> Receipt:
     """The receipt in a file; raises if its signature, tree or texts do not verify."""
-    data = read_bytes(file)
-    verification = check(data)
+    data = receipt_bytes(file)
+    verification = check(data, contents=False)
     if not verification.ok:
         raise ReceiptBroken(f"{file!r:.200}, {verification.place}", verification.reason)
     return read(data)
@@ -323,9 +365,9 @@ def show(
         return
     # This raises for a file that is not a receipt; one that does not verify is still shown.
     receipt = read_receipt(file)
-    data = read_bytes(file)
+    data = receipt_bytes(file)
     if html:
-        other_receipts = [(read_receipt(path), read_bytes(path))[1] for path in others or ()]
+        other_receipts = [(read_receipt(path), receipt_bytes(path))[1] for path in others or ()]
         write_text(page(data, other_receipts).encode(), html)
         receipt_views.report_written(html, "page")
         return
@@ -357,22 +399,35 @@ def verify(
     head: Annotated[str, typer.Option("--head", help="Signed head of the log.")] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Check signature, tree, texts and chain; status 1 and the place if one is wrong."""
+    """Check signature, tree, texts, chain and contents; status 1 and the place if one is wrong.
+
+    A bundle brings its proof, its head and the keys. The last line is the word for the receipt:
+    holds, differs, broken or not recomputed.
+    """
     if bool(proof) != bool(head):
         raise RequestError("--proof and --head go together; give both or none")
     pins = read_public_keys(key) if key else None
-    before = [check(read_bytes(path), key=pins) for path in parents or ()]
+    before = [check(receipt_bytes(path), key=pins) for path in parents or ()]
     bad = next((n for n, parent in enumerate(before) if not parent.ok), None)
     if bad is not None:
         name = (parents or ())[bad]
         raise ReceiptBroken(f"{name!r:.200}, {before[bad].place}", before[bad].reason)
-    verification = check(
-        read_bytes(file),
-        key=pins,
-        parents=[read_receipt(path) for path in parents or ()],
-        inclusion=read_signed(proof, Inclusion.read) if proof else None,
-        head=read_signed(head, SignedHead.read) if head else None,
-    )
+    follows = [read_receipt(path) for path in parents or ()]
+    bundle = bundle_in(file)
+    if bundle is not None:
+        if proof:
+            raise RequestError(f"{file!r:.200} is a bundle with its own proof; leave out --proof")
+        verification = read_signed(file, lambda _: verify_bundle(bundle, key=pins, parents=follows))
+        if not as_json:
+            receipt_views.draw_bundle(bundle)
+    else:
+        verification = check(
+            read_bytes(file),
+            key=pins,
+            parents=follows,
+            inclusion=read_signed(proof, Inclusion.read) if proof else None,
+            head=read_signed(head, SignedHead.read) if head else None,
+        )
     terminal.print_record(verification, receipt_views.draw_verification, as_json=as_json)
     if not verification.ok:
         raise typer.Exit(1)
@@ -398,11 +453,15 @@ def redact(
             "--keep-quoting", help="Keep the answer and other texts that may quote the facts."
         ),
     ] = False,
+    unshown: Annotated[
+        bool,
+        typer.Option("--unshown", help="Leave out the candidates that no model was shown."),
+    ] = False,
     out: options.Out = "",
 ) -> None:
     """Write a copy without some texts; its signature and tree still verify."""
-    if not (facts or sources or texts):
-        raise RequestError("nothing would be left out; give --fact, --source or --text")
+    if not (facts or sources or texts or unshown):
+        raise RequestError("nothing would be left out; give --fact, --source, --text or --unshown")
     receipt = read_receipt(file)
     copy = without(
         receipt,
@@ -410,6 +469,8 @@ def redact(
         sources=sources or (),
         names=texts or (),
         quoting=not keep_quoting,
+        unshown=unshown,
     )
-    write_receipt(copy, out)
+    bundle = bundle_in(file)
+    write_text(write(copy) if bundle is None else bundle.with_receipt(copy).write(), out)
     receipt_views.report_redacted(receipt, copy, out)

@@ -24,11 +24,20 @@ from crp_integrations.dpe.records import ClaimCounts
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.markup import counted
+from crp_integrations.receipt.bundle import KeyStatement, ReceiptBundle
 from crp_integrations.receipt.comparison import ComparedReceipts
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
+from crp_integrations.receipt.replay_records import (
+    DIFFERS,
+    EQUAL,
+    HOLDS,
+    NOT_RECOMPUTED,
+    Replayed,
+)
+from crp_integrations.receipt.signed_statement import keyid_of
+from crp_integrations.receipt.timestamp import read_timestamp
 from crp_integrations.receipt.verify import Verified
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
@@ -61,19 +70,45 @@ def draw_verification(verification: Verified) -> None:
             signed = any(step.name == "signature" and step.ok for step in verification.steps)
             whose = "the given key" if signed else "not the given key"
         lines.append(f"signed by key {verification.keyid}: {whose}")
-    verdict = Text("verifies", "green") if verification.ok else Text("does not verify", "bold red")
     terminal().print(table)
     # Lines are not wrapped, so that an id can be copied whole.
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
-    terminal().print(verdict)
+    terminal().print(_stated(verification.stated), soft_wrap=True)
+    terminal().print(receipt_word(verification.word))
+
+
+def receipt_word(word: str) -> Text:
+    """The word for a receipt, in its colour."""
+    return Text(word, {HOLDS: "green", NOT_RECOMPUTED: "yellow"}.get(word, "bold red"))
+
+
+def _stated(stated: Iterable[tuple[str, str]]) -> Text:
+    """What rests on the signer's word alone."""
+    lines = [f"  {name}: {plain(value, whole=True)}" for name, value in stated]
+    heading = ["Stated by the signer, not recomputed:"] if lines else []
+    return Text("\n".join([*heading, *lines]), style="dim")
+
+
+def draw_bundle(bundle: ReceiptBundle) -> None:
+    """Print the keys of a bundle's log, and what its time stamp states."""
+    lines = []
+    for period in KeyStatement.read(bundle.keys).keys:
+        when = f", from {period.first} to {period.last}" if period.entries else ""
+        lines.append(
+            f"key {keyid_of(period.key)}: signed {counted(period.entries, 'receipt')}{when}"
+        )
+    if bundle.timestamp:
+        time = read_timestamp(bundle.timestamp).time
+        lines.append(f"head stamped at {time}; openssl ts -verify checks by whom")
+    terminal().print(Text("\n".join(plain(line, whole=True) for line in lines)), soft_wrap=True)
 
 
 def draw_receipt(receipt: Receipt, verification: Verified) -> None:
     """Print question, answer, envelope, verdict per claim, policy, identity and verification."""
-    state = Text("verifies", "green")
+    state = receipt_word(verification.word)
     if not verification.ok:
-        why = plain(f"{verification.place} {verification.reason}", whole=True)
-        state = Text(f"does not verify: {why}", "bold red")
+        why = plain(f": {verification.place} {verification.reason}", whole=True)
+        state.append(why)
     try:
         content = _printable(receipt.content)
         parts = Group(
@@ -154,7 +189,9 @@ def _envelope(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     ]
     counts = f"{envelope['token_count']} of {counted(envelope['token_budget'], 'token')}"
     score = _score(content, envelope["envelope_score"])
-    tier = f"tier {envelope['quality_tier']}, score {score}"
+    # The policy's tier is that of the envelope, capped by the quality of the answer.
+    tier = content.get("policy", {}).get("tier") or envelope["quality_tier"]
+    tier = f"tier {tier}, score of the context {score}"
     lines = [f"{counted(len(envelope['facts']), 'fact')}, {counts}; {tier}"]
     lines += [f"  at most {ceiling}: {plain(reason)}" for ceiling, reason in envelope["caps"]]
     return envelope_table(rows, lines, (drop["reason"] for drop in envelope["dropped"]))
@@ -236,6 +273,22 @@ def _policy(content: Mapping[str, Any]) -> Text:
     return Text("\n".join(lines))
 
 
+def _values(receipt: Receipt, number: Any) -> str:
+    """The values in a leaf of JSON, such as a document's title, URI and hash."""
+    text = receipt.text(number) if isinstance(number, int) else None
+    if text is None:
+        return _text(receipt, number)
+    return ", ".join(str(value) for value in json.loads(text).values() if value)
+
+
+def _judge(receipt: Receipt, content: Mapping[str, Any]) -> str:
+    """Model and prompt of the judge; empty without one."""
+    judged = (content.get("examined") or {}).get("judged") or {}
+    if not judged.get("calls"):
+        return ""
+    return f"{judged['model']}, prompt {judged['prompt']}, in the text judge-prompt"
+
+
 def _identity(receipt: Receipt, content: Mapping[str, Any]) -> Table:
     chain, model = receipt.chain, content.get("model") or {}
     table = Table(title="What made it", title_justify="left", show_header=False)
@@ -244,6 +297,15 @@ def _identity(receipt: Receipt, content: Mapping[str, Any]) -> Table:
     package = content.get("package") or {}
     rows = {
         "Receipt": receipt.receipt_id,
+        "Asked by": _values(receipt, content.get("asker")),
+        "Documents": "\n".join(
+            f"{document['source']}: {_values(receipt, document['leaf'])}"
+            for document in content.get("documents") or ()
+        ),
+        "Judge": _judge(receipt, content),
+        "Not in this copy": _first_ids(
+            [leaf.name for n, leaf in enumerate(receipt.leaves) if receipt.state(n) != "shown"]
+        ),
         "Session": f"{chain.session_id}, window {chain.window_number} ({chain.window_id})",
         "Sealed": f"{chain.timestamp}, {chain.outcome}",
         "Package": f"{package.get('name', '')} {package.get('version', '')}".strip(),
@@ -317,11 +379,11 @@ def draw_replay(replayed: Replayed) -> None:
             Text(plain(part.place)),
             Text(plain(remark, whole=True)),
         )
-    style = "yellow" if replayed.not_run else "green"
-    verdict = Text(replayed.summary, style if replayed.same else "bold red")
     terminal().print(Group(table, _limits(replayed.limits)))
+    terminal().print(_stated(replayed.stated), soft_wrap=True)
     # Not wrapped, as scripts read the last line.
-    terminal().print(verdict, soft_wrap=True)
+    missing = f"; not run: {', '.join(replayed.not_run)}" if replayed.not_run else ""
+    terminal().print(receipt_word(replayed.word).append(missing), soft_wrap=True)
 
 
 def draw_comparison(compared: ComparedReceipts) -> None:

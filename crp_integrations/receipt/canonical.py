@@ -163,15 +163,21 @@ def whole(value: Any, place: str, *, least: int = 0) -> int:
 
 
 class FieldKind(NamedTuple):
-    """How a field is written to JSON and read back; `read` also takes the place for errors."""
+    """How a field is written to JSON and read back; `read` also takes the place for errors.
+
+    Attributes:
+        schema: JSON schema of the written value.
+    """
 
     write: Callable[[Any], Any]
     read: Callable[[Any, str], Any]
+    schema: Mapping[str, Any]
 
 
 def whole_number(least: int = 0) -> FieldKind:
     """A field of integers of at least `least`."""
-    return FieldKind(int, partial(whole, least=least))
+    limits = {"type": "integer", "minimum": least, "maximum": LARGEST}
+    return FieldKind(int, partial(whole, least=least), limits)
 
 
 def listed(kind: FieldKind) -> FieldKind:
@@ -182,11 +188,23 @@ def listed(kind: FieldKind) -> FieldKind:
             raise ReceiptBroken(place, "not a list")
         return tuple(kind.read(item, f"{place}[{n}]") for n, item in enumerate(value))
 
-    return FieldKind(lambda value: [kind.write(item) for item in value], read)
+    array = {"type": "array", "items": kind.schema}
+    return FieldKind(lambda value: [kind.write(item) for item in value], read, array)
 
 
-TEXT: Final = FieldKind(str, text_of)
-HASH: Final = FieldKind(bytes.hex, hex_of)
+TEXT: Final = FieldKind(str, text_of, {"type": "string"})
+HASH: Final = FieldKind(bytes.hex, hex_of, {"type": "string", "pattern": "^[0-9a-f]{64}$"})
+BASE64: Final = FieldKind(b64, unb64, {"type": "string", "contentEncoding": "base64"})
+
+
+def object_schema(members: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON schema of an object with exactly these members."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": dict(members),
+        "required": sorted(members),
+    }
 
 
 class Shape:
@@ -196,6 +214,14 @@ class Shape:
         """Declare the fields by name, and the value of the object's `schema` key if it has one."""
         self._schema, self._kinds = schema, kinds
         self._names = frozenset(kinds) | ({"schema"} if schema else frozenset())
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the object."""
+        members: dict[str, Any] = {name: kind.schema for name, kind in self._kinds.items()}
+        return object_schema(
+            members | ({"schema": {"const": self._schema}} if self._schema else {})
+        )
 
     def write(self, value: Any) -> dict[str, Any]:
         """The JSON object for a value that has the declared fields as attributes."""

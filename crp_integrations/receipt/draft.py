@@ -117,6 +117,10 @@ def draft(window: WindowValues, version: str) -> Draft:
     )
     needs = window.examined.dossier.sub_queries if window.examined else ()
     seal = texts.add("seal", texts_as_json(dict(window.state)), of=range(len(texts.leaves)))
+    # After the seal, so that it stays when one of them is left out.
+    if examined and examined["judged"] and examined["judged"]["calls"] and window.judge_prompt:
+        examined["judged"]["system"] = texts.add("judge-prompt", window.judge_prompt)
+    asker = texts.add("asker", texts_as_json(dict(window.asker))) if window.asker else None
     fit = window.fit
     parts = {
         "candidates": candidates,
@@ -141,9 +145,34 @@ def draft(window: WindowValues, version: str) -> Draft:
         "fit": None if fit is None else _fit(fit),
         "calls": calls,
         "policy": policy_content(window),
+        "asker": asker,
+        "documents": _documents(window, texts),
         "seal": seal,
     }
     return Draft(join_encoded(parts, rest), tuple(texts.leaves))
+
+
+def _documents(window: WindowValues, texts: TextLeaves) -> list[dict[str, Any]]:
+    """The documents of what was shown; each leaf goes with the facts of its document."""
+    packed = window.envelope.facts if window.envelope else ()
+    source_of = {**window.sources, **{fact.fact_id: fact.source_id for fact in packed}}
+    return [
+        {
+            "source": entry.source_id,
+            "leaf": texts.add(
+                f"document/{entry.source_id}",
+                texts_as_json(
+                    {"hash": entry.document_hash, "title": entry.title, "uri": entry.uri}
+                ),
+                of=sorted(
+                    number
+                    for number, leaf in enumerate(texts.leaves)
+                    if leaf.fact_id and source_of.get(leaf.fact_id) == entry.source_id
+                ),
+            ),
+        }
+        for entry in window.documents
+    ]
 
 
 def _seen(dossier: Dossier, texts: TextLeaves) -> list[tuple[Part, ...]]:

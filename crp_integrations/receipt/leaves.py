@@ -26,6 +26,8 @@ from crp_integrations.seals import derive_key
 
 SALT_BYTES: Final = 32
 SALT_INFO: Final = b"crp-receipt-salt-v1"
+SUBJECT_INFO: Final = b"crp-receipt-subject-v1"
+SUBJECT_PREFIX: Final = "crp_subj_"
 FACT: Final = "fact/"
 # Maximum characters of a composed text, and of all of a receipt: parts may repeat without limit.
 LONGEST: Final = 50_000_000
@@ -131,6 +133,12 @@ def entries_of(listed: Any, place: str) -> tuple[LeafEntry, ...]:
 def salt_key(master: bytes, tenant: str) -> bytes:
     """The key from which the salts of a tenant's receipts are derived, 32 bytes."""
     return derive_key(master, salt=tenant, info=SALT_INFO)
+
+
+def pseudonym(master: bytes, tenant: str, subject: str) -> str:
+    """The name of a tenant's subject in receipts: equal for equal subjects, as long as a key is."""
+    key = derive_key(master, salt=tenant, info=SUBJECT_INFO)
+    return SUBJECT_PREFIX + hmac.digest(key, subject.encode(), "sha256").hex()[:24]
 
 
 def salts(key: bytes, scope: str, count: int) -> list[bytes]:

@@ -35,9 +35,9 @@ HEAD_TYPE: Final = "application/vnd.crp-integrations.receipt-head+json"
 HEAD_SCHEMA: Final = "receipt-head/1"
 PROOF_SCHEMA: Final = "receipt-proof/1"
 CONSISTENCY_SCHEMA: Final = "receipt-consistency/1"
-_HEAD: Final = Shape(HEAD_SCHEMA, log=TEXT, size=whole_number(), root=HASH, timestamp=TEXT)
-_PROOF: Final = Shape(PROOF_SCHEMA, index=whole_number(), size=whole_number(1), path=listed(HASH))
-_CONSISTENCY: Final = Shape(
+HEAD: Final = Shape(HEAD_SCHEMA, log=TEXT, size=whole_number(), root=HASH, timestamp=TEXT)
+PROOF: Final = Shape(PROOF_SCHEMA, index=whole_number(), size=whole_number(1), path=listed(HASH))
+CONSISTENCY: Final = Shape(
     CONSISTENCY_SCHEMA, first=whole_number(), second=whole_number(), path=listed(HASH)
 )
 _SIGNED = frozenset({"envelope", "key", "schema"})
@@ -62,7 +62,7 @@ class Head:
 
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
-        return dumps(_HEAD.write(self))
+        return dumps(HEAD.write(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class SignedHead:
         if members["schema"] != HEAD_SCHEMA:
             raise ReceiptBroken("head.schema", f"is not {HEAD_SCHEMA!r}")
         signed = Signed.from_json(members["envelope"], HEAD_TYPE, "head.envelope")
-        head = Head(**_HEAD.read(loads(signed.payload, "head.payload"), "head.payload"))
+        head = Head(**HEAD.read(loads(signed.payload, "head.payload"), "head.payload"))
         return cls(head, signed, unb64(members["key"], "head.key", KEY_BYTES))
 
 
@@ -113,12 +113,12 @@ class Inclusion:
 
     def write(self) -> bytes:
         """The proof as a file."""
-        return _file(_PROOF.write(self))
+        return _file(PROOF.write(self))
 
     @classmethod
     def read(cls, data: bytes) -> Inclusion:
         """Read a proof."""
-        return cls(**_PROOF.read(_read(data, "proof", PROOF_SCHEMA), "proof"))
+        return cls(**PROOF.read(_read(data, "proof", PROOF_SCHEMA), "proof"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +131,12 @@ class Consistency:
 
     def write(self) -> bytes:
         """The proof as a file."""
-        return _file(_CONSISTENCY.write(self))
+        return _file(CONSISTENCY.write(self))
 
     @classmethod
     def read(cls, data: bytes) -> Consistency:
         """Read a proof."""
-        return cls(**_CONSISTENCY.read(_read(data, "proof", CONSISTENCY_SCHEMA), "proof"))
+        return cls(**CONSISTENCY.read(_read(data, "proof", CONSISTENCY_SCHEMA), "proof"))
 
 
 def log_name(tenant: str, residency: str = "") -> str:

@@ -7,7 +7,6 @@ those are leaves, referred to by number. So a redacted copy has the same content
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -92,6 +91,7 @@ class JudgeRecord(Part):
         skipped: why no judge was called; empty if one was.
         left_out: id and reason of each passage that no call contained in full.
         instructions: leaf of the system prompt; None if there was none.
+        system: leaf of the judge's own system message; None if no judge was called.
     """
 
     model: str = ""
@@ -104,6 +104,7 @@ class JudgeRecord(Part):
     calls: tuple[JudgeCallRecord, ...] = ()
     conversation: tuple[ConversationMessage, ...] = ()
     instructions: LeafOrNone = None
+    system: LeafOrNone = None
 
 
 class SignalRecord(Part):
@@ -457,12 +458,21 @@ class EnvelopeRecord(Part):
     algorithms: tuple[str, ...]
 
 
+class DocumentRecord(Part):
+    """A document of the evidence; its title, URI and hash are the leaf's JSON."""
+
+    source: str
+    leaf: LeafNumber
+
+
 class Content(Part):
     """All data of a receipt about a window, except its texts and its place in the chain.
 
     Attributes:
         selected, fit: None if there was no envelope, or another package built it.
         report: fields of the report without texts, numbers in millionths.
+        asker: leaf of who asked: the tenant's name and a pseudonym of the subject, as JSON.
+        documents: the documents of the facts that were shown; empty if the fabric has none.
     """
 
     content: str = Field(alias="schema", pattern=r"^receipt-content/1$")
@@ -479,18 +489,6 @@ class Content(Part):
     report: dict[str, Any]
     examined: ExaminationRecord | None = None
     policy: PolicyRecord
+    asker: LeafOrNone = None
+    documents: tuple[DocumentRecord, ...] = ()
     seal: Count
-
-
-def content_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of the predicate's `content` as it is signed."""
-    made = Content.model_json_schema()
-    made["properties"]["schema"] = {"const": SCHEMA}
-    # Every key is required, because a writer always writes all of them.
-    made["required"] = sorted(made["properties"])
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
-
-
-def published_schema() -> str:
-    """The published file's text."""
-    return json.dumps(content_schema(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"

@@ -52,6 +52,7 @@ def run_of(judged: JudgeRecord, text: Callable[[int], str]) -> JudgeRun:
                 judged,
                 "conversation",
                 "instructions",
+                "system",
                 calls=tuple(_exchange(call, text) for call in judged.calls),
                 left_out=tuple(
                     UnreadPassage(fact_id=id_, reason=why) for id_, why in judged.left_out

@@ -301,6 +301,7 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
         Tree(digests).root,
         draft.content,
     )
+    statement = replace(statement, digest=statement.computed_digest())
     signed = key.sign(IN_TOTO, statement.to_payload())
     shown = tuple(
         DisclosedText(salt, None if leaf.parts else text)

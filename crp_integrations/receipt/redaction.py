@@ -12,10 +12,12 @@ from typing import Any, Final
 from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.errors import RequestError
 from crp_integrations.receipt.leaves import LeafEntry, quoted
+from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import OmissionReason, Receipt, require_receipt
 
 # Leaves derived from facts: labels in their words, and hashes without salt.
-_DERIVED_FROM_FACTS: Final = ("communities", "seal")
+_COMMUNITIES: Final = "communities"
+_DERIVED_FROM_FACTS: Final = (_COMMUNITIES, "seal")
 # For each named leaf, prefixes of the leaves that repeat its text.
 _REPEATED_BY: Final = {
     "request": ("need/", "cover/", "prompt", "judge/"),
@@ -40,6 +42,7 @@ def redact(
     sources: Collection[str] = (),
     names: Collection[str] = (),
     quoting: bool = True,
+    unshown: bool = False,
 ) -> Receipt:
     """Make a copy without some texts and without all texts that may contain them.
 
@@ -53,6 +56,8 @@ def redact(
         sources: ids of sources, as in the content, whose facts are left out.
         quoting: False keeps plain texts that may quote one of the facts, for a caller that has
             checked that they do not; texts composed or derived from a fact are still left out.
+        unshown: True leaves out also the candidates that no model and no examination was shown;
+            no text that was shown goes with them, nor does the seal.
 
     Raises:
         RequestError: the receipt has no such fact, source or leaf, it is not a Receipt, or a string
@@ -93,6 +98,8 @@ def redact(
             and not chosen.isdisjoint(leaf.of)
         }
         gone = with_composed(receipt.leaves, chosen | made)
+    if unshown:
+        gone |= _unshown(receipt)
     return receipt.without(
         {
             n: OmissionReason.REDACTED
@@ -100,6 +107,20 @@ def redact(
             if not isinstance(receipt.texts[n], OmissionReason)
         }
     )
+
+
+def _unshown(receipt: Receipt) -> set[int]:
+    """Numbers of the leaves of candidates that were not shown, and of the communities' labels."""
+    content = content_of(receipt)
+    if content.envelope is None:
+        return set()
+    shown = {number for leaf in receipt.leaves for number in quoted(leaf.parts)}
+    shown |= {number for leaf in receipt.leaves if leaf.name == "context" for number in leaf.of}
+    for passage in (content.examined and content.examined.passages) or ():
+        shown |= quoted(passage.pieces)
+    return {candidate.leaf for candidate in content.candidates} - shown | {
+        number for number, leaf in enumerate(receipt.leaves) if leaf.name == _COMMUNITIES
+    }
 
 
 def repeating(receipt: Receipt) -> set[int]:

@@ -39,12 +39,15 @@ from crp_integrations.receipt.reconstruction import (
     budget_of,
     content_of,
     malformed,
+    sealed,
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_examination import Verdict, settings_of
 from crp_integrations.receipt.replay_records import (
     DIFFERS,
     EQUAL,
+    HOLDS,
+    NOT_RECOMPUTED,
     NOT_RUN,
     NOTHING,
     Difference,
@@ -54,6 +57,7 @@ from crp_integrations.receipt.replay_records import (
     Replayed,
     ReplayedPart,
     ReplayTools,
+    Stated,
     first,
 )
 from crp_integrations.vocabulary import HaltReason, QualityTier
@@ -178,6 +182,7 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
     made = making.ReplayedContext(receipt.content["envelope"] or {}, content, texts, tools)
     verdict = judging.Verdict(receipt, content, texts, tools)
     run: Mapping[str, Callable[[], Outcome]] = {
+        "digest": lambda: _digest(receipt),
         "budget": lambda: making.budget(made),
         "selection": lambda: making.selection(made),
         "context": lambda: making.context(made),
@@ -194,12 +199,55 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
         # Most windows have no judge, so the part is listed only if one was configured.
         run = {name: step for name, step in run.items() if name != "judge"}
     parts = tuple(_part(name, step) for name, step in run.items())
+    same = all(part.state != DIFFERS for part in parts)
+    wanted = _deciding(content)
+    lacking = tuple(part.name for part in parts if part.name in wanted and part.state == NOT_RUN)
     return Replayed(
         receipt_id=receipt.receipt_id,
-        same=all(part.state != DIFFERS for part in parts),
-        whole=_whole(content, {part.name: part.state for part in parts}),
+        same=same,
+        lacking=lacking,
+        word=DIFFERS if not same else NOT_RECOMPUTED if lacking else HOLDS,
         parts=parts,
+        stated=stated(receipt, content, texts),
     )
+
+
+def _digest(receipt: Receipt) -> Outcome:
+    """Compare the digest of the predicate, which a change of one field does not fit."""
+    statement = receipt.statement
+    return first(statement.digest, statement.computed_digest(), "predicate.digest"), ""
+
+
+def stated(receipt: Receipt, content: Content, texts: Texts) -> Stated:
+    """Name and value of each thing that rests on the signer's word; a replay computes none."""
+    chain, model, package = receipt.chain, content.model, content.package
+    judged = content.examined.judged if content.examined else None
+    try:
+        state = str(sealed(texts).get("state_hash", ""))
+    except MissingTextError:
+        state = ""
+    sources = sorted({candidate.source for candidate in content.candidates})
+    values = {
+        "asked by": _leaf(texts, content.asker),
+        "documents": ", ".join(_leaf(texts, document.leaf) for document in content.documents),
+        "session": chain.session_id,
+        "time": chain.timestamp,
+        "HMAC of the window": chain.hmac,
+        "state of the store": state,
+        "model asked": model.asked,
+        "model that answered": model.answered,
+        "model of the judge": judged.model if judged and judged.calls else "",
+        "candidates of the search": str(len(content.candidates)) if content.envelope else "",
+        "sources of the candidates": ", ".join(sources),
+        "package": f"{package.name} {package.version}",
+        "settings": content.settings.digest,
+    }
+    return tuple((name, value) for name, value in values.items() if value)
+
+
+def _leaf(texts: Texts, number: int | None) -> str:
+    text = None if number is None else texts.get(number)
+    return "" if text is None else text
 
 
 def _part(name: str, run: Callable[[], Outcome]) -> ReplayedPart:
@@ -223,15 +271,15 @@ def _part(name: str, run: Callable[[], Outcome]) -> ReplayedPart:
     )
 
 
-def _whole(content: Content, states: Mapping[str, str]) -> bool:
-    """Whether every part for which the receipt has data was replayed and is equal."""
-    wanted = {"context", "answer", "policy"}
+def _deciding(content: Content) -> set[str]:
+    """Names of the parts that decide whether a receipt holds."""
+    wanted = {"digest", "context", "answer", "policy"}
     if content.envelope is not None:
         wanted.add("selection")
-    if content.calls:
+    if content.calls and content.request.shaped:
         wanted.add("prompt")
-    if content.examined is not None:
+    if content.examined is not None or content.report.get("claims"):
         wanted.add("examination")
-        if content.examined.judged is not None and content.examined.judged.calls:
-            wanted.add("judge")
-    return all(states[name] == EQUAL for name in wanted)
+    if content.examined and content.examined.judged and content.examined.judged.calls:
+        wanted.add("judge")
+    return wanted

@@ -216,8 +216,7 @@ def context(made: ReplayedContext) -> Outcome:
         passages = examined.passages or () if examined else ()
         text = made.texts.pieces(rendered([passage.pieces for passage in passages]))
         return in_text(made.texts.named("context"), text, "context"), ""
-    hidden = set(made.seam[1])
-    envelope = made.envelope
+    envelope, hidden = made.envelope, set(made.seam[1])
     shown = [fact.fact_id for fact in envelope.facts if fact.fact_id in hidden]
     if shown:
         raise NotRun(f"the text of fact {shown[0]} is not in this copy")

@@ -38,7 +38,7 @@ from crp_integrations.receipt.replay_records import (
     recorded_settings,
 )
 from crp_integrations.scores import SCALE
-from crp_integrations.seals import sha256
+from crp_integrations.seals import sha256, sha256_hex
 
 # Prefixes of the names of the signals that each engine gives.
 VERIFIER: Final = ("entailment.", "coherence.")
@@ -167,7 +167,9 @@ def judged(verdict: Verdict) -> Outcome:
     run, dossier = verdict.examination.judged, verdict.examination.dossier
     if run is None or not run.calls:
         raise NotRun(f"the judge was not asked: {(run and run.skipped) or 'there is no claim'}")
-    return _asked_again(run, dossier, verdict.screened.claims)
+    leaf = verdict.examined.judged.system
+    system = None if leaf is None else verdict.texts.get(leaf)
+    return _asked_again(run, dossier, verdict.screened.claims, system)
 
 
 def catalogue(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
@@ -263,13 +265,18 @@ _AT = "content.examined.judged"
 UNREADABLE = "Unreadable"
 
 
-def _asked_again(run: JudgeRun, dossier: Dossier, claims: tuple[Claim, ...]) -> Outcome:
+def _asked_again(
+    run: JudgeRun, dossier: Dossier, claims: tuple[Claim, ...], system: str | None
+) -> Outcome:
     """Build the prompt of each call again and compare its id and hash."""
     difference = first(run.passages, len(dossier.numbered_passages), "examined.judged.passages")
     if difference is not None:
         return difference, ""
-    shipped = JudgePrompt(language=run.language) if run.language in words.LANGUAGES else None
-    known = shipped is not None and shipped.identity == run.prompt
+    if system is not None:
+        digest = sha256_hex(system)[: words.PROMPT_DIGITS]
+        difference = first(run.prompt.rpartition("+")[2], digest, "examined.judged.prompt")
+        if difference is not None:
+            return difference, ""
     before: tuple[Message, ...] = ()
     for number, call in enumerate(run.calls):
         place = f"examined.judged.calls[{number}]"
@@ -285,9 +292,9 @@ def _asked_again(run: JudgeRun, dossier: Dossier, claims: tuple[Claim, ...]) -> 
         read = read_reply(call.reply, id_) is not None
         if call.error in ("", UNREADABLE) and read is bool(call.error):
             return Difference(f"{place}.error", call.error, UNREADABLE if not read else ""), ""
-        if shipped is None or not known:
+        if system is None:
             continue
-        sent = words.messages(shipped, user)
+        sent = words.messages(JudgePrompt(system), user)
         if number and run.calls[number - 1].id == id_:
             # After a reply that could not be parsed, the same question is sent once more.
             again = run.calls[number - 1].reply or "-"
@@ -300,10 +307,10 @@ def _asked_again(run: JudgeRun, dossier: Dossier, claims: tuple[Claim, ...]) -> 
         difference = first(call.prompt_hash, words.prompt_hash(sent), f"{place}.prompt_hash")
         if difference is not None:
             return difference, ""
-    why = (
-        "" if known else f"the prompt {run.prompt!r:.60} is not a built-in one and is not compared"
-    )
-    return None, why
+    if system is None:
+        raise NotRun(f"the text of the judge's prompt {run.prompt!r:.60} is not in this copy")
+    shipped = JudgePrompt(language=run.language).text if run.language in words.LANGUAGES else ""
+    return None, "" if system == shipped else f"the prompt {run.prompt!r:.60} is the operator's own"
 
 
 def _claims(call: JudgeExchange, count: int, place: str) -> tuple[int, int]:

@@ -100,6 +100,10 @@ def _shown(value: Any) -> str:
 EQUAL: Final = "equal"
 DIFFERS: Final = "differs"
 NOT_RUN: Final = "not-run"
+# With DIFFERS, the words that page, `verify` and `replay` use for a receipt.
+HOLDS: Final = "holds"
+BROKEN: Final = "broken"
+NOT_RECOMPUTED: Final = "not recomputed"
 
 LIMITS: Final = (
     "Vectors, and scores computed from them before packing, are recorded, not computed again.",
@@ -107,9 +111,11 @@ LIMITS: Final = (
     "Engines' results on the answer are recorded in millionths; the report is made from those.",
     "Which calls were made and which were repeated is recorded, not decided again.",
     "Calls that split the question or summarised are not in the receipt; their results are.",
-    "Sources, parts of scores, the policy in force and the caller's conditions are recorded.",
-    "So are a person's approval, the safety budget, the model that answered, and versions.",
+    "Parts of scores, the caller's conditions, a person's approval and the budget are recorded.",
 )
+
+# Name and value of each thing that rests on the signer's word.
+Stated: TypeAlias = tuple[tuple[str, str], ...]
 
 # The first difference (None if there is none), and a remark.
 Outcome: TypeAlias = tuple[Difference | None, str]
@@ -143,8 +149,8 @@ class ReplayedPart(Part):
     """Result of one part of a replay.
 
     Attributes:
-        name: `budget`, `selection`, `context`, `prompt`, `counts`, `answer`, `examination`,
-            `judge` if one was configured, `policy`, `catalogue` or `signals`.
+        name: `digest`, `budget`, `selection`, `context`, `prompt`, `counts`, `answer`,
+            `examination`, `judge` if one was configured, `policy`, `catalogue` or `signals`.
         recorded, replayed: values at the place; empty for a text.
     """
 
@@ -160,7 +166,9 @@ class Replayed(Record):
     """Result of a replay.
 
     Attributes:
-        whole: True if context, prompt, report, judge and policies, where present, are equal.
+        word: `holds`, `differs`, or `not recomputed` if nothing differs but parts are lacking.
+        lacking: names of the parts that decide whether it holds, and were not run.
+        stated: name and value of each thing that rests on the signer's word alone.
         limits: what a replay cannot check.
     """
 
@@ -168,9 +176,16 @@ class Replayed(Record):
 
     receipt_id: str
     same: bool
-    whole: bool
+    word: str
+    lacking: tuple[str, ...] = ()
     parts: tuple[ReplayedPart, ...]
+    stated: Stated = ()
     limits: tuple[str, ...] = LIMITS
+
+    @property
+    def whole(self) -> bool:
+        """Whether digest, context, prompt, report, judge and policies, if any, are equal."""
+        return self.word == HOLDS
 
     def part(self, name: str) -> ReplayedPart:
         """The part with this name."""
@@ -180,14 +195,6 @@ class Replayed(Record):
     def not_run(self) -> tuple[str, ...]:
         """Names of the parts that were not run."""
         return tuple(part.name for part in self.parts if part.state == NOT_RUN)
-
-    @property
-    def summary(self) -> str:
-        """The outcome in one line, with the parts that were not run."""
-        verdict = "replays" if self.same else "does not replay"
-        if self.same and not self.whole:
-            verdict = "replays as far as it was run"
-        return f"{verdict}; not run: {', '.join(self.not_run)}" if self.not_run else verdict
 
     def require(self) -> None:
         """Raise `ReceiptBroken` if a part differs."""

@@ -9,7 +9,7 @@ With a plain hash, anyone could check a guess at a text that a copy leaves out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,9 +27,9 @@ from crp_integrations.receipt.canonical import (
     embed_json,
     fields,
     hex_of,
-    join_encoded,
     listed,
     loads,
+    part,
     text_of,
     unb64,
     whole_number,
@@ -41,11 +41,11 @@ TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://crp-integrations.dev/receipt/v1"
 SUBJECTS: Final = ("request", "context", "answer")
 _STATEMENT = frozenset({"_type", "predicate", "predicateType", "subject"})
-_PREDICATE = frozenset({"chain", "content", "texts"})
+_PREDICATE = frozenset({"chain", "content", "digest", "texts"})
 _SUBJECT = frozenset({"digest", "name"})
 _DIGEST = frozenset({"sha256"})
 _TEXTS = frozenset({"leaves", "root"})
-_CHAIN: Final = Shape(
+CHAIN: Final = Shape(
     session_id=TEXT,
     window_id=TEXT,
     window_number=whole_number(1),
@@ -90,12 +90,12 @@ class Chain:
 
     def to_json(self) -> dict[str, Any]:
         """The place as a JSON object."""
-        return _CHAIN.write(self)
+        return CHAIN.write(self)
 
     @classmethod
     def from_json(cls, value: Any, place: str) -> Chain:
         """Read a place."""
-        return cls(**_CHAIN.read(value, place))
+        return cls(**CHAIN.read(value, place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,7 @@ class Statement:
     Attributes:
         subjects: digests of request, context and answer, 32 bytes each.
         root: root of the tree over all leaves, 32 bytes.
+        digest: the recorded digest of the predicate; empty before signing.
     """
 
     subjects: Mapping[str, bytes]
@@ -112,24 +113,34 @@ class Statement:
     leaves: tuple[LeafEntry, ...]
     root: bytes
     content: Mapping[str, Any]
+    digest: str = ""
+
+    def _predicate(self) -> dict[str, Any]:
+        """The predicate's members except its digest, each encoded."""
+        content = self.content
+        data = content.data if isinstance(content, EncodedObject) else dumps(content)
+        leaves = [leaf.to_json() for leaf in self.leaves]
+        return {
+            "chain": part(self.chain.to_json()),
+            "content": embed_json(data),
+            "texts": part({"leaves": leaves, "root": self.root.hex()}),
+        }
+
+    def computed_digest(self) -> str:
+        """The SHA-256 of the predicate's canonical JSON without its digest, in hexadecimal.
+
+        It shows a change of single fields; a signer can fit it as well, so it proves no statement.
+        """
+        return sha256_hex(dumps(self._predicate(), strings_only=True))
 
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
-        content = self.content
-        data = content.data if isinstance(content, EncodedObject) else dumps(content)
-        predicate = join_encoded(
-            {"content": embed_json(data)},
-            {
-                "chain": self.chain.to_json(),
-                "texts": {
-                    "leaves": [leaf.to_json() for leaf in self.leaves],
-                    "root": self.root.hex(),
-                },
-            },
-        )
+        members = self._predicate()
+        digest = self.digest or self.computed_digest()
+        predicate = dumps({**members, "digest": digest}, strings_only=True)
         statement = {
             "_type": TYPE,
-            "predicate": embed_json(predicate.data),
+            "predicate": embed_json(predicate),
             "predicateType": PREDICATE_TYPE,
             "subject": [
                 {"digest": {"sha256": self.subjects[name].hex()}, "name": name} for name in SUBJECTS
@@ -156,6 +167,7 @@ class Statement:
             leaves,
             hex_of(texts["root"], f"{at}.texts.root"),
             predicate["content"],
+            text_of(predicate["digest"], f"{at}.digest"),
         )
 
 
@@ -176,6 +188,8 @@ def _subjects(value: Any, place: str) -> dict[str, bytes]:
 IN_TOTO: Final = "application/vnd.in-toto+json"
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
+# Maximum number of signatures in an envelope.
+MOST_SIGNATURES: Final = 16
 SIGN_INFO: Final = b"crp-receipt-sign-v1"
 _ENVELOPE = frozenset({"payload", "payloadType", "signatures"})
 _SIGNATURE = frozenset({"keyid", "sig"})
@@ -187,19 +201,21 @@ class Signed:
 
     Attributes:
         keyid: SHA-256 of the public key's 32 bytes, 64 hexadecimal digits.
+        further: key id and signature of each countersigner, in the order of the key ids.
     """
 
     payload: bytes
     payload_type: str
     keyid: str
     signature: bytes
+    further: tuple[tuple[str, bytes], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The envelope as a JSON object."""
         return {
             "payload": b64(self.payload),
             "payloadType": self.payload_type,
-            "signatures": [{"keyid": self.keyid, "sig": b64(self.signature)}],
+            "signatures": [{"keyid": keyid, "sig": b64(sig)} for keyid, sig in self._signatures],
         }
 
     @classmethod
@@ -209,26 +225,47 @@ class Signed:
         kind = text_of(members["payloadType"], f"{place}.payloadType")
         if kind != payload_type:
             raise ReceiptBroken(f"{place}.payloadType", f"{kind!r:.60} is not {payload_type!r}")
-        signatures = members["signatures"]
-        if not isinstance(signatures, list) or len(signatures) != 1:
-            raise ReceiptBroken(f"{place}.signatures", "wanted exactly one")
-        at = f"{place}.signatures[0]"
-        signature = fields(signatures[0], _SIGNATURE, at)
-        return cls(
-            unb64(members["payload"], f"{place}.payload"),
-            kind,
-            hex_of(signature["keyid"], f"{at}.keyid").hex(),
-            unb64(signature["sig"], f"{at}.sig", SIGNATURE_BYTES),
-        )
+        listed = members["signatures"]
+        if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_SIGNATURES:
+            raise ReceiptBroken(f"{place}.signatures", f"wanted 1 to {MOST_SIGNATURES}")
+        signatures = []
+        for number, item in enumerate(listed):
+            at = f"{place}.signatures[{number}]"
+            signature = fields(item, _SIGNATURE, at)
+            keyid = hex_of(signature["keyid"], f"{at}.keyid").hex()
+            signatures.append((keyid, unb64(signature["sig"], f"{at}.sig", SIGNATURE_BYTES)))
+        first, *further = signatures
+        if further != sorted(dict(further).items()) or first[0] in dict(further):
+            raise ReceiptBroken(f"{place}.signatures", "their key ids are not in order")
+        return cls(unb64(members["payload"], f"{place}.payload"), kind, *first, tuple(further))
+
+    @property
+    def _signatures(self) -> tuple[tuple[str, bytes], ...]:
+        return ((self.keyid, self.signature), *self.further)
+
+    def countersigned(self, key: SigningKey) -> Signed:
+        """The envelope with one more signature; what was signed stays as it was."""
+        signature = key.sign(self.payload_type, self.payload).signature
+        further = {**dict(self.further), key.keyid: signature}
+        further.pop(self.keyid, None)
+        return replace(self, further=tuple(sorted(further.items())))
 
     def verify(self, key: bytes, place: str = "envelope") -> None:
-        """Check the signature with a public key."""
-        at = f"{place}.signatures[0]"
+        """Check the first signature with a public key."""
         if keyid_of(key) != self.keyid:
-            raise ReceiptBroken(f"{at}.keyid", "does not name the key")
+            raise ReceiptBroken(f"{place}.signatures[0].keyid", "does not name the key")
+        self.verify_signer(key, place)
+
+    def verify_signer(self, key: bytes, place: str = "envelope") -> None:
+        """Check the signature of a public key, the first one's or a countersigner's."""
+        keyids = [keyid for keyid, _ in self._signatures]
+        if keyid_of(key) not in keyids:
+            raise ReceiptBroken(f"{place}.signatures", f"none is by key {keyid_of(key)[:16]}…")
+        number = keyids.index(keyid_of(key))
+        at = f"{place}.signatures[{number}]"
         try:
             Ed25519PublicKey.from_public_bytes(key).verify(
-                self.signature, pae(self.payload_type, self.payload)
+                self._signatures[number][1], pae(self.payload_type, self.payload)
             )
         except (InvalidSignature, ValueError):
             raise ReceiptBroken(

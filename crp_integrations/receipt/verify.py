@@ -1,4 +1,4 @@
-"""Verification of a receipt in six numbered steps; reports the place of the first error.
+"""Verification of a receipt in seven numbered steps; reports the place of the first error.
 
 1. encoding: the file is in its only valid encoding
 2. signature: Ed25519 over the payload, by the key in the file, or by one that the caller gives
@@ -6,6 +6,10 @@
 4. tree: the leaves have the signed root
 5. texts: each text in the file matches its leaf's hash
 6. chain: the window follows the given parents, and the receipt is in the given log
+7. contents: all that follows from the receipt alone is computed again (`replay` without engines)
+
+One word says what it comes to: `broken` (steps 1 to 6), `differs` (step 7), `not recomputed` if
+step 7 needs a text that is not in the copy, else `holds`.
 
 A receipt contains its own public key, so a file that someone else made and signed verifies as well.
 Only a key that you know identifies the signer: pass it as `key`, and the result is `pinned`.
@@ -22,7 +26,10 @@ from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.leaves import LONGEST_TOGETHER, composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
+from crp_integrations.receipt.predicate import SCHEMA
 from crp_integrations.receipt.records import OmissionReason, Receipt, read, require_receipt
+from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import BROKEN, DIFFERS, NOT_RECOMPUTED, Stated
 from crp_integrations.receipt.signed_statement import KEY_BYTES, SUBJECTS, keyid_of
 from crp_integrations.records import Part, Record
 
@@ -48,6 +55,8 @@ class Verified(Record):
     Attributes:
         place, reason: place and reason of the first failure; empty if there was none.
         receipt_id, keyid: ids of receipt and key; empty for a file that cannot be read.
+        word: `holds`, `differs`, `broken` or `not recomputed`.
+        stated: name and value of each thing that rests on the signer's word alone.
         pinned: whether the signature was checked with a key that the caller gave.
         texts: total number of leaves, the sum of `shown`, `redacted` and `erased`.
         facts_left_out: number of redacted or erased texts that are texts of facts.
@@ -56,9 +65,11 @@ class Verified(Record):
     SCHEMA = "receipt-verified/1"
 
     ok: bool
+    word: str
     place: str = ""
     reason: str = ""
     steps: tuple[Step, ...]
+    stated: Stated = ()
     receipt_id: str = ""
     keyid: str = ""
     pinned: bool = False
@@ -76,6 +87,7 @@ def verify(
     parents: Sequence[Receipt] = (),
     inclusion: Inclusion | None = None,
     head: SignedHead | None = None,
+    contents: bool = True,
 ) -> Verified:
     """Verify the file of a receipt; only the file is needed.
 
@@ -85,6 +97,7 @@ def verify(
             accepts the key in the file.
         parents: receipts of windows that this window follows, which you verify separately; signed
             by the same key or by another one of `key`.
+        contents: whether to take step 7, which computes the contents again.
 
     Raises:
         RequestError: an argument has the wrong type. A file that is not a receipt does not raise:
@@ -101,7 +114,7 @@ def verify(
         receipt = data if isinstance(data, Receipt) else read(data)
     except ReceiptBroken as error:
         steps.append(_failed(1, error))
-        return _found(None, steps, pinned=False)
+        return _result(None, steps, pinned=False)
     steps.append(_taken(1, ""))
     pins = None if key is None else _pins(key)
     checks: tuple[Callable[[], str], ...] = (
@@ -118,7 +131,31 @@ def verify(
             steps.append(_taken(number, check()))
         except ReceiptBroken as error:
             steps.append(_failed(number, error))
-    return _found(receipt, steps, pinned=pins is not None)
+    word: str = BROKEN
+    stated: Stated = ()
+    if steps[-1].ok is not False:
+        word, step, stated = _contents(receipt, wanted=contents)
+        steps.append(step)
+    return _result(receipt, steps, pinned=pins is not None, word=word, stated=stated)
+
+
+def _contents(receipt: Receipt, *, wanted: bool) -> tuple[str, Step, Stated]:
+    """Compute the contents again, without engines: the word, the step, and what is only stated."""
+    last, schema = len(NAMES), receipt.content.get("schema")
+    if not wanted or schema != SCHEMA:
+        reason = f"schema {schema!r:.40}, wanted {SCHEMA!r}" if wanted else "not asked for"
+        return NOT_RECOMPUTED, _taken(last, reason), ()
+    try:
+        replayed = replay(receipt)
+    except ReceiptBroken as error:
+        return DIFFERS, _failed(last, error), ()
+    part = next((part for part in replayed.parts if part.state == DIFFERS), None)
+    if part is not None:
+        values = f"recorded {part.recorded}, computed {part.replayed}" if part.recorded else ""
+        problem = ReceiptBroken(f"{part.name}: {part.place}", values or "differs when made again")
+        return DIFFERS, _failed(last, problem), replayed.stated
+    reason = "; ".join(f"{name}: {replayed.part(name).why}" for name in replayed.lacking)
+    return replayed.word, _taken(last, reason), replayed.stated
 
 
 def _pins(key: bytes | Iterable[bytes]) -> list[bytes]:
@@ -129,12 +166,17 @@ def _pins(key: bytes | Iterable[bytes]) -> list[bytes]:
     return pins
 
 
-NAMES = ("encoding", "signature", "subjects", "tree", "texts", "chain")
+NAMES = ("encoding", "signature", "subjects", "tree", "texts", "chain", "contents")
 
 
 def _signature(receipt: Receipt, pins: Sequence[bytes] | None) -> str:
     receipt.signed.verify(receipt.key)
     if pins is not None and receipt.key not in pins:
+        keyids = {keyid for keyid, _ in receipt.signed.further}
+        countersigner = next((pin for pin in pins if keyid_of(pin) in keyids), None)
+        if countersigner is not None:
+            receipt.signed.verify_signer(countersigner)
+            return ""
         wanted = " or ".join(keyid_of(pin)[:16] for pin in pins) or "none"
         raise ReceiptBroken("key", f"is {receipt.keyid[:16]}…, wanted {wanted}")
     return ""
@@ -242,13 +284,21 @@ def _failed(number: int, error: ReceiptBroken) -> Step:
     )
 
 
-def _found(receipt: Receipt | None, steps: list[Step], *, pinned: bool) -> Verified:
+def _result(
+    receipt: Receipt | None,
+    steps: list[Step],
+    *,
+    pinned: bool,
+    word: str = BROKEN,
+    stated: Stated = (),
+) -> Verified:
     for number in range(len(steps) + 1, len(NAMES) + 1):
         reason = f"step {steps[-1].number} failed"
         steps.append(Step(number=number, name=NAMES[number - 1], ok=None, reason=reason))
     bad = next((step for step in steps if step.ok is False), None)
     verdict = {
         "ok": bad is None,
+        "word": word,
         "place": bad.place if bad else "",
         "reason": bad.reason if bad else "",
         "steps": tuple(steps),
@@ -262,6 +312,7 @@ def _found(receipt: Receipt | None, steps: list[Step], *, pinned: bool) -> Verif
     )
     return Verified(
         **verdict,
+        stated=stated,
         receipt_id=receipt.receipt_id,
         keyid=receipt.keyid,
         pinned=pinned,

@@ -23,6 +23,7 @@ from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, ReceiptBroken
+from crp_integrations.fabric.records import Source
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.policy.verdict import AnswerTerms
@@ -119,6 +120,9 @@ class WindowValues:
         examined: input and signals of the examination; None if nothing was examined.
         flags_before: number of the report's flags that the examination set; later ones were added.
         sources: source id by fact id, for evidence that is not in this window's envelope.
+        asker: tenant, and pseudonym of the subject, who asked.
+        documents: registry entries of the sources of what was shown.
+        judge_prompt: system message of the judge; empty without one.
         state: further hashes of the window, recorded in a leaf of their own.
     """
 
@@ -137,6 +141,9 @@ class WindowValues:
     embedder: str = ""
     reranker: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
+    asker: Mapping[str, str] = field(default_factory=dict)
+    documents: tuple[Source, ...] = ()
+    judge_prompt: str = ""
     state: Mapping[str, str] = field(default_factory=dict)
 
     def sealed(self, report: Report, **state: str) -> WindowValues:
@@ -364,6 +371,7 @@ def judge_content(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[st
         calls=[_judge_call(call, f"judge/{n}", texts) for n, call in enumerate(run.calls, start=1)],
         conversation=[],
         instructions=None,
+        system=None,
     )
     if run.calls:
         content["conversation"] = [

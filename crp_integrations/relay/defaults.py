@@ -148,6 +148,13 @@ def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
     return settings.dpe.verifier in PUBLISHED
 
 
+def timestamp(settings: Settings, digest: bytes) -> bytes:
+    """The reply of the configured time-stamping authority about a digest."""
+    from crp_integrations.engines.timestamp_authority import stamp
+
+    return stamp(settings.timestamp_authority, digest, settings.timeout_s)
+
+
 def clock(settings: Settings) -> Clock:
     """The clock of the settings: fixed at their time, or the system's."""
     return clock_of(settings.clock)

@@ -368,8 +368,13 @@ class Judge:
         chosen = self.settings
         excluded = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
         options = chosen.model_dump(mode="json", exclude=excluded)
-        prompt = JudgePrompt(chosen.prompt, chosen.rubric, chosen.language).identity
+        prompt = self.prompt.identity
         return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(options.items()))]))
+
+    @property
+    def prompt(self) -> JudgePrompt:
+        """The instructions that it is asked with."""
+        return JudgePrompt(self.settings.prompt, self.settings.rubric, self.settings.language)
 
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()
@@ -379,7 +384,7 @@ class Judge:
         window = self._window or (own_window if self.own else 0) or self._known_window()
         return JudgeTerms(
             model=own_model if self.own else self._name,
-            prompt=JudgePrompt(chosen.prompt, chosen.rubric, chosen.language),
+            prompt=self.prompt,
             window=window,
             most_calls=chosen.most_calls,
             max_tokens=chosen.max_tokens,

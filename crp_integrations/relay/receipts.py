@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
 
 from crp_integrations.audit.records import WindowSeal
@@ -20,8 +22,9 @@ from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import DELIVER, UNREACHABLE, WITHHOLD, needs_review
 from crp_integrations.ports import retired_of
+from crp_integrations.receipt.bundle import KEYS_TYPE, KeyStatement, ReceiptBundle, SigningPeriod
 from crp_integrations.receipt.draft import draft
-from crp_integrations.receipt.leaves import salt_key
+from crp_integrations.receipt.leaves import pseudonym, salt_key
 from crp_integrations.receipt.ledger import (
     HEAD_TYPE,
     Consistency,
@@ -34,9 +37,16 @@ from crp_integrations.receipt.merkle import consistency, inclusion, root_of
 from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
 from crp_integrations.receipt.records import ID_PREFIX, Draft, OmissionReason, Receipt, issue, write
 from crp_integrations.receipt.redaction import erased, summaries
-from crp_integrations.receipt.signed_statement import IN_TOTO, Chain, Signed, signing_key
+from crp_integrations.receipt.signed_statement import (
+    IN_TOTO,
+    Chain,
+    Signed,
+    SigningKey,
+    signing_key,
+)
 from crp_integrations.receipt.verify import Verified, verify
 from crp_integrations.receipt.window_values import Asked, Decided, InForce, WindowValues
+from crp_integrations.relay.defaults import timestamp
 from crp_integrations.relay.memory import IssuedReceipt
 from crp_integrations.relay.prior_windows import denied_facts
 from crp_integrations.relay.records import Request
@@ -89,8 +99,18 @@ def receipt_contents(
         decided=decision_of(request, envelope, admission, verdict, world),
         embedder=packing.namespace.embedder.identity,
         reranker=world.engines.reranker.identity if world.engines.reranker else "",
+        asker=asker_of(packing.namespace, world),
+        documents=packing.documents(envelope, sources.values()),
+        judge_prompt=world.engines.judge.prompt.text if world.engines.judge else "",
         state={"state_hash": made.candidates.state_hash} if made else {},
     )
+
+
+def asker_of(namespace: Namespace, world: World) -> dict[str, str]:
+    """The tenant who asked, and the subject under a pseudonym."""
+    subject = namespace.subject
+    name = pseudonym(world.keyring.master(), subject.tenant, subject.name)
+    return {"subject": name, "tenant": subject.tenant}
 
 
 def settings_in_force(world: World) -> InForce:
@@ -243,15 +263,17 @@ class Receipts:
     @property
     def keys(self) -> tuple[bytes, ...]:
         """The public keys of every epoch of the key ring, oldest first."""
-        ring = self.world.keyring
-        masters = (*retired_of(ring), ring.master())
-        return tuple(signing_key(master, self._tenant).public for master in masters)
+        return tuple(key.public for key in self._signing_keys)
+
+    def pseudonym(self, name: str) -> str:
+        """The pseudonym under which receipts of the current key name a subject."""
+        return pseudonym(self.world.keyring.master(), self._tenant, name)
 
     def sign(self, payload_type: str, payload: bytes) -> Signed:
         """Sign a payload that accompanies receipts, such as an evidence bundle's manifest."""
-        if payload_type in (IN_TOTO, HEAD_TYPE):
+        if payload_type in (IN_TOTO, HEAD_TYPE, KEYS_TYPE):
             raise RequestError(f"payload type {payload_type!r:.60} is reserved for the ledger")
-        return signing_key(self.world.keyring.master(), self._tenant).sign(payload_type, payload)
+        return self._signing_keys[-1].sign(payload_type, payload)
 
     def head(self) -> SignedHead:
         """The signed head of the current log."""
@@ -261,7 +283,56 @@ class Receipts:
             root = root_of(size, log.node)
         now = iso(self.world.clock.now())
         head = Head(log_name(self._tenant, self.namespace.residency), size, root, now)
-        return head.sign(signing_key(self.world.keyring.master(), self._tenant))
+        return head.sign(self._signing_keys[-1])
+
+    def key_statement(self) -> Signed:
+        """The keys of the log with the entries that each signed, signed by all of them."""
+        keys = self._signing_keys
+        epochs = {key.public: epoch for epoch, key in enumerate(keys)}
+        with self.namespace.begin(write=False) as transaction:
+            log = _receipts_facet(transaction)
+            places = range(log.size())
+
+            def entry(place: int) -> Receipt:
+                receipt = log.get(log.ids(after=place - 1, limit=1)[0])
+                if receipt is None:
+                    raise StoreError(f"the log of receipts has no entry {place}")
+                return receipt
+
+            periods = []
+            start = 0
+            for epoch, key in enumerate(keys):
+                # Along a log the epoch never falls (ADR 23).
+                end = bisect_right(
+                    places, epoch, lo=start, key=lambda place: epochs.get(entry(place).key, 0)
+                )
+                times = [entry(place).chain.timestamp for place in (start, end - 1) if start < end]
+                first, last = times or ("", "")
+                periods.append(SigningPeriod(key.public, end - start, first, last))
+                start = end
+        now = iso(self.world.clock.now())
+        log_of_tenant = log_name(self._tenant, self.namespace.residency)
+        return KeyStatement(log_of_tenant, now, tuple(periods)).sign(keys)
+
+    def bundle(self, name: str) -> ReceiptBundle:
+        """A receipt with its proof, the head, the keys, and a time stamp if one is configured.
+
+        Raises:
+            RequestError: there is no such receipt, or it is in no log.
+            EngineError: the time-stamping authority does not answer.
+        """
+        receipt = self.get(name)
+        if receipt is None:
+            raise RequestError(
+                f"the store has no receipt {name!r:.80}; crp receipt show lists them"
+            )
+        head = self.head()
+        proof = self.inclusion(receipt.receipt_id, head.head.size)
+        settings = self.world.settings
+        stamped = b""
+        if settings.timestamp_authority:
+            stamped = timestamp(settings, sha256(head.write()).digest())
+        return ReceiptBundle(receipt, proof, head, self.key_statement(), stamped)
 
     def inclusion(self, receipt_id: str, size: int | None = None) -> Inclusion:
         """A proof that a receipt is in the log."""
@@ -317,6 +388,13 @@ class Receipts:
             if not wanted:
                 break
         return receipts
+
+    @property
+    def _signing_keys(self) -> tuple[SigningKey, ...]:
+        """The signing key of each epoch of the key ring, oldest first."""
+        ring = self.world.keyring
+        masters = (*retired_of(ring), ring.master())
+        return tuple(signing_key(master, self._tenant) for master in masters)
 
     @property
     def _tenant(self) -> str:

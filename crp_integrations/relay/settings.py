@@ -257,6 +257,8 @@ class Settings(BaseSettings):
         receipts: whether a receipt is signed and kept for each window.
         receipt_weights: whether receipts contain custom weights; without it they contain the
             digest of custom weights. Weights of a published preset are always included.
+        timestamp_authority: address of an RFC 3161 authority that stamps the head in a receipt's
+            bundle; none without it.
     """
 
     model_config = SettingsConfigDict(
@@ -297,6 +299,7 @@ class Settings(BaseSettings):
     steps: StepSettings = StepSettings()
     receipts: bool = True
     receipt_weights: bool = False
+    timestamp_authority: str = ""
 
     # The path of crp.toml does not affect answers, so it is not a field.
     toml_file: ClassVar[Path | None] = None
@@ -385,7 +388,7 @@ class Settings(BaseSettings):
     def digest(self) -> str:
         """`sha256:` hash of all settings that can affect an answer; not keys, clock or paths."""
         aside = {"clock", "key", "timeout_s", "regions", "reports", "receipts", "receipt_weights"}
-        aside |= {"artifacts"}
+        aside |= {"artifacts", "timestamp_authority"}
         left_out: dict[str, Any] = dict.fromkeys(aside, True)
         left_out["judge"] = {"api_key", "api_base", "timeout_s", "concurrency", "cache_size"}
         return digest(self.model_dump(mode="json", exclude=left_out))

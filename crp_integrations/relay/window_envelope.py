@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from crp_integrations.audit.window_seals import etag_salt
@@ -22,6 +22,7 @@ from crp_integrations.envelope.retriever_hits import count_tier_hits
 from crp_integrations.envelope.reuse import ReuseMatch, Validators
 from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.errors import StoreError
+from crp_integrations.fabric.records import Source
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.settings import RunStep, StepMeasurement
 from crp_integrations.governance.window_trace import check_guardrails
@@ -136,6 +137,12 @@ class WindowEnvelope:
             for fact in self.made.candidates.facts
             if fact.fact_id in shown
         }
+
+    def documents(self, envelope: Envelope | None, further: Iterable[str]) -> tuple[Source, ...]:
+        """Registry entries of an envelope's sources and of further ones."""
+        shown = {fact.source_id for fact in envelope.facts} if envelope else set[str]()
+        wanted = {*shown, *further} - {""}
+        return tuple(self.reads().sources(wanted)) if wanted else ()
 
     def reads(self) -> FabricView:
         """The view of the fabric, created at the first call with the session's facts in memory."""

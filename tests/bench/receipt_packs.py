@@ -271,7 +271,7 @@ def replayed(data: bytes) -> dict[str, Any]:
     total, broken = 0, []
     for line in data.splitlines(keepends=True):
         total += 1
-        if not verify(line).ok:
+        if not verify(line, contents=False).ok:
             broken.append(f"receipt {total}: not verified")
             continue
         found = replay(read(line))

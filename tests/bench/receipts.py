@@ -142,7 +142,7 @@ def measure(
     timed = [
         {
             "loop": loop_ms(),
-            "verify": median_ms(files[part], verify)[0],
+            "verify": median_ms(files[part], lambda data: verify(data, contents=False))[0],
             "bytes": median_ms(made[part], _bytes_again)[0],
             "together": median_ms(files[part], _checked)[0],
             "replay": median_ms(made[part], replay)[0],
@@ -176,7 +176,7 @@ def measure(
 
 def _checked(data: bytes) -> None:
     receipt = read(data)
-    verify(receipt)
+    verify(receipt, contents=False)
     _bytes_again(receipt)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.receipt.records import read, write
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.verify import verify
 from tests.cli.test_ask import KEY, SESSION
 from tests.cli.test_audit import FIXED, SECOND, answered
@@ -51,12 +52,12 @@ def test_show_tells_question_answer_facts_claims_and_policy(receipt) -> None:
     for words in (
         "How long may a worker be posted",
         "extended once by eight months",
-        "8 facts, 130 of 130 tokens; tier S",
+        "8 facts, 130 of 130 tokens; tier A",
         "Dropped: 6 for budget",
         "Risk UNKNOWN by exact comparison; 1 of 5 claims read",
         "warned of: warn-on MEDIUM, found UNKNOWN, 4 of 5 claims were not read",
         LAST.receipt_id,
-        "verifies",
+        "holds",
     ):
         assert words in run.stdout, words
 
@@ -77,7 +78,7 @@ def test_verify_takes_the_file_alone(receipt) -> None:
     run = receipt("verify", "3.json")
     assert run.returncode == 0
     assert "the file cannot show whose key this is" in run.stdout
-    assert run.stdout.rstrip().endswith("verifies")
+    assert run.stdout.rstrip().endswith("\nholds")
     told = json.loads(receipt("verify", "3.json", "--json").stdout)
     assert told["ok"]
     assert told["pinned"] is False
@@ -112,7 +113,7 @@ def test_verify_with_a_key_that_is_known(receipt, alone: Path, writing: str) -> 
     (alone / "key").write_bytes(written(other))
     run = receipt("verify", "3.json", "--key", "key")
     assert run.returncode == 1
-    assert "does not verify" in run.stdout
+    assert run.stdout.rstrip().endswith("\nbroken")
     assert "wanted" in run.stdout
     assert "not the given key" in run.stdout
 
@@ -140,7 +141,7 @@ def test_a_changed_file_is_status_1_and_the_place(receipt, alone: Path, spoil, p
 def test_replay_does_everything_again(receipt) -> None:
     run = receipt("replay", "3.json")
     assert run.returncode == 0, run.stdout
-    assert run.stdout.rstrip().endswith("replays")
+    assert run.stdout.rstrip().endswith("\nholds")
     assert "no model is called" in run.stdout
     told = json.loads(receipt("replay", "3.json", "--json").stdout)
     states = {part["name"]: part["state"] for part in told["parts"]}
@@ -153,7 +154,23 @@ def test_replay_does_everything_again(receipt) -> None:
     lacking = [name for name, state in states.items() if state == "not-run"]
     run = receipt("replay", "3.json", "--recorded")
     assert run.returncode == 0
-    assert run.stdout.rstrip().endswith(f"\nreplays; not run: {', '.join(lacking)}")
+    assert run.stdout.rstrip().endswith(f"\nholds; not run: {', '.join(lacking)}")
+
+
+def test_strict_is_status_3_where_nothing_that_decides_was_recomputed(receipt, alone: Path) -> None:
+    (alone / "copy.json").write_bytes(write(redact(LAST, names=["answer"])))
+    for options, status in (((), 0), (("--strict",), 3)):
+        run = receipt("replay", "copy.json", *options)
+        assert run.returncode == status, run.stderr
+        assert run.stdout.splitlines()[-1].startswith("not recomputed; not run: ")
+
+
+def test_verify_lists_what_the_signer_states(receipt) -> None:
+    for command in ("verify", "replay"):
+        run = receipt(command, "3.json")
+        stated = run.stdout.partition("Stated by the signer, not recomputed:")[2]
+        for words in ("model asked: gpt-4o", "sources of the candidates: user", LAST.chain.hmac):
+            assert words in stated
 
 
 def test_what_if_the_budget_were_another(receipt) -> None:
@@ -244,6 +261,8 @@ def test_html_writes_one_page(receipt, alone: Path) -> None:
         ("export", "x", "--key"),
         ("export", "--key", "--head"),
         ("export", "x", "--size", "1"),
+        ("export", "x", "--proof", "--bundle"),
+        ("redact", "3.json"),
         ("replay", "3.json", "--store", "nowhere"),
     ],
     ids=" ".join,
@@ -314,6 +333,29 @@ def test_key_head_and_proof_verify_elsewhere(stored, here, kb: Path) -> None:
     )
     assert wrong.returncode == 1
     assert "proof" in wrong.stdout
+
+
+def test_a_bundle_is_verified_shown_and_redacted_elsewhere(stored, here, kb: Path) -> None:
+    name = _ids(stored)[1][0]
+    run = stored("export", name, "--bundle", "-o", "bundle.json")
+    assert run.returncode == 0, run.stderr
+    assert stored("export", "--key", "-o", "key.pem").returncode == 0
+    (kb / "other.pem").write_bytes(bytes(32))
+
+    def elsewhere(*words: str) -> Any:
+        return here("receipt", *words, cwd=kb)
+
+    run = elsewhere("verify", "bundle.json", "--key", "key.pem")
+    assert run.returncode == 0, run.stdout
+    assert "signed 3 receipts, from" in run.stdout
+    assert "no proof" not in run.stdout
+    assert elsewhere("show", "bundle.json").returncode == 0
+    run = elsewhere("redact", "bundle.json", "--unshown", "--text", "asker", "-o", "copy.json")
+    assert run.returncode == 0, run.stderr
+    assert json.loads(elsewhere("verify", "copy.json", "--json").stdout)["redacted"] > 0
+    wrong = elsewhere("verify", "bundle.json", "--key", "other.pem")
+    assert wrong.returncode == 1
+    assert "names none of the keys wanted" in wrong.stderr
 
 
 @pytest.mark.parametrize("words", [("show",), ("export", "--key"), ("export", "--head")])

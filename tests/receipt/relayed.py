@@ -9,11 +9,11 @@ from typing import Any
 
 from crp_integrations import Relay
 from crp_integrations.receipt.leaves import Leaf
-from crp_integrations.receipt.predicate import content_schema
 from crp_integrations.receipt.records import Draft, OmissionReason, Receipt, issue, read, write
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.receipt.made import KEY, SALT_KEY
+from tests.receipt.schemas import content_schema
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
 from tests.relay.judges import MEASURED

@@ -157,7 +157,7 @@ CHANGES = {
 def test_whatever_is_changed_of_a_judge_is_found(name: str) -> None:
     receipt, _, _ = judged()
     forged = changed(receipt, CHANGES[name])
-    assert verify(write(forged)).ok
+    assert verify(write(forged)).word == DIFFERS
     found = replay(forged)
     assert not found.same, found.parts
 
@@ -167,8 +167,7 @@ def test_another_prompt_is_named(name: str) -> None:
     receipt, _, _ = judged()
     one = replay(changed(receipt, CHANGES[name])).part("judge")
     if name == "language":
-        # No shipped prompt has this name in that language, so only the id is left to compare.
-        assert (one.state, "not a built-in one" in one.why) == (EQUAL, True)
+        assert (one.state, "the operator's own" in one.why) == (EQUAL, True)
     else:
         wanted = {"call's hash": "prompt_hash", "call's id": "id"}[name]
         assert (one.state, one.place) == (DIFFERS, f"examined.judged.calls[0].{wanted}")
@@ -220,6 +219,7 @@ def test_a_reply_to_another_question_is_found() -> None:
         _call(leaf=999),
         _call(cost="much"),
         _judged(instructions=999),
+        _judged(system=999),
         _judged(conversation=[{"role": "user", "leaf": 999}]),
     ],
 )
@@ -247,13 +247,21 @@ def test_the_shipped_prompt_is_hashed_again(language: str) -> None:
     assert replay(changed(receipt, _call(prompt_hash="0" * 64))).part("judge").state == DIFFERS
 
 
-def test_of_an_own_rubric_the_id_is_left_to_compare() -> None:
+def test_an_own_prompt_is_compared_by_its_text_and_not_run_without_it() -> None:
     receipt, judge, _ = judged(fields={"rubric": "Be kind."})
     assert "Be kind." not in receipt.signed.payload.decode()
+    assert (receipt.text(receipt.number("judge-prompt")) or "").endswith("Be kind.")
     one = replay(receipt).part("judge")
-    assert (one.state, "not a built-in one" in one.why) == (EQUAL, True)
-    forged = replay(changed(receipt, _call(id="0" * 16)))
-    assert forged.part("judge").state == DIFFERS
+    assert (one.state, "the operator's own" in one.why) == (EQUAL, True)
+    for change in (_call(id="0" * 16), _call(prompt_hash="0" * 64)):
+        assert replay(changed(receipt, change)).part("judge").state == DIFFERS
+    other = replay(changed(receipt, texts={"judge-prompt": "Be unkind."})).part("judge")
+    assert (other.state, other.place) == (DIFFERS, "examined.judged.prompt")
+    copy = redact(receipt, names=["judge-prompt"])
+    states_of_copy = states(copy)
+    assert (states_of_copy["judge"], states_of_copy["answer"]) == (NOT_RUN, EQUAL)
+    forged = changed(copy, _call(id="0" * 16))
+    assert replay(forged).part("judge").state == DIFFERS
     assert len(judge.asked) == 1
 
 

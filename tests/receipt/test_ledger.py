@@ -41,7 +41,7 @@ def test_a_receipt_is_shown_to_be_in_its_log(index: int, size: int) -> None:
     assert Inclusion.read(proof.write()) == proof
     found = verify(write(RECEIPTS[index]), key=KEY.public, inclusion=proof, head=head(size))
     assert found.ok
-    assert found.steps[-1].ok is True
+    assert found.steps[5].ok is True
     other = RECEIPTS[(index + 1) % 7]
     found = verify(write(other), key=KEY.public, inclusion=proof, head=head(size))
     assert (found.ok, found.place) == (False, "proof.path")
@@ -132,11 +132,11 @@ def test_a_proof_has_one_form(data: bytes) -> None:
 def test_a_receipt_follows_the_receipts_of_the_windows_before_it() -> None:
     first = receipt("a", hmac="sha256:1")
     second = receipt("b", hmac="sha256:2", parents=("sha256:1",), window_number=2, window_id="w2")
-    alone = verify(write(second)).steps[-1]
+    alone = verify(write(second)).steps[5]
     assert (alone.ok, "windows before it were not given" in alone.reason) == (None, True)
     found = verify(write(second), parents=[first])
     assert found.ok
-    assert "windows before it" not in found.steps[-1].reason
+    assert "windows before it" not in found.steps[5].reason
     for parent, place in (
         (receipt("a", hmac="sha256:3"), "payload.predicate.chain.parents"),
         (receipt("a", hmac="sha256:1", session_id="x"), "payload.predicate.chain.parents"),

@@ -58,7 +58,7 @@ def test_a_receipt_replays_to_the_sealed_report_offline() -> None:
     assert (found.same, found.whole) == (True, True)
     states = {one.name: one.state for one in found.parts}
     assert [name for name, state in states.items() if state == EQUAL] == [
-        "budget", "selection", "context", "prompt", "answer", "examination", "policy",
+        "digest", "budget", "selection", "context", "prompt", "answer", "examination", "policy",
     ]  # fmt: skip
     # Nothing was at hand, and that is said and not taken for equal.
     assert {states[name] for name in ("counts", "catalogue", "signals")} == {NOT_RUN}
@@ -72,7 +72,7 @@ def test_a_receipt_with_another_report_hash_is_refused() -> None:
     other = json.dumps({**seal, "report_hash": "sha256:" + "0" * 64})
     forged = changed(receipt, texts={"seal": other})
     # Signature and tree are in order: whoever has a key can sign anything.
-    assert verify(write(forged)).ok
+    assert verify(write(forged)).word == DIFFERS
     found = replay(forged).part("examination")
     assert (found.state, found.place) == (DIFFERS, "seal.report_hash")
     with pytest.raises(ReceiptBroken, match=r"seal\.report_hash"):
@@ -275,7 +275,7 @@ def test_what_a_signer_tells_otherwise_is_found(
     receipt = out_of(relay, relay.receipts().ids()[-1])
     assert replay(receipt).whole
     forged = changed(receipt, change)
-    assert verify(write(forged)).ok
+    assert verify(write(forged)).word == DIFFERS
     found = replay(forged)
     one = found.part(part)
     assert (found.same, one.state, one.place) == (False, DIFFERS, place), one
@@ -294,7 +294,7 @@ def test_a_decision_without_its_terms_is_not_taken_for_decided_again() -> None:
 
 
 def test_what_is_told_and_not_found_is_said() -> None:
-    """A change that no replay can notice; the limits, which are always printed, name each."""
+    """A change that no replay can notice; what the signer states, and the limits, name each."""
 
     def otherwise(content: dict[str, Any]) -> None:
         content["candidates"][0].update(source="elsewhere", lexical=1, hop=1)
@@ -303,9 +303,12 @@ def test_what_is_told_and_not_found_is_said() -> None:
 
     found = replay(changed(asked(), otherwise))
     assert found.whole
-    said = " ".join(found.limits)
-    for word in ("Sources", "parts of scores", "the model that answered", "versions", "approval"):
-        assert word in said
+    stated = dict(found.stated)
+    assert stated["model that answered"] == "their/model"
+    assert stated["package"].endswith(" 99")
+    assert "elsewhere" in stated["sources of the candidates"]
+    for words in ("Parts of scores", "approval"):
+        assert words in " ".join(found.limits)
 
 
 def test_the_first_byte_of_another_context_is_named() -> None:

@@ -40,7 +40,7 @@ def test_an_answer_from_elsewhere_is_sealed_with_what_was_seen() -> None:
     assert verify(write(receipt)).ok
     replayed = replay(receipt)
     # The messages are somebody else's, so that nobody can write them again; that is said.
-    assert (replayed.same, replayed.whole) == (True, False)
+    assert (replayed.same, replayed.whole) == (True, True)
     assert replayed.part("prompt").why == "the messages are the caller's own"
     for name in ("context", "examination"):
         assert replayed.part(name).state == EQUAL

@@ -189,7 +189,7 @@ def test_the_log_is_proved_after_opening_again(open_relay: Opener, place: Path) 
         file = write(receipt_of(again, answer))
         proof = receipts.inclusion(answer.receipt_id)
         found = verify(file, key=receipts.key, inclusion=proof, head=new)
-        assert (found.ok, found.steps[-1].ok) == (True, True)
+        assert (found.word, found.steps[5].ok) == ("holds", True)
     assert verify(
         write(receipt_of(again, answers[0])),
         inclusion=receipts.inclusion(answers[0].receipt_id, 3),
@@ -256,7 +256,7 @@ def test_what_may_not_be_on_disk_is_in_memory_alone(
     assert relay.receipts().head().head.size == 0
     checked = relay.receipts().verify(answer.receipt_id)
     assert checked.ok
-    assert "no proof that it is in a log" in checked.steps[-1].reason
+    assert "no proof that it is in a log" in checked.steps[5].reason
     relay.end_session(session)
     assert relay.receipt(answer.receipt_id) is None
     relay.close()

@@ -19,6 +19,7 @@ from crp_integrations.vocabulary import ClaimStatus, ErrorKind
 
 NAME: Final = "judge@1"
 ID_DIGITS: Final = 16
+PROMPT_DIGITS: Final = 12
 QUESTION: Final = "q"
 SYSTEM: Final = "s"
 # Number and length of earlier messages shown, so that "and the second one?" can be understood.
@@ -158,7 +159,7 @@ class JudgePrompt:
     @property
     def identity(self) -> str:
         """`judge@1` or `own`, with the hash of the system message."""
-        return f"{'own' if self.instructions else NAME}+{sha256_hex(self.text)[:12]}"
+        return f"{'own' if self.instructions else NAME}+{sha256_hex(self.text)[:PROMPT_DIGITS]}"
 
 
 def material(

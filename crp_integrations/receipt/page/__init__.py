@@ -3,8 +3,9 @@
 The page contains the receipt only as base64. Its script draws everything from those bytes and
 checks them with WebCrypto, so the page shows nothing that is not in the receipt, and no text of it
 is parsed as markup. Read in this order: `page.html`, `main.js` (entry point), `check.js` (the
-checks), `judge.js` (reads a judge's replies again), `view.js` (values to show), `answer.js` and
-`figures.js` (how to show them), `elements.js`, `bytes.js`, `page.css`.
+checks), `judge.js` (reads a judge's replies again), `recompute.js` (computes the rest again),
+`view.js` (values to show), `answer.js` and `figures.js` (how to show them), `elements.js`,
+`bytes.js`, `page.css`.
 
 The page fetches nothing, stores nothing, and shows no green badge unless a check was made.
 """
@@ -18,14 +19,17 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from string import Template
+from types import ModuleType
+from typing import Any
 
 from crp_integrations.dpe import derivation
-from crp_integrations.dpe.judge import belief, reasons, reply, verdict
+from crp_integrations.dpe.judge import belief, messages, reasons, reply, verdict
 from crp_integrations.dpe.records import COMPARISON, HIDDEN_TEXT, REJECTED
 from crp_integrations.dpe.stages.report import STAGE_ERRORS
+from crp_integrations.envelope import prompt
 from crp_integrations.language import folded_text
 from crp_integrations.scores import to_fixed
-from crp_integrations.vocabulary import ErrorKind
+from crp_integrations.vocabulary import ErrorKind, GroundingMode, Strategy
 
 # Joined into one script in this order.
 SCRIPTS = (
@@ -33,6 +37,7 @@ SCRIPTS = (
     "elements.js",
     "check.js",
     "judge.js",
+    "recompute.js",
     "view.js",
     "answer.js",
     "figures.js",
@@ -75,64 +80,58 @@ def _source(text: str) -> str:
     return "sha256-" + base64.b64encode(digest).decode("ascii")
 
 
+def _constants(module: ModuleType, names: str) -> dict[str, Any]:
+    """Constants of a module as JSON, under their names in camel case."""
+    made = {}
+    for name in names.split():
+        first, *rest = name.lower().split("_")
+        value = getattr(module, name)
+        made[first + "".join(map(str.capitalize, rest))] = (
+            sorted(value) if isinstance(value, (set, frozenset)) else value
+        )
+    return made
+
+
 @cache
 def judge_constants() -> str:
-    """The constants for reading a judge's replies, as a line of JavaScript."""
+    """The constants for computing statuses and prompt again, as a line of JavaScript."""
     constants = {
-        "apostrophes": "".join(sorted(folded_text.APOSTROPHES)),
+        **_constants(
+            belief,
+            "ASKING CELL_BEGINS CELL_ENDS CITATION CLAUSE_ENDS ENDS FAMILY FUNCTION_WORDS GERMAN "
+            "JUDGED LEAST_LETTERS LEAST_SHARED LEAST_WORDS MOST_GERMAN VERDICTS",
+        ),
+        **_constants(
+            folded_text,
+            "APOSTROPHES DASHES EDGES FORMULA GROUP HAN_FIGURES HYPHENATION MARKS NOTHING "
+            "REFERENCES SEPARATED SEPARATORS SETTINGS STOPS SYMBOLS UNSPACED",
+        ),
+        **_constants(reply, "LONGEST_NAME LONGEST_QUOTE MOST_BRACES MOST_LISTED MOST_QUOTES"),
+        **_constants(
+            messages,
+            "AGAIN EARLIER EARLIER_CHARACTERS ID_DIGITS QUESTION_CHARACTERS SYSTEM_CHARACTERS",
+        ),
+        **_constants(prompt, "BETWEEN CONTEXT_CLOSE CONTEXT_OPEN"),
+        **_constants(derivation, "MOST_FURTHER"),
         "base": {level.value: to_fixed(score) for level, score in derivation.BASE.items()},
-        "asking": sorted(belief.ASKING),
-        "cellBegins": sorted(belief.CELL_BEGINS),
-        "cellEnds": sorted(belief.CELL_ENDS),
-        "citation": belief.CITATION,
         "comparison": COMPARISON,
-        "clauseEnds": sorted(belief.CLAUSE_ENDS),
-        "dashes": "".join(sorted(folded_text.DASHES)),
-        "edges": folded_text.EDGES,
-        "ends": sorted(belief.ENDS),
         "errors": {kind: error.value for kind, error in verdict.EXACT_ERRORS.items()},
-        "measured": {kind: error.value for kind, error in STAGE_ERRORS.items()},
-        "family": belief.FAMILY,
-        "hidden": HIDDEN_TEXT,
-        "functionWords": sorted(belief.FUNCTION_WORDS),
-        "german": sorted(belief.GERMAN),
-        "judged": sorted(belief.JUDGED),
-        "leastLetters": belief.LEAST_LETTERS,
-        "leastWords": belief.LEAST_WORDS,
-        "leastShared": belief.LEAST_SHARED,
-        "mostGerman": belief.MOST_GERMAN,
-        "sameLanguage": round(belief.SAME_LANGUAGE * 100),
-        "sentenceEnds": list(belief.STOPS),
-        "verdicts": sorted(belief.VERDICTS),
         "first": [status.value for status in verdict.FIRST],
-        "formula": folded_text.FORMULA,
         "further": to_fixed(derivation.FURTHER),
-        "group": folded_text.GROUP,
-        "hanFigures": "".join(sorted(folded_text.HAN_FIGURES)),
-        "hyphenation": folded_text.HYPHENATION,
+        "hidden": HIDDEN_TEXT,
+        "instructions": {mode.value: prompt.grounding_instruction(mode) for mode in GroundingMode},
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in derivation.LEVELS],
-        "longestName": reply.LONGEST_NAME,
-        "longestQuote": reply.LONGEST_QUOTE,
-        "longestSaid": reply.LONGEST_REASON,
         "longestReason": reasons.LONGEST,
-        "marks": "".join(sorted(folded_text.MARKS)),
-        "mostBraces": reply.MOST_BRACES,
-        "mostFurther": derivation.MOST_FURTHER,
-        "mostQuotes": reply.MOST_QUOTES,
+        "longestSaid": reply.LONGEST_REASON,
+        "measured": {kind: error.value for kind, error in STAGE_ERRORS.items()},
         "mostReasons": reasons.MOST,
-        "mostListed": reply.MOST_LISTED,
-        "nothing": "".join(sorted(folded_text.NOTHING)),
-        "references": folded_text.REFERENCES,
         "rejected": REJECTED,
+        "sameLanguage": round(belief.SAME_LANGUAGE * 100),
+        "sentenceEnds": list(belief.STOPS),
         "sentences": {name: dict(words) for name, words in reasons.SENTENCES.items()},
-        "separated": folded_text.SEPARATED,
-        "separators": "".join(sorted(folded_text.SEPARATORS)),
-        "settings": folded_text.SETTINGS,
         "specific": sorted(kind.value for kind in derivation.SPECIFIC),
-        "stops": "".join(sorted(folded_text.STOPS)),
-        "symbols": folded_text.SYMBOLS,
-        "unspaced": folded_text.UNSPACED,
+        "strategies": {way.value: prompt.strategy_instruction(way) for way in Strategy},
         "unsupported": {
             mode.value: level.value for mode, level in derivation.UNSUPPORTED_LEVEL.items()
         },

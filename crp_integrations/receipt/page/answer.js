@@ -1,20 +1,20 @@
 // The answer with its claims, the claims as a table, and the facts with the spans behind them.
 
-const ATTRIBUTIONS = {
-  CONTEXT_GROUNDED: ["grounded", "in the context"],
-  MIXED: ["mixed", "partly in the context"],
-  PARAMETRIC: ["parametric", "not from the context"],
-  UNVERIFIABLE: ["unverifiable", "cannot be verified"],
-};
+const ATTRIBUTIONS = { CONTEXT_GROUNDED: "in the context", MIXED: "partly in the context",
+  PARAMETRIC: "not from the context", UNVERIFIABLE: "cannot be verified" };
 const UNSCORED = ["unscored", "not scored"];
+// What decided a claim gives it its colour, and a line of its own under it.
+const STATUSES = {
+  SUPPORTED: ["supported", "supported"],
+  CONTRADICTED: ["contradicted", "contradicted"],
+  UNSUPPORTED: ["unsupported", "unsupported"],
+  NOT_CHECKED: ["unread", "not checked"],
+  NOT_CHECKABLE: ["unscored", "nothing to check"],
+};
+const DISPUTED = ["unread", "disputed"];
 
-function attributionOf(claim) {
-  return (claim.attribution && ATTRIBUTIONS[claim.attribution]) || UNSCORED;
-}
-
-function kindOf(claim) {
-  const [style, words] = attributionOf(claim);
-  return el("span", { class: `word ${style}` }, words);
+function decidedOf(claim) {
+  return claim.disputed ? DISPUTED : STATUSES[claim.status] || UNSCORED;
 }
 
 function spotId(claim, item) {
@@ -50,7 +50,7 @@ function answerText(answer) {
   let from = 0;
   for (const claim of claims) {
     if (claim.start < from || claim.end <= claim.start) continue;
-    const [style, words] = attributionOf(claim);
+    const [style, words] = decidedOf(claim);
     nodes.push(raw(text.slice(unit(from), unit(claim.start))),
       el("a", { class: `claim ${style}`, id: `claim-${claim.number}`, href: behind(claim),
         "data-claim": claim.number },
@@ -66,11 +66,11 @@ function answerText(answer) {
 function legend(claims) {
   const seen = new Map();
   for (const claim of claims) {
-    const entry = attributionOf(claim);
+    const entry = decidedOf(claim);
     seen.set(entry, (seen.get(entry) || 0) + 1);
   }
   return el("ul", { class: "legend", "aria-label": "Legend" },
-    [...Object.values(ATTRIBUTIONS), UNSCORED].filter((entry) => seen.has(entry))
+    [...Object.values(STATUSES), DISPUTED, UNSCORED].filter((entry) => seen.has(entry))
       .map((entry) => el("li", {}, el("span", { class: `claim ${entry[0]}` }, entry[1]),
         ` ${seen.get(entry)}`)));
 }
@@ -88,18 +88,9 @@ function answerSection(view) {
       "A claim leads to the words of the context behind it, its number to its row below.")] : null);
 }
 
-const STATUSES = {
-  SUPPORTED: ["grounded", "supported"],
-  CONTRADICTED: ["unverifiable", "contradicted"],
-  UNSUPPORTED: ["unverifiable", "unsupported"],
-  NOT_CHECKABLE: ["unscored", "nothing to check"],
-  NOT_CHECKED: ["mixed", "not checked"],
-};
-
 // The status, what is wrong, and the words of the evidence that it rests on.
 function statusOf(claim) {
-  if (!claim.status) return "–";
-  const [style, words] = STATUSES[claim.status] || UNSCORED;
+  const [style, words] = decidedOf(claim);
   return [el("span", { class: `word ${style}` }, words),
     claim.error ? [" ", el("span", { class: "small" }, raw(claim.error.toLowerCase()))] : null,
     claim.quotations.map((one) => [el("br"), el("span", { class: "small quiet" }, `${one.source}: `),
@@ -141,12 +132,12 @@ function claimsSection(view) {
     text === null ? el("span", { class: "quiet" }, `${claim.start}–${claim.end}`)
       : el("span", { class: "raw", dir: "auto" }, raw(text.slice(unit(claim.start), unit(claim.end)))),
     statusOf(claim),
-    [kindOf(claim), el("br"), el("span", { class: "small quiet" }, raw(claim.type.toLowerCase()))],
+    [ATTRIBUTIONS[claim.attribution] || "not scored", el("br"), el("span", { class: "small quiet" }, raw(claim.type.toLowerCase()))],
     decimals(claim.entailment), decimals(claim.contradiction), found(claim), restsOn(claim),
   ]);
   return section("claims", "Claims", scrolling("Claims", table(
-    `${many(claims.length, "claim")} in order of the answer; entailed and contradicted are probabilities of `
-    + "the verifier.",
+    `${many(claims.length, "claim")} in order of the answer; entailed and contradicted are the verifier's `
+    + "probabilities, or 0 and 1 by the status.",
     [["#"], ["claim"], ["status"], ["attribution"], ["entailed", "number"], ["contradicted", "number"],
       ["found"], ["rests on"]], rows, claims.map((claim) => `row-${claim.number}`))));
 }

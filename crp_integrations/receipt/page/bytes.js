@@ -3,9 +3,15 @@
 class Refused extends Error {}
 class Unreadable extends Refused {}
 class NotHere extends Refused {}
+class Differs extends Refused {}
 
 function refuse(place, why) {
   throw new Refused(`${place}: ${why}`);
+}
+
+// For a receipt that is whole, whose contents do not fit one another.
+function differ(place, why) {
+  throw new Differs(`${place}: ${why}`);
 }
 
 const HALF = /\p{Surrogate}/u;

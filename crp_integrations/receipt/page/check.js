@@ -75,8 +75,11 @@ function opened(bytes) {
   only(file.envelope, ["payload", "payloadType", "signatures"], "envelope");
   if (file.envelope.payloadType !== PAYLOAD_TYPE) refuse("envelope.payloadType", `wanted ${PAYLOAD_TYPE}`);
   const { signatures } = file.envelope;
-  if (!Array.isArray(signatures) || signatures.length !== 1) refuse("envelope.signatures", "wanted exactly one");
-  only(signatures[0], ["keyid", "sig"], "envelope.signatures[0]");
+  if (!Array.isArray(signatures) || !signatures.length) refuse("envelope.signatures", "wanted one");
+  // Those of countersigners, by key id, are checked by whoever has their keys.
+  const ids = signatures.map((one) => one.keyid);
+  if (ids.length > 16 || ids.some((id, at) => at && (id === ids[0] || (at > 1 && ids[at - 1] >= id)))) refuse("envelope.signatures", "their order is wrong");
+  signatures.forEach((one, number) => only(one, ["keyid", "sig"], `envelope.signatures[${number}]`));
   const payload = fromBase64(file.envelope.payload, "envelope.payload");
   const statement = fromCanonical(payload, "envelope.payload");
   only(statement, ["_type", "predicate", "predicateType", "subject"], "statement");
@@ -84,7 +87,7 @@ function opened(bytes) {
   if (statement.predicateType !== PREDICATE_TYPE) {
     refuse("statement.predicateType", `wanted ${PREDICATE_TYPE}`);
   }
-  const predicate = only(statement.predicate, ["chain", "content", "texts"], "predicate");
+  const predicate = only(statement.predicate, ["chain", "content", "digest", "texts"], "predicate");
   if (predicate.content === null || typeof predicate.content !== "object" || Array.isArray(predicate.content)) {
     refuse("predicate.content", "this is no object");
   }
@@ -272,39 +275,39 @@ async function checkOthers(opening, others) {
   return others.length ? `${many(others.length, "further receipt")} of the session` : "no receipt of one is in this page";
 }
 
-// What a judge's replies come to is what was signed. Statuses that nobody can compute here are told.
+// What a judge's replies come to is what was signed, and the level follows from the statuses.
 function checkJudge(opening, texts) {
   const { content } = opening.predicate;
-  const { judged } = content.examined || {};
-  if (!judged) return "no judge was asked";
+  const { report, examined } = content;
+  if (!examined) return "nothing was examined";
   const given = readable(() => {
     const read = reader(opening, texts, content);
     return judgedOf(read, content, factsOf(read, content));
   });
   if (given === null) throw new NotHere("a text that they rest on is not in this copy");
-  const { report } = content;
+  const { judged } = examined;
+  const hidden = judged ? judged.calls.findIndex((call, place) => call.error === "Unreadable" && replyOf(given.said.replies[place], call.id)) : -1;
+  if (hidden >= 0) differ("statuses", `reply ${hidden + 1} is told to be unreadable, and can be read`);
   const numbered = given.claims.filter((claim) => !claim.id.startsWith("u"));
-  const hidden = judged.calls.findIndex((call, place) => call.error === "Unreadable" && replyOf(given.said.replies[place], call.id));
-  if (hidden >= 0) refuse("statuses", `reply ${hidden + 1} is told to be unreadable, and can be read`);
-  const found = judged.skipped ? null : readable(() => statusesOf(judged, given.said, numbered));
-  const by = found ? `judge ${judged.model}` : JUDGING.comparison;
-  if (found === null && String(report.checked_by).startsWith("judge ")) refuse("statuses", "no reply of a judge can be read");
-  if (found === null) return judged.skipped ? `the judge was not asked: ${line(judged.skipped)}` : "no reply of the judge can be read";
-  if (report.checked_by !== by) refuse("statuses", `${line(by)} decided, ${line(report.checked_by)} is signed`);
-  for (let place = 0; place < Math.max(found.length, given.claims.length); place += 1) {
+  const found = judged && !judged.skipped ? readable(() => statusesOf(judged, given.said, numbered)) : null;
+  if (found === null && String(report.checked_by).startsWith("judge ")) differ("statuses", "no reply of a judge can be read");
+  const by = found ? `judge ${judged.model}` : judged ? JUDGING.comparison : report.checked_by;
+  if (report.checked_by !== by) differ("statuses", `${line(by)} decided, ${line(report.checked_by)} is signed`);
+  for (let place = 0; found && place < Math.max(found.length, given.claims.length); place += 1) {
     const [made, told] = [found[place], given.claims[place]];
-    if (!made || !told) refuse("statuses", `${many(found.length, "claim")} by the replies, ${given.claims.length} signed`);
+    if (!made || !told) differ("statuses", `${many(found.length, "claim")} by the replies, ${given.claims.length} signed`);
     const names = ["status", "error", "wrong", "quotations", "start", "end", "type", "id"];
     const other = names.find((name) => canonical(made[name]) !== canonical(told[name]));
-    if (other) refuse("statuses", `claim ${place + 1}: ${other} is ${short(canonical(made[other]), 80)} by the replies, ${short(canonical(told[other]), 80)} is signed`);
+    if (other) differ("statuses", `claim ${place + 1}: ${other} is ${short(canonical(made[other]), 80)} by the replies, ${short(canonical(told[other]), 80)} is signed`);
   }
-  if (((content.settings || {}).dpe || {}).decides === "composite") return `statuses of ${many(found.length, "claim")} follow from the recorded replies`;
-  const level = readable(() => levelOf(found, given.stakes));
+  const from = found ? `statuses of ${many(found.length, "claim")} follow from the recorded replies` : "no judge's reply decided the statuses";
+  if (given.said.measured) return from;
+  const level = readable(() => levelOf(found || given.claims, given.stakes));
   const told = { level: report.risk_level, score: report.risk_score, verification: report.verification };
   const other = Object.keys(told).find((name) => told[name] !== level[name]);
-  if (other) refuse("statuses", `${other} is ${level[other]} by the replies, ${line(told[other])} is signed`);
-  if (report.flagged !== (JUDGING.levels.indexOf(level.level) >= JUDGING.levels.indexOf("MEDIUM"))) refuse("statuses", "whether it is flagged does not follow from its level");
-  return `statuses of ${many(found.length, "claim")} and level ${level.level} follow from the recorded replies`;
+  if (other) differ("statuses", `${other} is ${level[other]} by the statuses, ${line(told[other])} is signed`);
+  if (report.flagged !== (JUDGING.levels.indexOf(level.level) >= JUDGING.levels.indexOf("MEDIUM"))) differ("statuses", "whether it is flagged does not follow from its level");
+  return `${from}, level ${level.level} from the statuses`;
 }
 
 function fingerprint(keyid) {

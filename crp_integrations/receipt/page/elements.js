@@ -84,7 +84,7 @@ function table(caption, columns, rows, ids) {
     el("tbody", {}, rows.map((cells, number) => el("tr", { id: ids ? ids[number] : null },
       cells.map((cell, place) => place === 0
         ? el("th", { scope: "row", class: columns[0][1] }, cell)
-        : el("td", { class: columns[place][1] }, cell))))));
+        : el("td", { class: columns[place][1], "data-name": columns[place][0] }, cell))))));
 }
 
 function scrolling(name, inner, tall) {

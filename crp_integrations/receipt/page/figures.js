@@ -1,6 +1,6 @@
 // Numbers as pictures, each with a table or a sentence that says the same.
 
-const LEVELS = { LOW: "grounded", MEDIUM: "mixed", HIGH: "unverifiable", CRITICAL: "unverifiable" };
+const LEVELS = { LOW: "supported", MEDIUM: "unread", HIGH: "contradicted", CRITICAL: "contradicted" };
 
 function tiles(view) {
   const claims = view.answer.claims.length;
@@ -8,8 +8,8 @@ function tiles(view) {
     el("b", {}, value), el("span", { class: "small quiet" }, note));
   return el("ul", { class: "tiles", "aria-label": "In short" },
     tile("Risk of hallucination", view.risk.level, `${decimals(view.risk.score)}, 1 is worst`),
-    tile("Quality of the context", view.quality.score === null ? "–" : `Tier ${view.quality.tier}`,
-      view.quality.score === null ? "no envelope" : `score ${decimals(view.quality.score)}`),
+    tile("Quality tier", view.quality.score === null ? "–" : `Tier ${view.quality.tier}`,
+      view.quality.score === null ? "no envelope" : `score of the context ${decimals(view.quality.score)}`),
     tile("Grounded", claims ? percent(view.risk.grounded) : "–", claims ? "of the factual claims" : "no claim"),
     tile("Checked", claims ? percent(view.risk.checked) : "–", claims ? "of what can be checked" : "no claim"),
     tile("Budget", percent(view.budget.total ? view.budget.used / view.budget.total : null),
@@ -31,14 +31,13 @@ function riskSection(view) {
     risk.checkedBy ? el("p", {}, "Checked by ", el("span", { class: "code" }, raw(risk.checkedBy)), `: ${line(risk.verification)}, score ${decimals(risk.score)}.`) : null,
     risk.reasons === null ? el("p", { class: "small quiet" }, "The reasons rest on texts that are not in this copy.")
       : risk.reasons.length ? el("ul", { class: "reasons", "aria-label": "Reasons" }, risk.reasons.map((one) => el("li", { dir: "auto" }, raw(one)))) : null,
-    partsTable(risk.checkedBy && risk.checkedBy !== "screen" ? "What the stages without a model call found; 0 is best."
-      : `Risk ${decimals(risk.score)} from these signals; 0 is best.`, risk.parts),
+    partsTable("What the stages without a model call measured; 0 is best.", risk.parts),
     risk.amplifiers.length ? el("p", { class: "small" }, `Raised by: ${said(risk.amplifiers)}.`) : null,
     risk.flags.length ? el("p", { class: "small" }, `Flags: ${said(risk.flags)}.`) : null),
-    el("div", {}, el("h3", {}, `Quality of the answer`),
-      partsTable(`Score ${decimals(risk.quality)} from these; 1 is best.`, risk.qualityParts),
-      quality.parts.length ? [el("h3", {}, `Quality of the context: tier ${quality.tier}`),
-        partsTable(`Score ${decimals(quality.score)} from these; 1 is best.`, quality.parts)] : null,
+    el("div", {}, el("h3", {}, `Quality of the answer: ${decimals(risk.quality)}`),
+      partsTable("What was measured of the answer; 1 is best.", risk.qualityParts),
+      quality.parts.length ? [el("h3", {}, `Quality of the context: ${decimals(quality.score)}`),
+        partsTable("What was measured of the context; 1 is best.", quality.parts)] : null,
       quality.caps.length ? el("ul", { class: "small" }, quality.caps.map((cap) =>
         el("li", {}, `At most ${line(cap[0])}: `, raw(cap[1])))) : null)));
 }
@@ -142,7 +141,7 @@ function policySection(view) {
         el("span", {}, raw(why))]))) : el("p", { class: "quiet" }, "Nothing was judged."));
 }
 
-function identitySection(view) {
-  return section("identity", "What made it", pairs(view.identity.map(([name, value]) =>
+function statedSection(view) {
+  return section("stated", "Stated by the signer, not recomputed", pairs(view.stated.map(([name, value]) =>
     [name, value === "" || value === null ? null : el("span", { class: "code" }, raw(String(value)))])));
 }

@@ -2,9 +2,11 @@
 
 const BADGES = {
   wait: ["", "…", "Checking"],
-  yes: ["yes", "✓", "Verified"],
-  no: ["no", "✕", "Does not verify"],
-  cannot: ["", "?", "Cannot verify here"],
+  holds: ["yes", "✓", "Receipt holds"],
+  differs: ["no", "✕", "Receipt differs"],
+  broken: ["no", "✕", "Receipt broken"],
+  "not recomputed": ["", "?", "Signature holds, not recomputed"],
+  cannot: ["", "?", "Cannot check here"],
 };
 const [EMBEDDED, ...REST] = document.scripts;
 const SCRIPT = REST.pop();
@@ -38,6 +40,7 @@ const STEPS = [
   ["Subjects", () => checkSubjects(opening)],
   ["Texts", () => checkTexts(opening, texts)],
   ["Other windows", () => checkOthers(opening, others)],
+  ["Contents", () => checkContents(opening, texts)],
   ["Statuses and level", () => checkJudge(opening, texts)],
   ["This page", () => checkPage()],
   ["What is shown", () => {
@@ -61,7 +64,7 @@ async function verdict() {
   const told = [];
   const hashes = window.crypto && crypto.subtle ? await hashesHere() : false;
   const signs = hashes && (await signsHere());
-  const missing = hashes ? ["Signature", "Other windows"] : ["Key", "Signature", "Tree of the texts", "Subjects", "Texts", "Other windows", "This page"];
+  const missing = hashes ? ["Signature", "Other windows"] : ["Key", "Signature", "Tree of the texts", "Subjects", "Texts", "Other windows", "Contents", "This page"];
   for (const [name, step] of STEPS) {
     if (!signs && missing.includes(name)) {
       told.push([name, null, hashes ? "this browser has no Ed25519" : "this browser gives no WebCrypto"]);
@@ -77,10 +80,11 @@ async function verdict() {
       const known = error instanceof Refused;
       const unread = error instanceof Unreadable;
       told.push([name, unread ? null : false, line(known ? error.message : `the page failed: ${error.message}`)]);
-      return { state: unread ? "cannot" : "no", told };
+      return { state: unread ? "cannot" : error instanceof Differs ? "differs" : "broken", told };
     }
   }
-  return { state: signs ? "yes" : "cannot", told };
+  const lacks = told.some(([, ok]) => ok === null);
+  return { state: !signs ? "cannot" : lacks ? "not recomputed" : "holds", told };
 }
 
 function tell({ state, told }) {
@@ -92,11 +96,11 @@ function tell({ state, told }) {
   const broken = told.find(([, ok]) => ok === false);
   const unknown = told.find(([, ok]) => ok === null);
   const key = opening ? fingerprint(opening.keyid) : "";
-  document.getElementById("place").textContent = {
+  const whose = `Signed by key ${key}. Whose key that is, this page cannot know.`;
+  document.getElementById("place").textContent = broken ? `${broken[0]}: ${broken[2]}` : {
     wait: "",
-    yes: `Signed by key ${key}. Whose key that is, this page cannot know.`
-      + (unknown ? ` ${unknown[0]} were not computed again: ${unknown[2]}.` : ""),
-    no: broken ? `${broken[0]}: ${broken[2]}` : "",
+    holds: whose,
+    "not recomputed": `${whose}${unknown ? ` ${unknown[0]} not computed again: ${unknown[2]}.` : ""}`,
     cannot: `${unknown ? `${unknown[2]}; ` : ""}crp receipt verify can tell more.`,
   }[state];
   document.getElementById("checks").replaceChildren(...told.map(([name, ok, why]) => {
@@ -129,7 +133,7 @@ function drawing(of) {
   return [el("header", {}, el("p", { class: "kicker" }, "Receipt of an answer"), el("h1", { dir: "auto" }, raw(of.title))),
     el("div", { id: "content" }, tiles(of), answerSection(of), claimsSection(of), riskSection(of),
       budgetSection(of), factsSection(of), droppedSection(of), windowsSection(of), policySection(of),
-      identitySection(of))];
+      statedSection(of))];
 }
 
 function nothing() {
@@ -174,8 +178,9 @@ function skeleton() {
       el("p", { id: "place", class: "place", "aria-live": "polite" }), again, keep)),
     el("main", { id: "main", tabindex: -1 }, shown[1],
       section("verification", "Checks", el("ul", { id: "checks", class: "checks" }))),
-    el("footer", {}, el("p", {}, "The badge says that the receipt is whole and was signed by the holder of the key "
-      + "above, and that this page shows what it holds. It does not say who that is, nor that the answer is true. "
+    el("footer", {}, el("p", {}, "The badge says that the receipt is whole, was signed by the holder of the key "
+      + "above and fits together, and that this page shows it. It does not say who that is, nor that the answer is true. "
+      + "Scores, order and report hash are computed by crp receipt verify, not by this page. "
       + "A page can vouch only for itself: for a check that does not rest on it, save the receipt and take it to ",
     el("code", {}, "crp receipt verify"), "; ", el("code", {}, "crp receipt replay"),
     " computes the context and the verdict again."))];

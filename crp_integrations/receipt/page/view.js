@@ -24,7 +24,7 @@ function viewOf(opening, texts, others) {
     dropped: droppedOf(read, content),
     windows: windowsOf(opening, others),
     policy: policyOf(content.policy || {}),
-    identity: identityOf(opening, chain, content),
+    stated: statedOf(read, opening, content),
   };
 }
 
@@ -109,7 +109,7 @@ function claimsOf(read, content, facts) {
     number: place + 1, start: claim.start, end: claim.end, type: claim.claim_type,
     attribution: claim.attribution, checked: claim.checked,
     entailment: read.fixed(claim.entailment), contradiction: read.fixed(claim.contradiction),
-    status: claim.status || "", error: claim.error || "", wrong: claim.wrong || null,
+    status: claim.status || "", disputed: claim.disputed || false, error: claim.error || "", wrong: claim.wrong || null,
     quotations: (claim.quotations || []).map((one) => quotationOf(read, content, facts, one)),
     findings: (claim.findings || []).map((one) => ({ kind: one.kind, start: one.start, end: one.end,
       expected: wordsOf(byId, one.evidence) })),
@@ -139,11 +139,12 @@ function judgedOf(read, content, facts) {
   const passages = passagesOf(read, content, facts);
   const said = { ...saidBefore(read, content), answer: read.text(answer), passages, grounding,
     measured: ((content.settings || {}).dpe || {}).decides === "composite",
-    replies: judged.calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
+    replies: (judged || { calls: [] }).calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
   const texts = [said.answer, said.question, said.system, ...said.replies, ...passages.map((one) => one.text)];
   const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
     type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
-    quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index }));
+    quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index,
+    disputed: claim.disputed || false }));
   if (texts.includes(null)) return null;
   const { report, examined } = content;
   const question = Number.isInteger(examined.question) ? read.text(examined.question) : "";
@@ -191,14 +192,20 @@ function riskOf(read, content, facts) {
   };
 }
 
+// The tier that the policy saw: that of the envelope, capped by the quality of the answer.
+function tierFor({ policy, envelope }) {
+  return (policy || {}).tier || (envelope || {}).quality_tier || "–";
+}
+
 function tierOf(read, content) {
-  const envelope = content.envelope || {};
+  const { envelope } = content;
+  if (!envelope) return { tier: tierFor(content), score: null, parts: [], caps: [] };
   return {
-    tier: (content.policy || {}).tier || envelope.quality_tier || "–", score: read.fixed(envelope.envelope_score),
+    tier: tierFor(content), score: read.fixed(envelope.envelope_score),
     parts: [["coverage", envelope.coverage_score], ["saturation", envelope.saturation],
       ["relevance", envelope.relevance_mean]].filter(([, value]) => Number.isInteger(value))
       .map(([name, value]) => [name, read.fixed(value)]),
-    caps: envelope.caps || [],
+    caps: [...envelope.caps, ...(tierFor(content) === envelope.quality_tier ? [] : [[tierFor(content), "by the quality of the answer"]])],
   };
 }
 
@@ -230,7 +237,7 @@ function windowsOf(opening, others) {
 
 function foundOf({ outcome, content }) {
   const { report, envelope } = content;
-  return [outcome, report && report.risk_level && `risk ${report.risk_level}`, envelope && `tier ${envelope.quality_tier}`]
+  return [outcome, report && report.risk_level && `risk ${report.risk_level}`, envelope && `tier ${tierFor(content)}`]
     .filter(Boolean).map(line).join(", ");
 }
 
@@ -254,18 +261,38 @@ function policyOf(policy) {
     bundle: policy.catalogue || "", decisions };
 }
 
-function identityOf(opening, chain, content) {
+// The values of a leaf of JSON: who asked, or a document's title, address and hash.
+function valuesIn(text) {
+  if (text === null) return "not in this copy";
+  try {
+    return Object.values(JSON.parse(text)).filter(Boolean).join(", ");
+  } catch {
+    return text;
+  }
+}
+
+// What rests on the signer's word: neither this page nor `crp receipt verify` computes it.
+function statedOf(read, opening, content) {
+  const { chain } = opening.predicate;
   const [model, settings, envelope, made] = ["model", "settings", "envelope", "package"]
     .map((name) => content[name] || {});
+  const { judged, engines } = content.examined || {};
+  const state = /"state_hash":"([^"]*)"/.exec(read.text(content.seal) || "");
   return [
+    ["Asked by", Number.isInteger(content.asker) ? valuesIn(read.text(content.asker)) : ""],
+    ["Documents", (content.documents || []).map((one) => `${one.source}: ${valuesIn(read.text(one.leaf))}`).join("; ")],
+    ["Judge's prompt", judged && Number.isInteger(judged.system) ? read.text(judged.system) || "not in this copy" : ""],
+    ["Not in this copy", opening.leaves.filter((leaf, at) => typeof opening.file.texts[at] === "string").map((leaf) => leaf.name).join(", ")],
     ["Session", chain.session_id], ["Window", chain.window_id], ["Time", chain.timestamp],
-    ["Seal", chain.hmac], ["Signed by key", fingerprint(opening.keyid)],
+    ["HMAC of the window", chain.hmac], ["State of the store", state && state[1]],
     ["Package", made.name ? `${made.name} ${made.version}` : ""],
     ["Model", [model.asked, model.answered].filter(Boolean)
       .filter((name, place, all) => all.indexOf(name) === place).join(", answered as ")],
+    ["Model of the judge", judged && judged.calls.length ? judged.model : ""],
+    ["Candidates of the search", content.envelope ? String(content.candidates.length) : ""],
+    ["Sources of the candidates", [...new Set(content.candidates.map((one) => one.source))].sort().join(", ")],
     ["Tokenizer", counterOf(model)], ["Embedder", model.embedder], ["Reranker", model.reranker],
-    ["Verifier", (((content.examined || {}).engines) || {}).verifier],
-    ["Settings", settings.digest], ["ETag", envelope.etag || ""],
+    ["Verifier", (engines || {}).verifier], ["Settings", settings.digest],
     ["Algorithms", (envelope.algorithms || []).join(", ")],
     ["Stages", ((content.report || {}).stages || []).map(([number, name]) => `${number} ${name}`).join(", ")],
   ];

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crp_integrations.policy.policy_text import parse_policy, policy_hash, render_policy
+from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.leaves import Leaf, Part
 from crp_integrations.receipt.records import Draft, OmissionReason, issue, write
 from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.seals import sha256
 
 KEY = SigningKey(b"a key of the tests, and not secret"[:32])
 SALTS = b"salts of the tests, not secret either"[:32]
+POLICY = parse_policy("default-src context parametric; halt-on CRITICAL; warn-on MEDIUM")
 QUESTION = "How long may a worker be posted, and what must the employer do first?"
 FACTS = (
     (
@@ -37,6 +41,11 @@ FACTS = (
         )
     ),
 )  # fmt: skip
+# A status for each attribution, so that every kind of claim is drawn.
+STATUSES = {
+    "CONTEXT_GROUNDED": "SUPPORTED", "UNVERIFIABLE": "CONTRADICTED", "MIXED": "NOT_CHECKED",
+    "PARAMETRIC": "UNSUPPORTED", None: "NOT_CHECKABLE",
+}  # fmt: skip
 ANSWER = (
     "A worker can be posted for 12 months. The employer may extend this once by eight months. "
     "Notifications must be sent before the work begins, and late ones cost money. Most firms use "
@@ -67,6 +76,7 @@ class Sample:
                 "start": start,
                 "end": start + len(text),
                 "claim_type": "FACTUAL" if attribution else "META",
+                "status": STATUSES[attribution],
                 "attribution": attribution,
                 "checked": "CHECKED" if attribution else "NOT_CHECKABLE",
                 "entailment": to_fixed(0.91) if attribution else None,
@@ -106,6 +116,7 @@ class Sample:
             ),
             Leaf("context", parts=tuple(parts), of=shown),
             Leaf("answer", self.answer, of=shown),
+            Leaf("seal", dumps({"response_hash": sha256(self.answer)}).decode(), of=shown),
         )
 
     def receipt(self, *, redacted: Sequence[int] = (), erased: Sequence[int] = ()) -> bytes:
@@ -181,7 +192,9 @@ def _content(sample: Sample) -> dict[str, Any]:
             "embedder": "minilm@1",
         },
         "settings": {"digest": "sha256:" + "5e" * 32, "envelope": {}, "dpe": {}},
-        "seal": 0,
+        "asker": None,
+        "documents": [],
+        "seal": count + 3,
         # What no page shows.
         "selected": None,
         "fit": None,
@@ -256,8 +269,8 @@ def _content(sample: Sample) -> dict[str, Any]:
             "stages": [[1, "claims", "rules"], [2, "attribution", "minilm"]],
         },
         "policy": {
-            "text": "default-src 'context' 'parametric'; halt-on CRITICAL; warn-on MEDIUM",
-            "hash": "sha256:" + "cd" * 32,
+            "text": render_policy(POLICY),
+            "hash": policy_hash(POLICY),
             "judgement": {
                 "violations": [],
                 "warnings": [

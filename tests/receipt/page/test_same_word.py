@@ -116,4 +116,4 @@ def test_page_and_verify_say_the_same(show: Open, name: str) -> None:
         data = dumps(file) + b"\n"
     found = verify(data)
     opened = show(data)
-    assert opened.state == ("yes" if found.ok else "no"), (found.place, found.reason, opened.place)
+    assert opened.state == found.word, (found.place, found.reason, opened.place)

@@ -15,6 +15,7 @@ from crp_integrations.errors import CRPError, SafetyHalt
 from crp_integrations.receipt.page import page
 from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import read, write
+from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.receipt.page.browser import Opened, emulate
@@ -33,7 +34,7 @@ SECTIONS = (
     "Facts left out",
     "Windows of the session",
     "Policy",
-    "What made it",
+    "Stated by the signer, not recomputed",
     "Checks",
 )
 HOSTILE = (
@@ -92,6 +93,29 @@ def test_a_claim_leads_to_the_words_behind_it(opened: Opened) -> None:
     assert all("Most firms use a consultant" in led[4][place] for place in (0, 1))
 
 
+def test_a_claim_has_the_colour_of_its_status(show: Open) -> None:
+    """A contradicted claim may be grounded: its words are in the context, with another number."""
+    sample = Sample()
+    sample.claim(
+        "The employer may extend this once by eight months.",
+        "CONTEXT_GROUNDED",
+        (0, "the posting may be extended once by six months"),
+        status="CONTRADICTED",
+    )
+    opened = show(sample.receipt())
+    for place in (".answer a.claim", "#row-1 .word", ".legend .claim"):
+        assert "contradicted" in opened.script(
+            f"return document.querySelector('{place}').className"
+        )
+    assert opened.script("return document.querySelectorAll('.supported').length") == 0
+
+
+def test_no_number_is_shown_with_parts_that_it_is_not_computed_from(opened: Opened) -> None:
+    assert "from these" not in opened.text
+    tiers = opened.script(r"return document.body.innerText.match(/[Tt]ier [SABCD]\b/g)")
+    assert len({tier.lower() for tier in tiers}) == 1
+
+
 def test_every_claim_is_told_apart_without_colour(opened: Opened) -> None:
     lines = opened.script(
         """
@@ -112,7 +136,7 @@ def test_offsets_count_characters_beyond_the_first_plane(show: Open) -> None:
     sample.included = 1
     sample.claim("The sum is 12 €.", "CONTEXT_GROUNDED", (0, "sum is 12 €"))
     opened = show(sample.receipt())
-    assert opened.state == "yes", opened.place
+    assert opened.state == "not recomputed", opened.place
     assert (
         opened.script("return document.querySelector('.claim').firstChild.data")
         == "The sum is 12 €."
@@ -129,13 +153,13 @@ def test_hostile_texts_stay_text(show: Open) -> None:
         source='"><script>window.hit = 5</script>',
     )
     sample.claim(HOSTILE, "CONTEXT_GROUNDED", (0, HOSTILE))
-    sample.content["policy"] = {"text": HOSTILE, "decision": HOSTILE}
+    sample.content["policy"] = {"text": HOSTILE, "hash": sha256(HOSTILE), "reason": HOSTILE}
     sample.content["model"] = {
         "asked": HOSTILE,
         "tokenizer": {"identity": HOSTILE, "exactness": HOSTILE},
     }
     opened = show(sample.receipt())
-    assert opened.state == "yes", opened.place
+    assert opened.state == "not recomputed", opened.place
     assert opened.script("return window.hit === undefined")
     assert opened.console() == []
     assert len(opened.requests()) == 1
@@ -162,7 +186,7 @@ def test_nothing_of_the_receipt_stands_in_the_page_as_it_is() -> None:
     assert "window.hit" not in text
     assert text.count("</script>") == 2
     # What the page adds to the receipt, which grows by a third in base64.
-    assert len(text) - len(base64.b64encode(sample.receipt())) < 132_000
+    assert len(text) - len(base64.b64encode(sample.receipt())) < 150_000
 
 
 def test_the_samples_are_receipts_as_the_package_writes_them() -> None:
@@ -175,7 +199,7 @@ def test_an_answer_of_somebody_elses_chain_is_shown_beside_its_context(show: Ope
         seen = observe_answer(relay, ANSWERS[-1], list(HANDBOOK[:4]), QUESTIONS[-1])
     assert seen.receipt is not None
     opened = show(write(seen.receipt))
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     assert "4 facts in order of the context" in opened.text
     assert "No envelope was packed for this answer" in opened.text
     assert "NUMBER_CHANGED, context has six months" in opened.text
@@ -192,7 +216,7 @@ def test_an_answer_that_was_withheld_says_so(show: Open) -> None:
         receipt = relay.receipt(relay.receipts().ids()[-1])
     assert receipt is not None
     opened = show(write(receipt))
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     assert "Answer, withheld" in opened.text
     assert "halt-on HIGH" in opened.text
 
@@ -216,7 +240,7 @@ def test_a_window_without_an_answer_says_so(
         receipt = relay.receipt(relay.receipts().ids()[-1])
     assert receipt is not None
     opened = show(write(receipt))
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     for words in (f"No answer, {outcome}", "There is no text of an answer.", "Nothing was judged."):
         assert words in opened.text
     # Nothing was found wrong with what is not there, and nothing right.
@@ -233,7 +257,7 @@ def test_a_window_without_an_answer_says_so(
 def test_an_answer_of_megabytes_is_shown_and_verifies(show: Open) -> None:
     answer = "The pump delivers ten litres. " * 200_000
     opened = show(Sample(answer=answer).receipt())
-    assert opened.state == "yes", opened.place
+    assert opened.state == "not recomputed", opened.place
     shown = "return document.querySelector('.answer').textContent.length"
     assert opened.script(shown) == len(answer)
 
@@ -249,7 +273,7 @@ def test_a_fact_that_was_shown_in_part_is_shown_so(show: Open) -> None:
     parted = [fact.content for fact in answer.envelope.facts if fact.spans]
     assert parted, "the sample no longer fits in part"
     opened = show(write(receipt))
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     quotes = opened.script(
         "return [...document.querySelectorAll('.fact blockquote')].map((one) => one.textContent)"
     )
@@ -278,9 +302,9 @@ def test_a_content_that_the_page_cannot_read_is_not_green(
 
 def test_a_receipt_of_a_window_without_context_and_claims(show: Open) -> None:
     sample = Sample(facts=[], answer="", included=0)
-    sample.content["policy"] = {}
+    sample.content["policy"] = {"text": "", "hash": sha256("")}
     opened = show(sample.receipt())
-    assert opened.state == "yes", opened.place
+    assert opened.state == "not recomputed", opened.place
     for words in (
         "No claim was found in it",
         "Every candidate was included",
@@ -293,7 +317,7 @@ def test_a_receipt_of_a_window_without_context_and_claims(show: Open) -> None:
 
 def test_a_real_session_is_a_graph_of_its_windows(show: Open) -> None:
     opened = show(SESSION[2], SESSION[0], SESSION[1])
-    assert opened.state == "yes", opened.place
+    assert opened.state == "holds", opened.place
     boxes = opened.script(
         "return [...document.querySelectorAll('.graph a')].map((one) => one.getAttribute('aria-label'))"
     )
@@ -307,17 +331,17 @@ def test_a_real_session_is_a_graph_of_its_windows(show: Open) -> None:
     assert "2 further receipts of the session" in opened.text
     # Without the receipts of the others their seals remain.
     alone = show(SESSION[2])
-    assert alone.state == "yes"
+    assert alone.state == "holds"
     assert "known by its seal alone" in alone.text
 
 
 def test_a_receipt_of_another_window_that_does_not_hold_is_red(show: Open) -> None:
     changed = SESSION[0].replace(b"Which law", b"Which flaw")
     opened = show(SESSION[2], changed)
-    assert opened.state == "no"
+    assert opened.state == "broken"
     assert "Other windows: receipt of window crp_win_" in opened.place
-    assert show(SESSION[2], SESSION[2]).state == "no"
-    assert show(SESSION[2], handbook().receipt()).state == "no"
+    assert show(SESSION[2], SESSION[2]).state == "broken"
+    assert show(SESSION[2], handbook().receipt()).state == "broken"
 
 
 def test_the_receipt_can_be_saved_as_it_was(show: Open, tmp_path: Path) -> None:
@@ -380,7 +404,7 @@ def test_enter_on_a_claim_goes_to_the_words_behind_it_and_marks_them(opened: Ope
         "An employer must notify the authority before the posting begins.",
         "The notification names the site",
     ]
-    assert opened.state == "yes"
+    assert opened.state == "not recomputed"
 
 
 def test_a_screen_reader_is_told_everything(opened: Opened) -> None:
@@ -396,7 +420,7 @@ def test_a_screen_reader_is_told_everything(opened: Opened) -> None:
     for role in ("link", "button", "region", "image"):
         assert named[role], role
         assert all(name.strip() for name in named[role]), role
-    assert any("claim 2: cannot be verified" in name for name in named["link"])
+    assert any("claim 2: contradicted" in name for name in named["link"])
     assert any(
         name.startswith("Window 3, this receipt, follows 2 windows") for name in named["link"]
     )
@@ -421,10 +445,10 @@ CONTRASTS = (Path(__file__).parent / "contrasts.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("state", ["yes", "no", "cannot"])
+@pytest.mark.parametrize("state", ["holds", "broken", "cannot"])
 def test_contrasts(show: Open, driver: Any, scheme: str, state: str) -> None:
     data = handbook().receipt(redacted=(3,))
-    show(data.replace(b"eight months", b"seven months") if state == "no" else data)
+    show(data.replace(b"eight months", b"seven months") if state == "broken" else data)
     emulate(driver, scheme=scheme)
     if state == "cannot":
         driver.execute_script("document.getElementById('badge').className = 'badge'")
@@ -463,9 +487,20 @@ def _width(driver: Any, width: int) -> None:
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-def test_a_narrow_screen_has_no_scroll_to_the_side(opened: Opened, driver: Any) -> None:
-    _width(driver, 360)
+@pytest.mark.parametrize("width", [360, 400])
+def test_a_narrow_screen_cuts_nothing(show: Open, driver: Any, width: int) -> None:
+    opened = show(SESSION[2], SESSION[0])
+    _width(driver, width)
     try:
-        assert opened.script("return document.documentElement.scrollWidth") <= 360
+        assert opened.script("return document.documentElement.scrollWidth") <= width
+        cut = opened.script(
+            """
+            return [...document.body.querySelectorAll("*:not(.hear)")].filter((one) =>
+              one.getBoundingClientRect().right > innerWidth
+              || (one.clientWidth > 1 && one.scrollWidth > one.clientWidth + 1))
+              .map((one) => one.outerHTML.slice(0, 80));
+            """
+        )
+        assert cut == []
     finally:
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
