@@ -21,7 +21,7 @@ from string import Template
 
 from crp_integrations.dpe import derivation
 from crp_integrations.dpe.judge import belief, reasons, reply, verdict
-from crp_integrations.dpe.records import COMPARISON, HIDDEN_TEXT, REJECTED
+from crp_integrations.dpe.records import COMPARISON, CONTRADICTION, DOUBTS, REJECTED
 from crp_integrations.dpe.stages.report import STAGE_ERRORS
 from crp_integrations.language import folded_text
 from crp_integrations.scores import to_fixed
@@ -93,7 +93,8 @@ def judge_constants() -> str:
         "errors": {kind: error.value for kind, error in verdict.EXACT_ERRORS.items()},
         "measured": {kind: error.value for kind, error in STAGE_ERRORS.items()},
         "family": belief.FAMILY,
-        "hidden": HIDDEN_TEXT,
+        "contradiction": CONTRADICTION,
+        "doubts": list(DOUBTS),
         "functionWords": sorted(belief.FUNCTION_WORDS),
         "german": sorted(belief.GERMAN),
         "judged": sorted(belief.JUDGED),
