@@ -488,7 +488,7 @@ def _weakest(stated: Sequence[Claim], mode: GroundingMode) -> tuple[float, float
 
 def _conflicts_within(report: Report) -> int:
     """The number of sets of claims that cannot all be true, by a judge or by comparison."""
-    judged = [set(one.claims) for one in (report.judge.conflicts if report.judge else ())]
+    judged = [set(conflict.claims) for conflict in (report.judge.conflicts if report.judge else ())]
     exact = [
         {finding.claim_id, finding.other_claim_id}
         for claim in report.claims
