@@ -322,7 +322,7 @@ class _AnswerComparison(_Comparison):
             return None
         if match.own is not None and identifies(match.own, tokens, claim.reads_as):
             return None
-        if self._stated(match, tokens, content):
+        if self._stated(match, tokens, content) or _is_cut(claim, match):
             return None
         return next((first for first in earlier if _is_of(match, first)), None)
 
@@ -339,6 +339,12 @@ class _AnswerComparison(_Comparison):
         return change_kind(*values) is None or all(
             evidence.explains(value, content) for value in values
         )
+
+
+def _is_cut(claim: Claim, match: Match) -> bool:
+    """Whether the sentence may be cut at the point of an ordinal, as in "am 5. März"."""
+    number = match.own.value.text if match.own is not None and match.own.value is not None else ""
+    return number.isdigit() and len(number) < 3 and claim.text.rstrip().endswith(f"{number}.")
 
 
 def _ends(match: Match) -> int:
