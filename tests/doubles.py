@@ -117,3 +117,8 @@ class ScriptedModel:
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         for part in self.stream(call):
             yield part
+
+
+def erase_all(namespace: Any) -> Any:
+    """Erase every source of a namespace; returns the last report."""
+    return [namespace.erase(source.source_id) for source in namespace.sources()][-1]

@@ -288,7 +288,6 @@ def unread_report(reason: str, answer: str = "") -> Report:
         contradiction_probability=0.0,
         neutral_probability=0.0,
         signals={},
-        completeness_score=0.0,
         flow_score=0.0,
         rqa_score=0.0,
         base_score=0.0,

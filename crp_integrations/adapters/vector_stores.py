@@ -15,7 +15,14 @@ from crp_integrations.errors import FactRejected, RequestError, StoreError
 from crp_integrations.fabric.ingest.fact_preparation import plain_metadata
 from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.records import Fact, Where, access_labels, fact_id, source_id
+from crp_integrations.fabric.records import (
+    USER_SOURCE,
+    Fact,
+    Where,
+    access_labels,
+    fact_id,
+    source_id,
+)
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import sha256
 from crp_integrations.vectors import FloatRows, cosine, top, unit_rows
@@ -23,7 +30,6 @@ from crp_integrations.vocabulary import SourceKind
 
 # Reserved metadata key of this package; removed before metadata is returned to the caller.
 ITEM_KEY = "crp:item"
-USER_SOURCE = "user"
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,7 +287,7 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
             remarks = "; ".join(remarks_of(claim))
             details = "; ".join(filter(None, (evidence, remarks)))
             lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(details)} |")
-            if claim.flagged or claim.disputed or any(finding.hides for finding in claim.findings):
+            if claim.flagged or claim.disputed or any(finding.doubts for finding in claim.findings):
                 typer.echo(_annotation(checked, claim, evidence, remarks))
         lines.append("")
     if path := os.environ.get(SUMMARY):

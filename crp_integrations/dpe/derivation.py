@@ -19,6 +19,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.pii.spans import is_repeated
 from crp_integrations.dpe.records import (
+    CONTRADICTION,
     NO_SENTENCE,
     Claim,
     ClaimCounts,
@@ -314,7 +315,7 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     sentences = {claim.sentence_index for claim in touched} - {NO_SENTENCE}
     for claim in claims:
         level = RiskLevel.LOW
-        if claim.disputed or any(finding.hides for finding in claim.findings):
+        if claim.disputed or any(finding.doubts for finding in claim.findings):
             level = RiskLevel.MEDIUM
         if claim.status is ClaimStatus.CONTRADICTED and not claim.disputed:
             at_stake = high_risk or claim in touched or claim.sentence_index in sentences
@@ -486,7 +487,14 @@ def _weakest(stated: Sequence[Claim], mode: GroundingMode) -> tuple[float, float
 
 
 def _conflicts_within(report: Report) -> int:
-    """The number of sets of claims that, according to a judge, cannot all be true."""
-    if report.judge is None:
-        return 0
-    return sum(len(conflict.claims) > 1 for conflict in report.judge.conflicts)
+    """The number of sets of claims that cannot all be true, by a judge or by comparison."""
+    judged = [set(conflict.claims) for conflict in (report.judge.conflicts if report.judge else ())]
+    exact = [
+        {finding.claim_id, finding.other_claim_id}
+        for claim in report.claims
+        for finding in claim.findings
+        if finding.kind == CONTRADICTION
+    ]
+    return sum(len(claims) > 1 for claims in judged) + sum(
+        not any(pair <= claims for claims in judged) for pair in exact
+    )

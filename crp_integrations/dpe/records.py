@@ -158,6 +158,12 @@ REJECTED: Final = "rejected"
 HIDDEN_TEXT: Final = "HIDDEN_TEXT"
 """Kind of a finding on characters of an answer that are invisible to a reader."""
 
+CONTRADICTION: Final = "contradiction"
+"""Kind of a finding on a claim that an earlier claim of the same answer contradicts."""
+
+DOUBTS: Final = (HIDDEN_TEXT, CONTRADICTION)
+"""Kinds of findings that make an answer at least MEDIUM whatever the claim's status."""
+
 NO_SENTENCE: Final = -1
 """Sentence number of a claim that a judge found outside of the numbered claims."""
 
@@ -188,11 +194,13 @@ class Finding(Part):
     Attributes:
         stage: number of the stage.
         kind: a distortion type such as `NUMBER_CHANGED`, `QUOTE_NOT_FOUND`, `CITATION_WRONG`,
-            `HIDDEN_TEXT`, `rejected`; in `literal` `fabrication` and `contradiction` as well.
+            `HIDDEN_TEXT`, `rejected`, `contradiction`; in `literal` `fabrication` as well.
         start, end: character offsets in the answer of the wrong text.
         evidence: the place where the context says otherwise; None if it says nothing.
         expected: the value in the context; None if it has none.
-        reason: why a sub-agent's report rejected the claim; empty for other kinds.
+        reason: why a sub-agent's report rejected the claim, the hidden text, or the earlier claim;
+            empty for other kinds.
+        other_claim_id: the earlier claim of a `contradiction`.
     """
 
     stage: int
@@ -206,9 +214,9 @@ class Finding(Part):
     other_claim_id: str | None = None
 
     @property
-    def hides(self) -> bool:
-        """Whether it is about text that a reader does not see."""
-        return self.kind == HIDDEN_TEXT
+    def doubts(self) -> bool:
+        """Whether it makes the answer MEDIUM without a status: hidden text or a contradiction."""
+        return self.kind in DOUBTS
 
 
 class Claim(Part):

@@ -87,8 +87,8 @@ def findings_of(claim: Claim, *, judged: bool) -> tuple[str, str]:
     """The error in a claim, and the context's value instead; empty for none."""
     if claim.error is None:
         return "", ""
-    # After a judge's verdict no other finding counts; hidden text is shown as a remark.
-    findings = () if judged else [finding for finding in claim.findings if not finding.hides]
+    # After a judge's verdict no other finding counts; doubts are shown as remarks.
+    findings = () if judged else [finding for finding in claim.findings if not finding.doubts]
     expected = next((finding.expected for finding in findings if finding.expected), "")
     return ", ".join(
         dict.fromkeys(finding.kind for finding in findings)
@@ -96,15 +96,15 @@ def findings_of(claim: Claim, *, judged: bool) -> tuple[str, str]:
 
 
 def remarks_of(claim: Claim) -> list[str]:
-    """Further remarks on a claim: hidden text, a dispute, and hints.
+    """Further remarks on a claim: hidden text, a contradiction, a dispute, and hints.
 
     Hidden words were escaped to printable ASCII when they were found.
     """
-    hidden = [finding.reason for finding in claim.findings if finding.hides]
+    doubts = [finding.reason for finding in claim.findings if finding.doubts]
     names = ", ".join(dict.fromkeys(" ".join(hint.text.split()) for hint in claim.hints))
     disputed = ["exact comparison finds it wrong, and the judge supports it"]
     return [
-        *hidden,
+        *doubts,
         *(disputed if claim.disputed else []),
         *([f"not in the evidence: {names}"] if names else []),
     ]

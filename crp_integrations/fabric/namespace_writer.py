@@ -22,6 +22,7 @@ from crp_integrations.fabric.ingest.fact_preparation import (
     check_fact_list,
     check_length,
     filled_fact,
+    with_own_source,
 )
 from crp_integrations.fabric.namespace_reader import (
     NamespaceReader,
@@ -120,7 +121,7 @@ class NamespaceWriter:
     def prepared(self, facts: Sequence[Fact | str], kind: SourceKind | None) -> list[Fact]:
         """Check facts and return them as they would be stored, each id once.
 
-        Spec: CRP-SPEC-009 §2.1
+        Spec: CRP-SPEC-009 §2.1, §4.5
         """
         check_fact_list(facts)
         now, prepared = self.clock.now(), dict[str, Fact]()
@@ -133,7 +134,7 @@ class NamespaceWriter:
             check_length(f"fact {number} has", tokens, self.settings.chunking)
             self.allow(fact.labels)
             prepared.setdefault(fact.fact_id, fact)
-        return list(prepared.values())
+        return with_own_source(list(prepared.values()))
 
     # --- beyond the namespace ----------------------------------------------------------
 

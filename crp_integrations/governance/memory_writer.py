@@ -12,6 +12,7 @@ from uuid import uuid5
 from pydantic import JsonValue, ValidationError
 
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError
+from crp_integrations.fabric.ingest.fact_preparation import check_length
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import ID_SPACE, Edge, Fact, Where
 from crp_integrations.governance.memory_items import (
@@ -112,9 +113,12 @@ class MemoryWriter:
             if stored == signed:
                 return self._ref(signed, "", written=False)
         ends = self._ends(signed)
-        fact = as_fact(signed)
+        fact, namespace = as_fact(signed), self._namespace
+        # A memory is extracted, so the minimum length binds it.
+        tokens = namespace.counter.count(fact.content)
+        check_length(f"memory item {item.id} has", tokens, namespace.settings.chunking)
         uris = {fact.source_id: signed.provenance.source_uri}
-        report = self._namespace.put([fact], uris=uris)
+        report = namespace.put([fact], uris=uris)
         if ends:
             self._link(signed, ends)
         return self._ref(signed, report.state_hash, written=True)

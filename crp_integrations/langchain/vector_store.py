@@ -150,7 +150,7 @@ class CRPVectorStore(VectorStore):
             batch_size: passed by LangChain's indexing, and ignored: one call is one batch.
 
         Raises:
-            FactRejected: a text is too short or too long for a fact, or metadata is not plain
+            FactRejected: a text is empty or too long for a fact, or metadata is not plain
                 JSON; nothing was added.
             RequestError: the number of ids or metadatas differs from that of the texts.
         """

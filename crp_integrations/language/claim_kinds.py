@@ -268,6 +268,12 @@ _META = re.compile(
     r"|\s+are)\s+welcome\b)",
     _I,
 )
+# A statement about the response itself, if a plain object follows: "This answer covers three laws".
+_SPEAKS = re.compile(
+    r"(?:this|my|the(?:\s+following)?)\s+(?:answer|response|summary|list|overview|section)\s+"
+    r"(?:only\s+)?(?:covers|describes|summari[sz]es|quotes|uses)\b",
+    _I,
+)
 _CITES = re.compile(r"(?:sources?|references?|citations?|see)\W*(?:\[\^?\w{1,16}\]\W*)+\Z", _I)
 _OPINION = re.compile(
     r"(?:\b(?:i|we)\s+(?:personally\s+|really\s+|would\s+)?(?:think|believe|feel|suspect|guess"
@@ -318,9 +324,13 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
     named = bool(names(rest))
     if not firm and _imperative(rest, numbered):
         return ClaimType.PROCEDURAL
+    # "Here are the 3 points:" only counts what follows.
+    bare = not firm or (len(counted) == 1 and counted[0].kind == "number" and not dates(rest))
+    spoken = _SPEAKS.match(rest)
+    spoken_of = rest[spoken.end() :].rstrip(".:") if spoken else ""
+    if spoken_of and bare and finite_verb(words(spoken_of)) is None and "," not in spoken_of:
+        return ClaimType.META
     if firm:
-        # "Here are the 3 points:" only counts what follows.
-        bare = len(counted) == 1 and counted[0].kind == "number" and not dates(rest)
         announces = bare and rest.endswith(":") and _META.match(rest) is not None
         return ClaimType.META if announces else ClaimType.FACTUAL
     if (heading and finite_verb(tokens, 1) is None) or rest.endswith("?"):

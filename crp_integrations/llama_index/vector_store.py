@@ -163,7 +163,7 @@ class CRPVectorStore(BasePydanticVectorStore):
             The nodes' ids in order.
 
         Raises:
-            FactRejected: a node's text is empty, too short or too long, or its metadata is not
+            FactRejected: a node's text is empty or too long for a fact, or its metadata is not
                 plain JSON; nothing was added.
             RequestError: `nodes` is not a list of nodes.
             EngineError: a vector is not from the fabric's embedder.

@@ -380,12 +380,13 @@ class ContinuedAnswer(ReportedQuestion):
         if len(self._answers) > 1 and not completeness.new:
             # After a window that covered nothing new, the next would not either.
             return False
-        if completeness.level is CompletenessLevel.INCOMPLETE:
-            return self._settings.continue_incomplete
-        admission = self._turn.admission
+        admission, level = self._turn.admission, completeness.level
+        permitted = {
+            CompletenessLevel.INCOMPLETE: self._settings.continue_incomplete,
+            CompletenessLevel.PARTIAL: self._settings.continue_partial,
+        }
         demanded = admission is not None and admission.policy.require_completeness is not None
-        permitted = self._settings.continue_partial or demanded
-        return completeness.level is CompletenessLevel.PARTIAL and permitted
+        return level in permitted and (demanded or permitted[level])
 
     def _combined(self) -> Release | Refusal:
         """Combine all windows in one answer, with a report on the whole text."""

@@ -51,9 +51,8 @@ class DispatchSettings(Part):
         redispatches: maximum number of re-dispatches of one window (CRP-SPEC-005 §19.2).
         redispatch_on_contradiction, redispatch_on_repetition, redispatch_on_flow: permit a
             re-dispatch that a policy without `upgrade-on-risk` does not (decision D11).
-        continue_partial: continue a PARTIAL answer too; an INCOMPLETE one is continued while
-            windows remain (CRP-SPEC-005 §10.3, decision D17).
-        continue_incomplete: continue INCOMPLETE answers at all.
+        continue_partial, continue_incomplete: continue a PARTIAL or an INCOMPLETE answer while
+            windows remain; `require-completeness` continues both (CRP-SPEC-005 §10.3, D17).
         flow: remedy for a continuation that does not connect to the text before: `augment` asks
             again if permitted, else writes a bridge; `stitch` always writes a bridge; `none` only
             reports it (CRP-SPEC-005 §11.5).

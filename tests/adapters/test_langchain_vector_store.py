@@ -150,13 +150,29 @@ def test_metadata_that_are_not_plain_json_are_refused_and_nothing_is_stored(stor
     assert store.get_by_ids(["deep"])[0].metadata == deep
 
 
-@pytest.mark.requirement("009-2.1-1", "009-2.1-2")
-def test_texts_too_short_or_too_long_for_a_fact_are_refused_with_what_to_set(store):
+@pytest.mark.requirement("009-2.1-2")
+def test_short_chunks_are_taken_and_empty_or_too_long_ones_refused_with_what_to_set(store):
     before = store.namespace.state_hash()
-    for text in ("too short", "word " * 5000):
-        with pytest.raises(FactRejected, match="min_fact_tokens"):
+    for text in (" \n", "word " * 5000):
+        with pytest.raises(FactRejected, match="max_fact_tokens"):
             store.add_texts([FACTS[0] + " New.", text])
     assert store.namespace.state_hash() == before
+    store.add_texts(["Fee: 40 euros"], ids=["fee"])
+    assert store.get_by_ids(["fee"])[0].page_content == "Fee: 40 euros"
+    assert store.similarity_search("Fee: 40 euros", k=1)[0].id == "fee"
+
+
+@pytest.mark.requirement("009-8.3-1")
+def test_texts_without_a_source_are_erased_by_the_call_that_added_them(store):
+    namespace = store.namespace
+    first = store.add_texts(["Fee: 40 euros", "Deposit: 300 euros"])
+    (second,) = store.add_texts(["Notice: 3 months"])
+    (pets,) = store.add_texts(["Pets: allowed"], [{"source": "rules.md"}])
+    # A later call that changes an item leaves it in its source.
+    store.add_texts(["Fee: 50 euros"], ids=[first[0]])
+    erased = namespace.erase(namespace.facts(first)[0].source_id)
+    assert set(erased.facts) == set(first)
+    assert [fact.fact_id for fact in namespace.facts([*first, second, pets])] == [second, pets]
 
 
 @pytest.mark.requirement("009-2-4", "009-3.3-4", "009-6.2-1")

@@ -394,8 +394,8 @@ def test_both_frameworks_see_the_same_facts(place):
         LangChainView(relay).add_texts([FACTS[0]], [{"page": 1}], ids=["lc"])
         store = CRPVectorStore(relay)
         store.add([TextNode(id_="li", text=FACTS[1], metadata={"page": 2})])
-        relay.fabric.add([FACTS[2]])
-        (native,) = relay.fabric.find(Where(sources=("user",), metadata={}))[:1]
+        added = relay.fabric.add([FACTS[2]])
+        (native,) = relay.fabric.find(Where(sources=added.sources, metadata={}))
         seen = {node.node_id: node.metadata for node in store.get_nodes()}
         assert seen["lc"] == {"page": 1}
         documents = LangChainView(relay).similarity_search(FACTS[1], k=3)

@@ -76,6 +76,11 @@ def test_a_false_half_does_not_condemn_the_true_one() -> None:
         ("The harbour is busy.", ClaimType.FACTUAL),
         ("I think the harbour is beautiful.", ClaimType.OPINION),
         ("Here is a summary of the article in 198 words:", ClaimType.META),
+        ("This section covers three of them.", ClaimType.META),
+        ("This answer describes the GDPR.", ClaimType.META),
+        ("This answer covers the fee of 40 euros.", ClaimType.FACTUAL),
+        ("This answer describes why Acme went bankrupt.", ClaimType.FACTUAL),
+        ("The answer is 42.", ClaimType.FACTUAL),
         ("Open the window slowly.", ClaimType.PROCEDURAL),
     ],
 )

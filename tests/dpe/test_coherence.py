@@ -176,8 +176,12 @@ def test_scope_tells_where_contradictions_stand() -> None:
 
 
 @pytest.mark.requirement("005-3.3-4")
-def test_a_meta_claim_counts_for_coherence_and_for_no_attribution() -> None:
-    report = after("This summary covers the public part.", "This summary covers the private part.")
+@pytest.mark.parametrize(("prior", "answer"), [
+    ("This summary covers the private part.", "This summary covers the public part."),
+    ("This section covers three of them.", "This section covers four of them."),
+])  # fmt: skip
+def test_a_meta_claim_counts_for_coherence_and_for_no_attribution(prior: str, answer: str) -> None:
+    report = after(answer, prior)
     meta = report.claims[0]
     assert meta.claim_type is ClaimType.META
     assert meta.attribution is None

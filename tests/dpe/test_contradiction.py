@@ -1,4 +1,4 @@
-"""Stage 3c: an answer that contradicts itself."""
+"""Stage 3c: an answer that contradicts itself, by the document's arithmetic and by default."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crp_integrations.dpe.derivation import derive
+from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.report_parts import JudgedConflict, JudgeRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages import fidelity as stage
 from crp_integrations.dpe.stages.fidelity import ALIKE
 from crp_integrations.dpe.verifier.opposition import StatementIndex, senses
 from crp_integrations.dpe.verifier.values import read
+from crp_integrations.vocabulary import RiskLevel
+from tests.dpe.helpers import LITERAL, literal
+from tests.dpe.helpers import check as by_default
 from tests.dpe.helpers import check_literally as check
-from tests.dpe.helpers import literal
 from tests.dpe.texts import TEXTS
 
 PAIRS = [
@@ -64,6 +69,79 @@ def test_a_listing_that_is_not_compared_is_said_to_be() -> None:
     whole = check(f"{first} {second}", [first], settings=listing)
     assert whole.contradiction_count == 1
     assert not any(flag.startswith("not-paired") for flag in whole.flags)
+
+
+# --- by default --------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("005-5.4-1")
+@pytest.mark.parametrize("settings", [DpeSettings(), LITERAL])
+@pytest.mark.parametrize(("first", "second"), [
+    *PAIRS,
+    ("The plan was approved.", "The plan was not approved."),
+    ("The plan was never approved.", "The plan was approved."),
+])  # fmt: skip
+def test_both_presets_find_a_changed_value_and_a_denial(
+    first: str, second: str, settings: DpeSettings
+) -> None:
+    report = check(f"{first} {second}", [], settings=settings)
+    assert (report.contradiction_count, report.contradiction_scope) == (1, "intra")
+    assert report.flagged
+    (finding,) = (f for f in report.findings if f.kind == "contradiction")
+    assert (finding.claim_id, finding.other_claim_id) == ("c2", "c1")
+
+
+def test_a_contradiction_of_unread_claims_is_medium_and_is_a_reason() -> None:
+    report = by_default("The plan was approved. Whales sing. The plan is old.", [])
+    assert report.risk_level is RiskLevel.UNKNOWN
+    report = by_default("Plan A was approved. Whales sing. Plan A was not approved.", [])
+    assert report.risk_level is RiskLevel.MEDIUM
+    assert report.reasons[0] == (
+        "The answer says “Plan A was not approved”, and before that “Plan A was approved”."
+    )
+    assert "the answer also says “Plan A was approved.”" in report.to_html()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        # Other words are left to a reader.
+        "The plan was approved. The plan was rejected.",
+        # The answer does not say both itself.
+        "The memo says that Plan A was approved. Plan A was not approved.",
+        "Myth: Plan A was approved. Fact: Plan A was not approved.",
+        "Possible outcomes:\n- Plan A was approved.\n- Plan A was not approved.",
+        # Another thing, place, time or notation.
+        "Flat A is cheap. The deposit is refundable. Flat B is dear. The deposit is not refundable.",
+        "# Before\nThe Louvre is open.\n# After\nThe Louvre is not open.",
+        "In 2018 the lake was 40 metres deep. In 2020 the lake was 55 metres deep.",
+        "Version 2 costs 5 euros. Version 3 costs 5 euros.",
+        "Berlin has 3.6 million inhabitants. Berlin has 3,600,000 inhabitants.",
+        "Plan A was approved. Was Plan A not approved?",
+    ],
+)
+def test_by_default_only_the_same_words_contradict(answer: str) -> None:
+    report = by_default(answer, [])
+    assert (report.contradiction_count, report.risk_level) == (0, RiskLevel.UNKNOWN)
+
+
+def test_what_the_passages_state_both_ways_is_no_contradiction() -> None:
+    for first, second in PAIRS:
+        for context in ([first, second], [f"{first} {second}"]):
+            assert by_default(f"{first} {second}", context).contradiction_count == 0
+
+
+def test_a_judge_that_names_the_same_pair_counts_it_once() -> None:
+    context, question = ["Plan A is old."], "What of plan A?"
+    dossier = Dossier(
+        question, "Plan A was approved. Plan A was not approved.", (("f1", context[0]),)
+    )
+    report = by_default(dossier.answer, context, question=question)
+    pair = JudgedConflict(claims=("c1", "c2"), reason="both")
+    for conflicts, count in (((), 1), ((pair,), 1), ((JudgedConflict(claims=("c1", "c3")),), 2)):
+        run = JudgeRun(model="m", prompt="p", calls=(), passages=1, conflicts=conflicts)
+        judged = derive(report.changed(judge=run), dossier, DpeSettings())
+        assert judged.contradiction_count == count
 
 
 # --- which claims are compared -----------------------------------------------------------

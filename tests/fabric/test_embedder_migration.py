@@ -26,7 +26,7 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus
-from tests.doubles import NOON, HashEmbedder
+from tests.doubles import NOON, HashEmbedder, erase_all
 from tests.fabric.embedders import ACME, KEYS, Letters, fabric, index_of, sentence
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
@@ -217,7 +217,7 @@ def test_what_is_erased_during_a_move_leaves_no_vector_behind(store: Store) -> N
     ids = filled(store)
     namespace = fabric(store).bind(ACME)
     hashes = [fact.content_hash for fact in namespace.facts(ids)]
-    interrupted(store, 16, lambda: namespace.erase("user"))
+    interrupted(store, 16, lambda: erase_all(namespace))
     assert prepared(store, hashes) == 0
     with store.begin("acme", write=False) as transaction:
         assert transaction.facts.setting(EMBEDDER_SETTING) == HashEmbedder.identity
@@ -233,7 +233,7 @@ def test_what_was_updated_and_erased_during_a_move_leaves_no_vector_behind(store
     assert prepared(store, hashes) > 0
     for number, fact in enumerate(facts):
         namespace.update(fact.fact_id, content=sentence(500 + number))
-    namespace.erase("user")
+    erase_all(namespace)
     assert prepared(store, hashes) == 0
 
 

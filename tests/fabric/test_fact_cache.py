@@ -25,7 +25,7 @@ from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter, erase_all
 
 ACME = Subject(tenant="acme", name="ada")
 TEXTS = [f"note {n} says that the pump of hall {n} runs on its own line" for n in range(6)]
@@ -141,7 +141,7 @@ def test_nothing_of_an_erased_source_stays_in_memory(store: Watched) -> None:
     namespace.briefs(ids)
     cache = namespace._region.fact_cache
     assert cache._bytes() > 0
-    namespace.erase("user")
+    erase_all(namespace)
     assert (cache._bytes(), dict(cache._namespaces)) == (0, {})
     assert namespace.briefs(ids) == []
 

@@ -198,7 +198,7 @@ def test_given_vectors_are_stored_normalised_and_change_a_fact_by_themselves(mad
     [
         ([item("a", 1), item("a", 2)], "given twice"),
         ([item("a", 1, namespace="other")], "'other'"),
-        ([item("z", 1), Fact(content="too short", fact_id="b")], "fact 2 has 2 tokens"),
+        ([item("z", 1), Fact(content=" ", fact_id="b")], "fact 2 has 0 tokens"),
         ([item("z", 1), item("there", 3, labels=("x",))], "other labels than"),
     ],
 )

@@ -357,7 +357,7 @@ def test_an_erasure_leaves_the_next_process_a_graph(tmp_path: Path, spy: Spy) ->
     made = fabric(SqliteStore(tmp_path / "kb"), graphs=spy, settings=settings)
     namespace = made.bind(ACME)
     gone = [Fact(content=sentence(number), source_id="gone") for number in range(20)]
-    namespace.add([*gone, *(sentence(number) for number in range(20, 100))])
+    others = namespace.add([*gone, *(sentence(number) for number in range(20, 100))]).sources[1]
     cache = made.store.cache("acme")
     assert cache is not None
     assert cache.load(GRAPH_FILE) is not None
@@ -366,6 +366,6 @@ def test_an_erasure_leaves_the_next_process_a_graph(tmp_path: Path, spy: Spy) ->
     assert kept is not None
     assert len(kept.about["ids"]) == 80  # type: ignore[arg-type]
     # Without one it is left to the next write or to maintenance.
-    namespace.erase("user", graph=False)
+    namespace.erase(others, graph=False)
     assert cache.load(GRAPH_FILE) is None
     made.store.close()

@@ -25,7 +25,7 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Notice
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
-from tests.doubles import NOON, HashEmbedder
+from tests.doubles import NOON, HashEmbedder, erase_all
 from tests.fabric.lifecycle_fixtures import (
     ACME,
     Counted,
@@ -117,7 +117,7 @@ def test_each_verb_starts_from_its_statuses_alone(
     made.clock.moment += timedelta(hours=1)  # type: ignore[attr-defined]
     report = call(namespace, verb, [one, one])
     assert report.facts == (one,)
-    assert report.sources == ("user",)
+    assert report.sources == tuple(source.source_id for source in namespace.sources())
     (fact,) = stored(made, one)
     assert (fact.status, fact.modified_at) == (to, NOON + timedelta(hours=1))
     assert status_of(made, other) == [A]
@@ -499,10 +499,11 @@ def test_the_source_keeps_its_documents_hash_and_facts_by_hand_hash_anew(store: 
     before = source_of(made, report.sources[0])
     namespace.update(report.facts[0], content=sentence(3))
     assert source_of(made, report.sources[0]) == before
-    first, _ = namespace.add([sentence(4), sentence(5)]).facts
-    was = source_of(made, "user")
+    added = namespace.add([sentence(4), sentence(5)])
+    first, _ = added.facts
+    was = source_of(made, added.sources[0])
     namespace.update(first, content=sentence(6))
-    now = source_of(made, "user")
+    now = source_of(made, added.sources[0])
     assert was is not None
     assert now is not None
     assert now.document_hash != was.document_hash
@@ -605,7 +606,7 @@ def test_facts_are_added_anew_when_what_their_vectors_came_from_went_meanwhile(
     namespace = fabric(store, embedder=embedder).bind(ACME)
     (id_,) = namespace.add([sentence(1)]).facts
     namespace.forget(facts=[id_])
-    embedder.meanwhile = lambda: namespace.erase("user")
+    embedder.meanwhile = lambda: erase_all(namespace)
     report = namespace.add([sentence(1), sentence(2)])
     assert report.facts[0] == id_ and seen(namespace) == set(report.facts)
 

@@ -36,7 +36,7 @@ from tests.fabric.lifecycle_fixtures import (
 )
 
 A, S, D, Q = FactStatus.ACTIVE, FactStatus.STALE, FactStatus.DELETED, FactStatus.QUARANTINED
-SOURCES = ("user", "notes")
+SOURCES = ("letters", "notes")
 TTL, RETENTION, DISUSE = timedelta(days=2), timedelta(days=3), timedelta(days=5)
 SETTINGS = FabricSettings(lifecycle=LifecycleSettings(retention_days=3.0, archive_after_days=5.0))
 # What the specification allows, written down once more.

@@ -136,7 +136,8 @@ def test_deleted_facts_leave_with_their_retention(store: Store, days: float) -> 
     assert LifecycleSettings().retention_days == 30.0
     made = fabric(store, settings=settings(retention_days=days))
     namespace = made.bind(ACME)
-    gone, kept = namespace.add([sentence(1), sentence(2)]).facts
+    added = namespace.add([sentence(1), sentence(2)])
+    gone, kept = added.facts
     namespace.forget(facts=[gone])
     hashed = namespace.state_hash()
     if days:
@@ -151,7 +152,8 @@ def test_deleted_facts_leave_with_their_retention(store: Store, days: float) -> 
     assert namespace.state_hash() == hashed
     last = events(made)[-1]
     assert last.event_type is EventType.FACT_DELETED
-    assert last.data == {"source": "user", "facts": [gone], "count": 1, "cause": "retention"}
+    (source,) = added.sources
+    assert last.data == {"source": source, "facts": [gone], "count": 1, "cause": "retention"}
     assert namespace.maintain().purged == 0
 
 

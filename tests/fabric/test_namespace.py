@@ -394,11 +394,29 @@ def test_added_facts_are_kept_as_they_are_and_only_once() -> None:
     report = namespace.add([own, sentence(2), sentence(2)])
     assert len(report.facts) == 2
     assert namespace.facts([own.fact_id])[0].importance_weight == 0.33
-    assert sorted(source.source_id for source in namespace.sources()) == ["notes", "user"]
+    assert sorted(source.source_id for source in namespace.sources()) == sorted(report.sources)
+    assert "notes" in report.sources
     again = namespace.add([own, sentence(2)])
     assert again.facts == ()
     assert set(again.unchanged) == set(report.facts)
     assert again.state_hash == report.state_hash
+
+
+@pytest.mark.requirement("009-8.3-1")
+def test_each_call_has_its_own_source_and_a_name_has_one() -> None:
+    namespace = fabric().bind(ACME)
+    first = namespace.add([sentence(1), sentence(2)])
+    second = namespace.add([Fact(content=sentence(3)), sentence(1)])
+    named = [namespace.add([Fact(content=sentence(n), source_id="notes")]) for n in (4, 5)]
+    assert second.unchanged == first.facts[:1]
+    assert len({*first.sources, *second.sources}) == 2
+    assert named[0].sources == named[1].sources == ("notes",)
+    (fact,) = namespace.facts(first.facts[:1])
+    assert set(namespace.erase(fact.source_id).facts) == set(first.facts)
+    left = {fact.content for fact in all_facts(namespace)}
+    assert left == {sentence(3), sentence(4), sentence(5)}
+    # What was erased can be added again.
+    assert namespace.add([sentence(1), sentence(2)]).facts == first.facts
 
 
 @pytest.mark.parametrize(

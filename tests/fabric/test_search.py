@@ -19,7 +19,7 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import cosine
 from crp_integrations.vocabulary import FactStatus, SourceKind
-from tests.doubles import NOON, FixedClock, HashEmbedder
+from tests.doubles import NOON, FixedClock, HashEmbedder, erase_all
 from tests.fabric.embedders import index_of
 from tests.fabric.test_namespace import ACME, Labelled, document, fabric, sentence
 
@@ -216,7 +216,7 @@ def test_the_state_hash_of_a_namespace_is_the_formula_after_every_verb(store: St
         transaction.facts.touch(ids, clock.now())
     changed(by=False)
     # Coming back to an earlier state gives its hash again.
-    namespace.erase("user")
+    erase_all(namespace)
     changed()
     assert seen[-1] == seen[0]
 

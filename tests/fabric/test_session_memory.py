@@ -42,7 +42,7 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter, erase_all
 
 ACME = Subject(tenant="acme")
 MINE, YOURS = "crp_sess_0000000000000001", "crp_sess_0000000000000002"
@@ -413,7 +413,7 @@ def test_an_erasure_clears_the_tenants_shelves_alone() -> None:
     acme.add(TEXTS)
     for namespace in (acme, other):
         namespace.shelve(MINE, [use("a", "user", "wind farm")])
-    acme.erase("user")
+    erase_all(acme)
     assert acme.view(MINE).shelf == EMPTY
     assert other.view(MINE).shelf.communities == {"wind farm"}
 
@@ -424,7 +424,7 @@ def test_an_erasure_from_a_shared_namespace_clears_everybodys() -> None:
     law.add(TEXTS)
     acme = bound(made, "acme")
     acme.shelve(MINE, [use("a", "user", "wind farm")])
-    law.erase("user")
+    erase_all(law)
     assert acme.view(MINE).shelf == EMPTY
 
 
@@ -446,7 +446,7 @@ def test_a_released_window_fills_the_shelves_and_nothing_else_does() -> None:
     answer = opened.ask("wind farm power", session_id=MINE)
     shelf = opened.fabric.view(MINE).shelf
     assert shelf.facts == {fact.fact_id for fact in answer.envelope.facts}
-    assert shelf.sources == {"user"}
+    assert shelf.sources == {source.source_id for source in opened.fabric.sources()}
     assert opened.fabric.state_hash() == before
     assert opened.fabric.view(YOURS).shelf.facts == frozenset()
     opened.end_session(MINE)

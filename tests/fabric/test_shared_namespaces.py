@@ -117,7 +117,7 @@ def test_no_tenant_is_named_like_a_shared_namespace(tenant: str) -> None:
         lambda space, id_: space.restore([id_]),
         lambda space, id_: space.quarantine([id_], "it misleads"),
         lambda space, id_: space.lift([id_]),
-        lambda space, id_: space.erase("user"),
+        lambda space, id_: space.erase(space.facts([id_])[0].source_id),
     ],
     ids=["update", "mark_stale", "forget", "archive", "restore", "quarantine", "lift", "erase"],
 )

@@ -22,6 +22,7 @@ from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite.store import SqliteStore
+from tests.doubles import erase_all
 from tests.fabric.lifecycle_fixtures import ACME, PARAGRAPHS, Labelled, fabric, sentence, store
 from tests.governance.redacting_guards import LABEL, OFFICER, READER, Blackening, seen_by
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
@@ -50,7 +51,7 @@ def test_new_facts_come_and_gone_ones_go_at_once(store: Store) -> None:
     namespace.lift([ids[1]])
     namespace.restore([ids[2]])
     assert set(found(made, "passage")) == {new, ids[1], ids[2], *ids[4:]}
-    namespace.erase("user")
+    erase_all(namespace)
     assert found(made, "passage") == []
 
 

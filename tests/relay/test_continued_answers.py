@@ -104,6 +104,22 @@ def test_a_partial_answer_is_continued_by_permission_only(
 
 
 @pytest.mark.requirement("005-10.3-1")
+@pytest.mark.parametrize(("asking", "windows_made"), [
+    ({}, 1),
+    ({"policy": "require-completeness 0.50"}, 2),
+    ({"policy": "require-completeness 0.90"}, 2),
+])  # fmt: skip
+def test_a_demand_continues_an_incomplete_answer_without_the_setting(
+    open_relay: Opener, asking: dict[str, Any], windows_made: int
+) -> None:
+    model = ScriptedModel(COMMISSIONED, f"{REVENUE} {COOLING}")
+    relay = made(open_relay, model, profile="observe")
+    answer = relay.ask(QUESTION, **NARROW, **asking)
+    assert len(windows(relay, answer.session_id)) == windows_made
+    assert (REVENUE in answer.text) is (windows_made == 2)
+
+
+@pytest.mark.requirement("005-10.3-1")
 @pytest.mark.parametrize(
     ("asking", "options"),
     [

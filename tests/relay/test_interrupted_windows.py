@@ -36,7 +36,7 @@ from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import ChainIntegrity, FactStatus, RiskLevel
-from tests.doubles import NOON, HashEmbedder, ScriptedModel
+from tests.doubles import NOON, HashEmbedder, ScriptedModel, erase_all
 from tests.envelope.builders import SETTINGS, LetterCounter
 from tests.relay.asking_process import SESSIONS, opened
 from tests.relay.conftest import FACTS, KEY, Opener
@@ -388,7 +388,7 @@ def test_what_is_gone_is_not_remembered_as_text_that_was_read(relay: Relay, how:
     (before,) = profiles(FACTS[:1])
     assert profiles(FACTS[:1])[0] is before
     gone: Callable[[], object] = (
-        (lambda: relay.fabric.erase("user"))
+        (lambda: erase_all(relay.fabric))
         if how == "erase"
         else (lambda: relay.end_session(SESSION))
     )
@@ -399,7 +399,7 @@ def test_what_is_gone_is_not_remembered_as_text_that_was_read(relay: Relay, how:
 def test_a_turn_in_flight_during_an_erasure_leaves_no_erased_text(relay: Relay) -> None:
     turn = relay.turn(QUESTION, session_id=SESSION)
     turn.begin()
-    relay.fabric.erase("user")
+    erase_all(relay.fabric)
     etag = turn.receive(Reply(text="On 4 March 2019.")).answer.envelope.etag
     assert relay._world.memory.envelopes.bytes == 0
     # That it was known stays.

@@ -9,9 +9,12 @@ import pytest
 from crp_integrations import Relay, examine
 from crp_integrations.dpe.dossier import PriorWindow
 from crp_integrations.relay.records import Answer
+from crp_integrations.relay.settings import Preset, load
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.vocabulary import QualityTier
+from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS, Opener
+from tests.relay.judges import ScriptedJudge
 
 QUESTION = "How many megawatts does the Meridian reactor deliver?"
 SESSION = "crp_sess_" + "a" * 16
@@ -39,6 +42,49 @@ def test_the_report_judges_the_envelopes_own_sub_queries(full: Relay) -> None:
     given = ask(full, sub_queries=["Meridian reactor operator", "Tulips in the valley"])
     done = given.report.quality.completeness
     assert {*done.covered, *done.uncovered} == {"Meridian reactor operator", "Tulips in the valley"}
+
+
+UNRELATED = "Bananas are yellow."
+
+
+@pytest.mark.parametrize("preset", ["default", "literal"])
+def test_an_unrelated_sentence_answers_no_need_at_any_door(
+    open_relay: Opener, preset: Preset
+) -> None:
+    settings = load(preset=preset)
+    relay = open_relay(
+        models=ScriptedModel(UNRELATED), preset=preset, dpe=settings.dpe, profile="observe"
+    )
+    relay.fabric.add(list(FACTS))
+    batch = relay.batch([QUESTION], model="any/model")
+    answers = [relay.ask(QUESTION, model="any/model"), *batch.answers]
+    reports = [examine(UNRELATED, list(FACTS), QUESTION, settings=settings)]
+    for answer in answers:
+        assert answer is not None
+        reports.append(answer.report)
+        assert "COMPLETE; sub-queries=1/1" not in answer.headers.values()
+        assert ("CRP-Quality-Completeness" in answer.headers) is (preset == "literal")
+    assert "CRP-Quality-Completeness" not in batch.headers
+    for report in reports:
+        assert report.quality.completeness.covered == ()
+        assert report.completeness_score == (0.0 if preset == "literal" else None)
+
+
+def test_a_judge_says_which_needs_are_answered_and_headers_agree(open_relay: Opener) -> None:
+    question = "Who operates the Meridian reactor and what revenue did Northfield Energy report?"
+    for needs, value in (
+        ((False, False), "INCOMPLETE; sub-queries=0/2; uncovered="),
+        ((True, False), "PARTIAL; sub-queries=1/2; uncovered="),
+        ((True, True), "COMPLETE; sub-queries=2/2"),
+    ):
+        relay = open_relay(
+            models=ScriptedModel(FACTS[1]), judge=ScriptedJudge(needs=needs), profile="observe"
+        )
+        relay.fabric.add(list(FACTS))
+        answer = relay.ask(question, model="any/model")
+        assert answer.headers["CRP-Quality-Completeness"].startswith(value)
+        assert answer.report.completeness_score == sum(needs) / 2
+        assert len(answer.report.judge.calls) == 1  # type: ignore[union-attr]
 
 
 def test_an_answer_given_again_is_found_repeated(full: Relay) -> None:

@@ -94,7 +94,7 @@ def carry_out(namespace: Namespace, reading: str | Callable[[Namespace], object]
         case "add":
             namespace.add([f"{TEXT} So it is said in the yearbook."])
         case "forget":
-            namespace.forget(source="user")
+            namespace.forget(source=namespace.sources()[0].source_id)
         case "export":
             list(namespace.export())
         case "filter":

@@ -16,7 +16,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.fixtures import NOON
-from tests.doubles import HashEmbedder, ScriptedModel
+from tests.doubles import HashEmbedder, ScriptedModel, erase_all
 from tests.postgres import Server
 from tests.stores.postgres_processes import OPTIONS
 
@@ -75,7 +75,7 @@ def test_a_dump_restored_on_another_server_is_the_same_store(servers: list[Serve
             relay.ask(QUESTION, model="extractive")
             assert relay.verify().windows == 2
             # Bytes are taken off the disk by functions that run as their owner.
-            assert relay.fabric.erase("user").scrubbed
+            assert erase_all(relay.fabric).scrubbed
         with closing(PostgresStore(place)) as tenant:
             with tenant.begin("shared:law", write=False) as transaction:
                 assert transaction.facts.setting("a") == "b"

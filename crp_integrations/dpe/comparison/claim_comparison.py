@@ -36,7 +36,7 @@ from crp_integrations.dpe.comparison.references import (
     missing_quotations,
 )
 from crp_integrations.dpe.comparison.structures import FieldChange, FieldVerdict, compare_structures
-from crp_integrations.dpe.records import Claim, Finding
+from crp_integrations.dpe.records import CONTRADICTION, LONGEST, Claim, Finding
 from crp_integrations.dpe.records import Evidence as Place
 from crp_integrations.dpe.report_parts import Quotation
 from crp_integrations.dpe.verifier.values import change_kind
@@ -266,6 +266,93 @@ class _Comparison:
         there = Place(fact_id=id_, start=place[0], end=place[1], score=1.0, engine=ENGINE)
         change = FieldChange(kind, error, expected)
         return _wrong(claim, (start, end), change, there, self._quoted(first, place[0]))
+
+
+def compare_with_each_other(
+    answer: str, claims: Sequence[Claim], passages: Sequence[tuple[str, str]], question: str
+) -> tuple[Claim, ...]:
+    """The claims, with a finding on each that denies an earlier one or changes one value of it.
+
+    Spec: CRP-SPEC-005 §5.4
+    """
+    if len(claims) < 2:
+        return tuple(claims)
+    answer = without_reasoning(answer, reasoning_spans(answer))
+    comparison = _AnswerComparison(answer, passages, question)
+    compared: list[Claim] = []
+    for claim in claims:
+        first = comparison.opposite(claim, compared)
+        if first is not None:
+            finding = Finding(
+                stage=STAGE, kind=CONTRADICTION, claim_id=claim.claim_id, start=claim.start,
+                end=claim.end, other_claim_id=first.claim_id,
+                reason=f"the answer also says “{first.text}”"[:LONGEST],
+            )  # fmt: skip
+            claim = claim.model_copy(update={"findings": (*claim.findings, finding)})
+        compared.append(claim)
+    return tuple(compared)
+
+
+class _AnswerComparison(_Comparison):
+    """Compares the claims of one answer with each other, by the rules for evidence."""
+
+    def __init__(self, answer: str, passages: Sequence[tuple[str, str]], question: str) -> None:
+        super().__init__(answer, EvidenceIndex([("", answer)], ""))
+        self._passages, self._question = passages, question
+
+    def opposite(self, claim: Claim, earlier: Sequence[Claim]) -> Claim | None:
+        """The first earlier claim that cannot be true together with a claim; None for none."""
+        tokens = claim_tokens(claim.reads_as)
+        content = content_keys(tokens)
+        if not content or points_back(claim.reads_as) or asserts_nothing(claim.reads_as):
+            return None
+        matches = self._matches(tokens)
+        own = [match for match in matches if match.same and _is_of(match, claim)]
+        apart = [match for match in matches if not match.same and _ends(match) <= claim.start]
+        # A claim that the answer repeats, or whose sentence qualifies it, is left to a reader.
+        if not own or not apart or len(own) < sum(match.same for match in matches):
+            return None
+        here, match = own[0], apart[0]
+        lead = here.sentence.lead
+        if lead != match.sentence.lead or lead.rstrip("*_ ").endswith(":"):
+            return None
+        # "The deposit" may be another one some sentences later.
+        near = match.sentence in (here.sentence, here.sentence.before)
+        if not (here.clause.free and match.clause.free) or (is_vague(claim.reads_as) and not near):
+            return None
+        if match.own is not None and identifies(match.own, tokens, claim.reads_as):
+            return None
+        if self._stated(match, tokens, content) or _is_cut(claim, match):
+            return None
+        return next((first for first in earlier if _is_of(match, first)), None)
+
+    def _stated(self, match: Match, tokens: Sequence[Token], content: Sequence[str]) -> bool:
+        """Whether the passages state both, so that both may hold."""
+        evidence = EvidenceIndex(self._passages, self._question)
+        if len({other.same for other in _Comparison("", evidence)._matches(tokens)}) > 1:
+            return True
+        values = [
+            t.value for t in (match.own, match.other) if t is not None and t.value is not None
+        ]
+        if match.denied:
+            return False
+        return change_kind(*values) is None or all(
+            evidence.explains(value, content) for value in values
+        )
+
+
+def _is_cut(claim: Claim, match: Match) -> bool:
+    """Whether the sentence may be cut at the point of an ordinal, as in "am 5. März"."""
+    number = match.own.value.text if match.own is not None and match.own.value is not None else ""
+    return number.isdigit() and len(number) < 3 and claim.text.rstrip().endswith(f"{number}.")
+
+
+def _ends(match: Match) -> int:
+    return match.clause.parts[-1][1]
+
+
+def _is_of(match: Match, claim: Claim) -> bool:
+    return match.clause.parts[-1][0] < claim.end and claim.start < _ends(match)
 
 
 def _equal(own: Sequence[Token], other: Sequence[Token]) -> bool:

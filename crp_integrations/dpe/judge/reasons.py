@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Final
 
-from crp_integrations.dpe.records import Claim
+from crp_integrations.dpe.records import CONTRADICTION, Claim
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import ClaimStatus
 
@@ -18,7 +18,7 @@ LONGEST: Final = 90
 REASON_ORDER: Final = (
     ClaimStatus.CONTRADICTED,
     ClaimStatus.UNSUPPORTED,
-    # Only supported claims that the exact comparison disputes.
+    # Claims that the exact comparison disputes or finds in contradiction with an earlier one.
     ClaimStatus.SUPPORTED,
     ClaimStatus.NOT_CHECKED,
 )
@@ -30,22 +30,37 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = json.loads(
 
 
 def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple[str, ...]:
-    """At most five sentences on flagged, disputed and unread claims, gravest first."""
+    """At most five sentences on flagged, disputed, opposed and unread claims, gravest first."""
     if language not in SENTENCES:
         wanted = ", ".join(SENTENCES)
         raise ConfigError(f"language {language!r:.40} is not one of {wanted}")
     words = SENTENCES[language]
-    unread = ClaimStatus.NOT_CHECKED
-    mentioned = [c for c in claims if c.flagged or c.disputed or c.status is unread]
-    mentioned.sort(key=lambda claim: (REASON_ORDER.index(claim.status), claim.start))
-    sentences = (_sentence(answer, claim, words) + "." for claim in mentioned)
-    return tuple(list(dict.fromkeys(sentences))[:MOST])
+    earlier = {claim.claim_id: claim for claim in claims}
+    ranked = []
+    for claim in claims:
+        opposite = None if claim.flagged or claim.disputed else earlier.get(opposed_by(claim))
+        status = claim.status if opposite is None else ClaimStatus.SUPPORTED
+        if claim.flagged or claim.disputed or opposite or status is ClaimStatus.NOT_CHECKED:
+            sentence = _sentence(answer, claim, opposite, words) + "."
+            ranked.append((REASON_ORDER.index(status), claim.start, sentence))
+    ranked.sort(key=lambda row: row[:2])
+    return tuple(list(dict.fromkeys(sentence for *_, sentence in ranked))[:MOST])
 
 
-def _sentence(answer: str, claim: Claim, words: Mapping[str, str]) -> str:
+def opposed_by(claim: Claim) -> str:
+    """The id of the earlier claim that contradicts a claim; empty for none."""
+    ids = (finding.other_claim_id for finding in claim.findings if finding.kind == CONTRADICTION)
+    return next(filter(None, ids), "")
+
+
+def _sentence(answer: str, claim: Claim, opposite: Claim | None, words: Mapping[str, str]) -> str:
     start, end = claim.wrong or (claim.start, claim.end)
     wrong = _quoted(answer[start:end])
-    if claim.disputed:
+    if opposite is not None:
+        sentence = words["within"].format(
+            wrong=wrong, quote=_quoted(answer[opposite.start : opposite.end])
+        )
+    elif claim.disputed:
         sentence = words["disputed"].format(wrong=wrong)
     elif claim.status is ClaimStatus.NOT_CHECKED:
         sentence = words["unread"].format(wrong=wrong)

@@ -13,11 +13,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from crp_integrations.dpe.comparison import compare_claims
+from crp_integrations.dpe.comparison import compare_claims, compare_with_each_other
 from crp_integrations.dpe.engine_signals import Near, near
 from crp_integrations.dpe.ports import Judgement, Verifier
 from crp_integrations.dpe.records import (
     COMPARISON,
+    CONTRADICTION,
     HIDDEN_TEXT,
     LONGEST,
     Claim,
@@ -47,12 +48,13 @@ DECIDED: Final = 0.5
 def compare_with_evidence(state: State) -> State:
     """Give each claim the status that the exact comparison finds.
 
-    Spec: CRP-SPEC-005 §5.2, §5.3
+    Spec: CRP-SPEC-005 §5.2 to §5.4
     """
     dossier = state.dossier
     claims = compare_claims(
         dossier.answer, state.claims, dossier.passages, dossier.question, numbered=dossier.numbered
     )
+    claims = compare_with_each_other(dossier.answer, claims, dossier.passages, dossier.question)
     language = differs(dossier.answer, "\n".join(text for _, text in dossier.passages))
     if language:
         # In another language ordinary words may look like names, so only figures are looked up.
@@ -243,7 +245,7 @@ def _judged(claim: Claim, word: Judgement, state: State) -> Claim:
     """
     settings = state.tools.settings
     entailment, contradiction, neutral = word.entailment, word.contradiction, word.neutral
-    kinds = {finding.kind for finding in claim.findings if finding.kind != "contradiction"}
+    kinds = {finding.kind for finding in claim.findings if finding.kind != CONTRADICTION}
     if kinds - {"fabrication"} and entailment > settings.conflict_entailment:
         contradiction += entailment - settings.conflict_entailment
         entailment = settings.conflict_entailment

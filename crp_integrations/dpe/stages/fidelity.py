@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
+from crp_integrations.dpe.records import CONTRADICTION, Claim, Evidence, Finding, StageRun
 from crp_integrations.dpe.rejections import find_repeats, with_repeats
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
@@ -134,7 +134,6 @@ def _distorted(state: State, claim: Claim, alignment: Alignment) -> Iterator[Fin
     yield _finding(claim, kind.value, own, evidence, source.of(state.context.text(unit)))
 
 
-CONTRADICTION_KIND = "contradiction"
 # Minimum share of common words at which two claims are about one thing.
 ALIKE = 0.75
 
@@ -171,7 +170,7 @@ def contradictions(state: State) -> tuple[list[Finding], int]:
                 findings.append(
                     Finding(
                         stage=3,
-                        kind=CONTRADICTION_KIND,
+                        kind=CONTRADICTION,
                         claim_id=second.claim_id,
                         start=second.start,
                         end=second.end,
@@ -241,4 +240,4 @@ def counted(state: State) -> tuple[int, int, int]:
         for finding in claim.findings
     ]
     distorted = sum(kind in DistortionType.__members__ for kind in kinds)
-    return kinds.count(FABRICATION_KIND), distorted, kinds.count("contradiction")
+    return kinds.count(FABRICATION_KIND), distorted, kinds.count(CONTRADICTION)

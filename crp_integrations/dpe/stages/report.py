@@ -13,7 +13,15 @@ from typing import Any, Final
 
 from crp_integrations.dpe.derivation import FoundClaims, derive, with_numbers
 from crp_integrations.dpe.judge.reasons import reasons
-from crp_integrations.dpe.records import COMPARISON, REJECTED, Claim, Quality, Report, StageRun
+from crp_integrations.dpe.records import (
+    COMPARISON,
+    CONTRADICTION,
+    REJECTED,
+    Claim,
+    Quality,
+    Report,
+    StageRun,
+)
 from crp_integrations.dpe.risk import level, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.stages.fidelity import counted, unpaired
@@ -127,7 +135,7 @@ STAGE_ERRORS: Final = MappingProxyType(
         "ENTITY_SUBSTITUTED": ErrorKind.NAME,
         "NEGATION_FLIP": ErrorKind.NEGATION,
         "CONTEXT_STRIPPED": ErrorKind.CONDITION,
-        "contradiction": ErrorKind.RELATION,
+        CONTRADICTION: ErrorKind.RELATION,
         "fabrication": ErrorKind.INVENTION,
         REJECTED: ErrorKind.INVENTION,
     }

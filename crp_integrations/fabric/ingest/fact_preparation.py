@@ -25,7 +25,7 @@ from crp_integrations.fabric.ports.engines import Progress, ProgressCount
 from crp_integrations.fabric.records import USER_SOURCE, Fact, Source
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings, ImportanceSettings
 from crp_integrations.ports import Clock, Embedder
-from crp_integrations.seals import iso
+from crp_integrations.seals import iso, sha256_hex
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import FactStatus, SourceKind
 
@@ -121,14 +121,20 @@ def _authoritative(uri: str, domains: tuple[str, ...]) -> bool:
     return any(host == domain or host.endswith("." + domain) for domain in domains)
 
 
-def check_length(what: str, tokens: int, limits: ChunkingSettings) -> None:
+def check_length(
+    what: str, tokens: int, limits: ChunkingSettings, *, least: int | None = None
+) -> None:
     """Refuse a fact with too few or too many tokens.
 
     Spec: CRP-SPEC-009 §2.1
+
+    Args:
+        least: the minimum, None for that of the settings.
     """
-    if not limits.min_fact_tokens <= tokens <= limits.max_fact_tokens:
+    least = limits.min_fact_tokens if least is None else least
+    if not least <= tokens <= limits.max_fact_tokens:
         raise FactRejected(
-            f"{what} {tokens} tokens, wanted {limits.min_fact_tokens} to {limits.max_fact_tokens} "
+            f"{what} {tokens} tokens, wanted {least} to {limits.max_fact_tokens} "
             "(settings fabric.chunking.min_fact_tokens and max_fact_tokens); split longer text "
             "first, or ingest it as a document"
         )
@@ -149,6 +155,26 @@ def check_fact(item: object, number: int) -> None:
     if not isinstance(item, Fact):
         raise FactRejected(f"fact {number} is of type {type(item).__name__}, wanted a Fact")
     check_validity(item)
+
+
+def own_source(facts: Iterable[Fact]) -> str:
+    """The source of the facts that one call adds without naming a source.
+
+    It follows from the facts, so that the same call again changes nothing.
+
+    Spec: CRP-SPEC-009 §4.5
+    """
+    ids = sorted(f"{fact.fact_id} {fact.content_hash}" for fact in facts)
+    return f"{USER_SOURCE}-{sha256_hex('|'.join(ids))[:16]}"
+
+
+def with_own_source(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts, with a common source of their own for those without a named one."""
+    own = own_source(fact for fact in facts if fact.source_id == USER_SOURCE)
+    return [
+        fact.model_copy(update={"source_id": own}) if fact.source_id == USER_SOURCE else fact
+        for fact in facts
+    ]
 
 
 def filled_fact(

@@ -20,6 +20,7 @@ from crp_integrations.fabric.ingest.fact_preparation import (
     check_fact_list,
     check_length,
     fact_importance,
+    own_source,
 )
 from crp_integrations.fabric.ingest.ingestion_plan import COLLECTED, check_same_labels
 from crp_integrations.fabric.lifecycle import check_content, has_outlived
@@ -135,7 +136,9 @@ class FactUpsert:
         counts = self.writer.counter.count_many([fact.content for fact in facts])
         made: dict[str, Fact] = {}
         for number, (fact, tokens) in enumerate(zip(facts, counts, strict=True), 1):
-            check_length(f"fact {number} has", tokens, self.writer.settings.chunking)
+            # A chunk that the caller made is taken however short it is.
+            tokens = tokens if fact.content.strip() else 0
+            check_length(f"fact {number} has", tokens, self.writer.settings.chunking, least=1)
             if fact.namespace not in ("", self.writer.namespace):
                 raise FactRejected(
                     f"fact {fact.fact_id} is of namespace {fact.namespace!r}, "
@@ -163,13 +166,15 @@ class FactUpsert:
         moved = self._moved(facts, stored, rows)
         bound = document_sources(facts, {fact.source_id for fact in stored.values()})
         plan = UpsertPlan()
+        own = own_source(fact for fact in wanted if fact.source_id == USER_SOURCE)
         for fact in wanted:
+            origin = "" if fact.source_id == USER_SOURCE else fact.source_id
             old = stored.get(fact.fact_id)
             if old is None or old.status is FactStatus.DELETED:
                 if old is not None:
                     plan.purge.append(old.fact_id)
-                plan.add.append(self._fresh(fact, now))
-                plan.counts[fact.source_id] += 1
+                plan.add.append(self._fresh(fact, origin or own, now))
+                plan.counts[origin or own] += 1
                 continue
             check_content(old)
             check_same_labels(old, fact)
@@ -177,7 +182,7 @@ class FactUpsert:
             again = old.changed(
                 content=fact.content,
                 metadata=fact.metadata,
-                source_id=old.source_id if old.source_id in bound else fact.source_id,
+                source_id=old.source_id if old.source_id in bound or not origin else origin,
                 status=FactStatus.STALE if stays_stale else FactStatus.ACTIVE,
                 archived_at=None,
             )
@@ -206,7 +211,7 @@ class FactUpsert:
         )
         return {id_ for id_, other in zip(ids, differs.tolist(), strict=True) if other}
 
-    def _fresh(self, fact: Fact, now: datetime) -> Fact:
+    def _fresh(self, fact: Fact, source_id: str, now: datetime) -> Fact:
         weight = fact_importance(
             fact.kind,
             content=fact.content,
@@ -214,6 +219,7 @@ class FactUpsert:
             metadata=fact.metadata,
         )
         return fact.changed(
+            source_id=source_id,
             namespace=self.writer.namespace,
             importance_weight=weight,
             ingested_at=now,

@@ -240,7 +240,7 @@ def compare_facts(
                     "update it again, or give a source_location to add the text as another fact"
                 )
             if known.status in RETRIEVABLE:
-                back[fact.source_id].append(known)
+                back[known.source_id].append(known)
     changes: list[tuple[SourceChange, list[Fact]]] = []
     for name in dict.fromkeys([*fresh, *back]):
         made, known_here = fresh[name], back[name]

@@ -24,7 +24,7 @@ from typing import Any
 
 from crp_integrations.dpe import derivation
 from crp_integrations.dpe.judge import belief, messages, reasons, reply, verdict
-from crp_integrations.dpe.records import COMPARISON, HIDDEN_TEXT, REJECTED
+from crp_integrations.dpe.records import COMPARISON, CONTRADICTION, DOUBTS, REJECTED
 from crp_integrations.dpe.stages.report import STAGE_ERRORS
 from crp_integrations.envelope import prompt
 from crp_integrations.language import folded_text
@@ -116,9 +116,10 @@ def judge_constants() -> str:
         "base": {level.value: to_fixed(score) for level, score in derivation.BASE.items()},
         "comparison": COMPARISON,
         "errors": {kind: error.value for kind, error in verdict.EXACT_ERRORS.items()},
+        "contradiction": CONTRADICTION,
+        "doubts": list(DOUBTS),
         "first": [status.value for status in verdict.FIRST],
         "further": to_fixed(derivation.FURTHER),
-        "hidden": HIDDEN_TEXT,
         "instructions": {mode.value: prompt.grounding_instruction(mode) for mode in GroundingMode},
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in derivation.LEVELS],

@@ -696,7 +696,7 @@ function levelOf(claims, { mode, answer, highRisk, personal }) {
   const touched = claims.filter((claim) => personal.some((one) => one.start < claim.end && claim.start < one.end));
   const sentences = new Set(touched.map((claim) => claim.sentence).filter((sentence) => sentence >= 0));
   for (const claim of claims) {
-    let level = rank(claim.disputed || (claim.findings || []).some((one) => one.kind === JUDGING.hidden) ? "MEDIUM" : "LOW");
+    let level = rank(claim.disputed || (claim.findings || []).some((one) => JUDGING.doubts.includes(one.kind)) ? "MEDIUM" : "LOW");
     if (claim.disputed) level = Math.max(level, rank("MEDIUM"));
     else if (claim.status === "CONTRADICTED") level = rank(highRisk || touched.includes(claim) || sentences.has(claim.sentence) ? "CRITICAL" : "HIGH");
     else if (claim.status === "UNSUPPORTED") level = Math.max(level, rank(JUDGING.specific.includes(claim.error) ? "HIGH" : JUDGING.unsupported[mode]));
@@ -725,10 +725,18 @@ function reasonsOf(claims, answer, language) {
     const kept = cut === flat ? flat : `${cut.includes(" ") ? cut.slice(0, cut.lastIndexOf(" ")) : cut} …`;
     return kept.split(" ").length <= 2 && DIGIT.test(kept) ? kept : `“${kept}”`;
   };
-  const sentences = claims.filter((claim) => isFlagged(claim) || claim.disputed || isUnread(claim))
-    .sort((a, b) => grave.indexOf(a.status) - grave.indexOf(b.status) || a.start - b.start)
+  // What an earlier claim of the answer contradicts.
+  const oppositeOf = (claim) => {
+    const found = isFlagged(claim) || claim.disputed ? null : (claim.findings || []).find((one) => one.kind === JUDGING.contradiction);
+    return (found && claims.find((one) => one.id === found.other_claim_id)) || null;
+  };
+  const rank = (claim) => grave.indexOf(oppositeOf(claim) ? "SUPPORTED" : claim.status);
+  const sentences = claims.filter((claim) => isFlagged(claim) || claim.disputed || oppositeOf(claim) || isUnread(claim))
+    .sort((a, b) => rank(a) - rank(b) || a.start - b.start)
     .map((claim) => {
       const wrong = quoted(sliced(answer, ...(claim.wrong || [claim.start, claim.end])));
+      const opposite = oppositeOf(claim);
+      if (opposite) return fill("within", { wrong, quote: quoted(sliced(answer, opposite.start, opposite.end)) });
       const [first] = claim.quotations;
       if (claim.disputed) return fill("disputed", { wrong });
       if (claim.status === "NOT_CHECKED") return fill("unread", { wrong });
