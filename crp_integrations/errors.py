@@ -82,9 +82,18 @@ class IllegalTransition(CRPError):
 
 
 class NoRelevantFacts(CRPError):
-    """The fabric has nothing relevant, and the caller accepts only relevant facts."""
+    """The fabric has nothing relevant, and the caller accepts only relevant facts.
+
+    Attributes:
+        directive, value: `only-if-ckf`, and the relevance that no fact reaches.
+    """
 
     status_hint = 424
+
+    def __init__(self, message: str, *, directive: str = "", value: str = "") -> None:
+        super().__init__(message)
+        self.directive = directive
+        self.value = value
 
 
 class QualityUnreachable(CRPError):
@@ -93,14 +102,26 @@ class QualityUnreachable(CRPError):
     Attributes:
         tier: the best tier that can be reached, empty when it is not known.
         wanted: the tiers that the caller accepts.
+        directive, value: the demand that is not met, such as `require-quality S A`, and the value
+            found.
     """
 
     status_hint = 503
 
-    def __init__(self, message: str, *, tier: str = "", wanted: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        tier: str = "",
+        wanted: tuple[str, ...] = (),
+        directive: str = "",
+        value: str = "",
+    ) -> None:
         super().__init__(message)
         self.tier = tier
         self.wanted = wanted
+        self.directive = directive
+        self.value = value
 
 
 class AccessDenied(CRPError):
@@ -151,7 +172,8 @@ class SafetyHalt(CRPError):
     Attributes:
         reason: one of the halt reasons of a 451 body; empty when it is not known.
         session_id: id of the session in which it happened; empty when it is not known.
-        directive: policy directive that withheld it, such as `halt-on HIGH`; empty for none.
+        directive: the demand that withheld it: a directive such as `halt-on HIGH`, `accept-risk
+            LOW`, or a setting or law such as `judge_failure halt`.
         value: what was found in the answer, such as `CRITICAL` or `2 found`.
     """
 

@@ -7,7 +7,7 @@ again. The policy decides on the last attempt.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -26,11 +26,13 @@ from crp_integrations.policy.verdict import (
     accepts_tier,
     decide_answer,
     exceeds_risk,
+    is_approved,
     judge_answer,
     may_withhold,
     needs_review,
-    unreachable_words,
+    unreachable,
     violation_report,
+    withholding,
 )
 from crp_integrations.relay.examination import may_be_forbidden
 from crp_integrations.relay.records import Request
@@ -135,32 +137,12 @@ def decide(answer: ExaminedAnswer) -> Decision:
     if decision.reason is not None:
         return Withhold(decision.reason)
     if decision.word == UNREACHABLE:
-        wanted = terms.accept_quality
         return Unreachable(
-            unreachable(answer.tier, wanted, judgement, report, policy.require_quality)
+            unreachable(
+                judgement, report, answer.tier, terms.accept_quality, policy.require_quality
+            )
         )
     return Deliver()
-
-
-def unreachable(
-    tier: QualityTier,
-    wanted: Sequence[QualityTier],
-    judgement: PolicyJudgement,
-    report: Report,
-    listed: Sequence[QualityTier] = (),
-) -> QualityUnreachable:
-    """The error for a caller whose demands on quality cannot be met.
-
-    Spec: CRP-SPEC-003 §8.4
-    """
-    if not accepts_tier(tier, wanted):
-        message = f"tier {tier} is the best that can be reached, and the caller accepts "
-        return QualityUnreachable(message + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
-    return QualityUnreachable(
-        unreachable_words(judgement, report),
-        tier=tier,
-        wanted=() if accepts_tier(tier, listed) else tuple(listed),
-    )
 
 
 def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
@@ -339,6 +321,13 @@ class AnswerVerdict:
         """Why the answer is withheld; None when it is not."""
         return self.decision.reason if isinstance(self.decision, Withhold) else None
 
+    def cause(self, report: Report) -> tuple[str, str]:
+        """The demand that withholds or refuses the answer, and the value found; empty for none."""
+        if isinstance(self.decision, Unreachable):
+            return self.decision.error.directive, self.decision.error.value
+        reason = self.reason
+        return withholding(self.judgement, reason, report, self.terms) if reason else ("", "")
+
     @property
     def notes(self) -> tuple[Note, ...]:
         """Journal events for a window that ends with this verdict."""
@@ -380,11 +369,8 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    approval: object = (
-        world.listeners.reviewer(report, reply.answer) if world.listeners.reviewer else False
-    )
-    # A string such as "rejected" is truthy in Python but not an approval.
-    return isinstance(approval, int) and approval == 1
+    reviewer = world.listeners.reviewer
+    return reviewer is not None and is_approved(reviewer(report, reply.answer))
 
 
 def oversight_of(

@@ -258,7 +258,7 @@ def test_a_judge_that_is_asked_in_doubt_alone_is_a_reader() -> None:
 
 def test_an_accepted_risk_is_a_demand() -> None:
     relay = langchain.opened(llm=langchain.scripted(RIGHT))
-    with pytest.raises(RequestError, match="accepted risk MEDIUM needs every answer"):
+    with pytest.raises(RequestError, match="accept-risk MEDIUM needs every answer"):
         relay.ask(QUESTION, accept_risk="MEDIUM")
     assert relay.ask(QUESTION, accept_risk="CRITICAL").report.risk_level.value == "UNKNOWN"
     assert relay.ask(QUESTION, accept_risk="MEDIUM", policy="unchecked allow").text
