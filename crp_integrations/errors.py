@@ -19,9 +19,17 @@ class CRPError(Exception):
 
     Attributes:
         status_hint: the HTTP status with which a gateway responds.
+        directive: the demand that is not met: a directive such as `halt-on HIGH`, `accept-risk
+            LOW`, or a setting or law such as `judge_failure halt`; empty for none.
+        value: the value found, such as `CRITICAL` or `2 found`.
     """
 
     status_hint: int = 500
+
+    def __init__(self, *args: object, directive: str = "", value: str = "") -> None:
+        super().__init__(*args)
+        self.directive = directive
+        self.value = value
 
 
 class RequestError(CRPError):
@@ -82,18 +90,9 @@ class IllegalTransition(CRPError):
 
 
 class NoRelevantFacts(CRPError):
-    """The fabric has nothing relevant, and the caller accepts only relevant facts.
-
-    Attributes:
-        directive, value: `only-if-ckf`, and the relevance that no fact reaches.
-    """
+    """The fabric has nothing relevant, and the caller accepts only relevant facts."""
 
     status_hint = 424
-
-    def __init__(self, message: str, *, directive: str = "", value: str = "") -> None:
-        super().__init__(message)
-        self.directive = directive
-        self.value = value
 
 
 class QualityUnreachable(CRPError):
@@ -102,26 +101,16 @@ class QualityUnreachable(CRPError):
     Attributes:
         tier: the best tier that can be reached, empty when it is not known.
         wanted: the tiers that the caller accepts.
-        directive, value: the demand that is not met, such as `require-quality S A`, and the value
-            found.
     """
 
     status_hint = 503
 
     def __init__(
-        self,
-        message: str,
-        *,
-        tier: str = "",
-        wanted: tuple[str, ...] = (),
-        directive: str = "",
-        value: str = "",
+        self, message: str, *, tier: str = "", wanted: tuple[str, ...] = (), **demand: str
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, **demand)
         self.tier = tier
         self.wanted = wanted
-        self.directive = directive
-        self.value = value
 
 
 class AccessDenied(CRPError):
@@ -138,8 +127,7 @@ class PolicyRelaxed(AccessDenied):
     """
 
     def __init__(self, message: str, *, directive: str, parent: str, child: str) -> None:
-        super().__init__(message)
-        self.directive = directive
+        super().__init__(message, directive=directive, value=child)
         self.parent = parent
         self.child = child
 
@@ -172,9 +160,6 @@ class SafetyHalt(CRPError):
     Attributes:
         reason: one of the halt reasons of a 451 body; empty when it is not known.
         session_id: id of the session in which it happened; empty when it is not known.
-        directive: the demand that withheld it: a directive such as `halt-on HIGH`, `accept-risk
-            LOW`, or a setting or law such as `judge_failure halt`.
-        value: what was found in the answer, such as `CRITICAL` or `2 found`.
     """
 
     status_hint = 451
@@ -190,13 +175,12 @@ class SafetyHalt(CRPError):
         directive: str = "",
         value: str = "",
     ) -> None:
-        super().__init__(f"{message} ({directive}, found {value})" if directive else message)
+        words = f"{message} ({directive}, found {value})" if directive else message
+        super().__init__(words, directive=directive, value=value)
         self.report = report
         self.trail = trail
         self.reason = reason
         self.session_id = session_id
-        self.directive = directive
-        self.value = value
 
 
 class ChainBroken(CRPError):

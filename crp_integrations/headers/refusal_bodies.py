@@ -143,7 +143,7 @@ class RefusalBody(Record):
 
     Attributes:
         message: the error's message; empty for a status of 500 or above, which only the log has.
-        directive, value: the demand that a 424 does not meet, and the value found; else None.
+        directive, value: the demand that is not met, and the value found; None without one.
     """
 
     SCHEMA = "refusal-body/1"
@@ -251,8 +251,8 @@ def refusal_body(
                 # A message of a server error may contain file and host names.
                 message=str(error) if status < INTERNAL else "",
                 status=status,
-                directive=error.directive if isinstance(error, NoRelevantFacts) else None,
-                value=error.value if isinstance(error, NoRelevantFacts) else None,
+                directive=error.directive or None,
+                value=error.value or None,
             )
 
 

@@ -285,15 +285,6 @@ def needs_review(judgement: PolicyJudgement, safety_budget: float, terms: Answer
     return judgement.needs_review or safety_budget < terms.review_below
 
 
-def apply_oversight(
-    decision: AnswerDecision, *, wanted: bool, approved: bool, terms: AnswerTerms
-) -> AnswerDecision:
-    """The decision after a person's review: withhold if one was wanted and did not approve."""
-    if decision.word == DELIVER and wanted and not approved and not terms.unanswered:
-        return AnswerDecision(WITHHOLD, HaltReason.OVERSIGHT)
-    return decision
-
-
 def exceeds_risk(report: Report, most: RiskLevel | None, *, unread: bool = False) -> bool:
     """Whether the risk of an answer is higher than the caller accepts.
 

@@ -102,52 +102,40 @@ class Deliver:
 Decision: TypeAlias = AskAgain | Withhold | Unreachable | Deliver
 
 
-@dataclass(frozen=True, slots=True)
-class ExaminedAnswer:
-    """An examined answer, and everything that the decision on it depends on.
+def _decide(
+    report: Report,
+    tier: QualityTier,
+    judgement: PolicyJudgement,
+    policy: Policy,
+    terms: AnswerTerms,
+) -> Decision:
+    """Decide whether to deliver an answer, withhold or refuse it when no remedy is left.
 
-    Attributes:
-        attempts: number of re-dispatches so far.
+    Spec: CRP-SPEC-005 §7.4; CRP-SPEC-003 §8.4
     """
-
-    report: Report
-    tier: QualityTier
-    judgement: PolicyJudgement
-    request: Request
-    policy: Policy
-    text: str
-    attempts: int
-    settings: DispatchSettings
-    terms: AnswerTerms
-
-
-def decide(answer: ExaminedAnswer) -> Decision:
-    """Decide whether to deliver an answer, ask again, withhold or refuse it.
-
-    Spec: CRP-SPEC-005 §7.4, §8.3, §9.3, §11.5, §19; CRP-SPEC-003 §8.4
-    """
-    report, judgement = answer.report, answer.judgement
-    policy, terms = answer.policy, answer.terms
-    if report.classification.halts:
-        return Withhold(HaltReason.UNACCEPTABLE)
-    again = _re_dispatch(answer) if answer.attempts < answer.settings.redispatches else None
-    if again is not None:
-        return again
-    decision = decide_answer(report, answer.tier, judgement, terms, unread=policy.allows_unread)
+    decision = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
     if decision.reason is not None:
         return Withhold(decision.reason)
     if decision.word == UNREACHABLE:
-        return Unreachable(
-            unreachable(
-                judgement, report, answer.tier, terms.accept_quality, policy.require_quality
-            )
-        )
+        listed = policy.require_quality
+        return Unreachable(unreachable(judgement, report, tier, terms.accept_quality, listed))
     return Deliver()
 
 
-def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
-    report, request = answer.report, answer.request
-    policy, settings = answer.policy, answer.settings
+def _ask_again(
+    report: Report,
+    tier: QualityTier,
+    judgement: PolicyJudgement,
+    request: Request,
+    policy: Policy,
+    text: str,
+    settings: DispatchSettings,
+    attempts: int,
+) -> AskAgain | None:
+    """The remedies that are permitted and may help, in one re-dispatch; None without any.
+
+    Spec: CRP-SPEC-005 §8.3, §9.3, §11.5, §19
+    """
     upgrade = policy.upgrade_on_risk
     instructions: list[str] = []
     triggers: list[str] = []
@@ -166,7 +154,7 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
     ):
         triggers.append("repetition")
         instructions.append(
-            remedies.against_repetition(remedies.marked(answer.text, report.quality.repetition))
+            remedies.against_repetition(remedies.marked(text, report.quality.repetition))
         )
     before = _previous_answer(request)
     if (
@@ -178,8 +166,8 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
         triggers.append("flow")
         instructions.append(remedies.towards_flow(before))
     if upgrade is not None:
-        unmet = set(answer.judgement.unmet)
-        if not accepts_tier(answer.tier, request.accept_quality):
+        unmet = set(judgement.unmet)
+        if not accepts_tier(tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
         if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
@@ -195,7 +183,7 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
         strategy = request.strategy
     return AskAgain(
         remedies.redispatch(
-            instructions, seed=request.seed, strategy=strategy, attempt=answer.attempts + 1
+            instructions, seed=request.seed, strategy=strategy, attempt=attempts + 1
         ),
         tuple(triggers),
         upgraded=strategy is not request.strategy,
@@ -272,19 +260,13 @@ class AnswerVerdict:
             else 0.0,
         )
         if not terms.unanswered:
-            decision = decide(
-                ExaminedAnswer(
-                    report,
-                    tier,
-                    judgement,
-                    request,
-                    policy,
-                    reply.answer,
-                    attempts,
-                    world.settings.dispatch,
-                    terms,
+            decision = _decide(report, tier, judgement, policy, terms)
+            settings = world.settings.dispatch
+            if attempts < settings.redispatches and not report.classification.halts:
+                again = _ask_again(
+                    report, tier, judgement, request, policy, reply.answer, settings, attempts
                 )
-            )
+                decision = again or decision
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)
         wanted = needs_review(judgement, safety.round_budget(admission.safety_budget), terms)

@@ -149,8 +149,8 @@ def test_other_refusals_say_what_was_wrong(error: CRPError, status: int, word: s
         "error": word,
         "message": str(error),
         "status": status,
-        "directive": getattr(error, "directive", None),
-        "value": getattr(error, "value", None),
+        "directive": error.directive or None,
+        "value": error.value or None,
     }
 
 
