@@ -19,9 +19,17 @@ class CRPError(Exception):
 
     Attributes:
         status_hint: the HTTP status with which a gateway responds.
+        directive: the demand that is not met: a directive such as `halt-on HIGH`, `accept-risk
+            LOW`, or a setting or law such as `judge_failure halt`; empty for none.
+        value: the value found, such as `CRITICAL` or `2 found`.
     """
 
     status_hint: int = 500
+
+    def __init__(self, *args: object, directive: str = "", value: str = "") -> None:
+        super().__init__(*args)
+        self.directive = directive
+        self.value = value
 
 
 class RequestError(CRPError):
@@ -97,8 +105,10 @@ class QualityUnreachable(CRPError):
 
     status_hint = 503
 
-    def __init__(self, message: str, *, tier: str = "", wanted: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, tier: str = "", wanted: tuple[str, ...] = (), **demand: str
+    ) -> None:
+        super().__init__(message, **demand)
         self.tier = tier
         self.wanted = wanted
 
@@ -117,8 +127,7 @@ class PolicyRelaxed(AccessDenied):
     """
 
     def __init__(self, message: str, *, directive: str, parent: str, child: str) -> None:
-        super().__init__(message)
-        self.directive = directive
+        super().__init__(message, directive=directive, value=child)
         self.parent = parent
         self.child = child
 
@@ -151,8 +160,6 @@ class SafetyHalt(CRPError):
     Attributes:
         reason: one of the halt reasons of a 451 body; empty when it is not known.
         session_id: id of the session in which it happened; empty when it is not known.
-        directive: policy directive that withheld it, such as `halt-on HIGH`; empty for none.
-        value: what was found in the answer, such as `CRITICAL` or `2 found`.
     """
 
     status_hint = 451
@@ -168,13 +175,12 @@ class SafetyHalt(CRPError):
         directive: str = "",
         value: str = "",
     ) -> None:
-        super().__init__(f"{message} ({directive}, found {value})" if directive else message)
+        words = f"{message} ({directive}, found {value})" if directive else message
+        super().__init__(words, directive=directive, value=value)
         self.report = report
         self.trail = trail
         self.reason = reason
         self.session_id = session_id
-        self.directive = directive
-        self.value = value
 
 
 class ChainBroken(CRPError):

@@ -317,7 +317,13 @@ def was_examined(report: Report) -> bool:
 def critical_risk(report: Report) -> SafetyHalt:
     """The error that a handler raises for an answer whose risk is CRITICAL."""
     reason = HaltReason.CRITICAL_RISK.value
-    return SafetyHalt(f"an answer's risk is {RiskLevel.CRITICAL}", report=report, reason=reason)
+    return SafetyHalt(
+        f"an answer's risk is {RiskLevel.CRITICAL}",
+        report=report,
+        reason=reason,
+        directive="on_critical raise",
+        value=str(RiskLevel.CRITICAL),
+    )
 
 
 Attach = Literal["full", "summary", "id"]

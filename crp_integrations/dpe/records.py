@@ -67,6 +67,7 @@ class PersonalDatum(Part):
         where: `prompt` or `answer`.
         start, end: character offsets in that text.
         score: the recogniser's confidence, [0, 1].
+        in_question: whether the question contains the same datum.
     """
 
     category: PersonalCategory
@@ -76,6 +77,7 @@ class PersonalDatum(Part):
     end: int
     recogniser: str
     score: float = Field(ge=0.0, le=1.0)
+    in_question: bool = False
 
 
 class PersonalData(Part):

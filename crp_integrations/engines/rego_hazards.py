@@ -38,11 +38,18 @@ _TERM: Final = r'(?:-?\d[\w.]*|""|[A-Za-z_][\w.]*(?:\[[^\[\]]*\]|\((?:[^()]|\([^
 _SIDE: Final = rf"{_TERM}(?:[ \t]*[-+*/%][ \t]*{_TERM})*"
 _ORDER: Final = re.compile(r"[<>]=?")
 _MOST_BREAKS: Final = 6
+# A body within a body; brackets without a `|` may be an index.
+_NESTED: Final = re.compile(r"\{[^{}]*\}|\[[^\[\]|]*\|[^\[\]]*\]")
 _COMPARISON: Final = re.compile(rf"({_SIDE})\s*[<>]=?\s*({_SIDE})")
 _NUMERIC: Final = re.compile(
     r"-?\d[\w.]*|(?:abs|bits\.\w+|ceil|count|floor|indexof|product|round|sum|to_number"
     r"|time\.parse\w*|time\.add_date)\((?:[^()]|\([^()]*\))*\)"
 )
+
+
+# Functions that order or add items; of two types, they order them differently than in OPA, or
+# give `false`.
+_OF_ITEMS: Final = re.compile(r"(?<![\w.])(sort|max|min|sum|product)\(")
 
 
 class _Comprehension(NamedTuple):
@@ -57,12 +64,12 @@ class _Comprehension(NamedTuple):
 def misread(source: str) -> str:
     """Why regopy would evaluate a source wrongly; empty if no known problem is found.
 
-    Six problems are known. Values of two types are ordered differently than by OPA. A `not` within
-    an `every` counts as true. A comprehension within an `every` is evaluated before the `every`'s
-    variable has a value, and so is one whose head has an outer variable that its body does not
-    name. The result of a function that reads the time, a random number or the outside world would
-    be cached. And a variable that gets its value by `=` within an `every`, from one outside,
-    crashes the process.
+    Six problems are known. Values of two types are ordered differently than by OPA, also by `sort`,
+    `max` and `min`. A `not` within an `every` counts as true. A comprehension within an `every` is
+    evaluated before the `every`'s variable has a value, and so is one whose head has an outer
+    variable that its body does not name. The result of a function that reads the time, a random
+    number or the outside world would be cached. And a variable that gets its value by `=` within an
+    `every`, from one outside, crashes the process.
 
     >>> misread("x := [label | some role in roles; granted[role]] if some label in labels")[:37]
     'a comprehension that gives `label` an'
@@ -98,6 +105,12 @@ def misread(source: str) -> str:
             f"a comparison of `{sides[0]:.60}` with `{sides[1]:.60}`, whose types are not known, "
             "and this interpreter orders two types differently than OPA; add `is_number(…)` or "
             "`is_string(…)` for each side in the same body"
+        )
+    for function, items in _untyped_items(plain, comprehensions):
+        return (
+            f"`{function}({items:.60})`, whose items may have two types, of which this interpreter "
+            "makes something else than OPA; give it a comprehension with `is_number(…)`, such as "
+            f"`{function}([item | some item in {items:.60}; is_number(item)])`"
         )
     for name in _unnamed(plain, comprehensions):
         return (
@@ -136,6 +149,44 @@ def _untyped(plain: str) -> Iterator[tuple[str, str]]:
             yield sides
 
 
+def _untyped_items(plain: str, comprehensions: list[_Comprehension]) -> Iterator[tuple[str, str]]:
+    r"""Each function of items whose items are not known to be of one type, and its argument.
+
+    >>> plain = "a := max(input.n)\nb := max([n | some n in input.n; is_number(n)])"
+    >>> list(_untyped_items(plain, list(_comprehensions(plain))))
+    [('max', 'input.n')]
+    """
+    by_start = {made.start: made for made in comprehensions}
+    for call in _OF_ITEMS.finditer(plain):
+        items = plain[call.end() : _closing(plain, call.end() - 1)].strip()
+        places = [call.end()]
+        if items.isidentifier():
+            # What the name is assigned, or the items of a partial set of this name.
+            assigned = re.finditer(rf"(?<![\w.]){items}[ \t]*:?=(?!=)[ \t]*", plain)
+            places = [value.end() for value in assigned]
+        sums = call[1] in ("sum", "product")
+        known = bool(places) and any(
+            all(_gives(by_start.get(place), type_name, plain) for place in places)
+            for type_name in ("number", "string")[: 1 if sums else 2]
+        )
+        if not known and (sums or not _are_keys(items, plain)):
+            yield call[1], items
+
+
+def _gives(made: _Comprehension | None, type_name: str, plain: str) -> bool:
+    """Whether a value is a comprehension, and nothing else, of values of a type."""
+    if made is None or plain[made.end + 1 :].lstrip(" \t")[:1] not in ("", "\n", ";", "}", ")"):
+        return False
+    return _is_known(made.head.strip(), type_name, plain, made.body)
+
+
+def _are_keys(name: str, plain: str) -> bool:
+    """Whether a partial set has the keys of one collection, which are all of one type."""
+    heads = re.findall(rf"(?m)^{re.escape(name)}[ \t]+contains[ \t]+(\w+)", plain)
+    keys = rf"(?m)^{re.escape(name)}[ \t]+contains[ \t]+(\w+)[ \t]+if[ \t]*{{\s*some[ \t]+\1[ \t]*,"
+    return len(heads) == len(re.findall(keys, plain)) == 1
+
+
 def _comparison_at(plain: str, place: int) -> re.Match[str] | None:
     """The comparison whose operator is at a place; None if a side is too complex to find."""
     start = place
@@ -162,7 +213,7 @@ def _is_known(side: str, type_name: str, plain: str, around: str) -> bool:
         return True
     if re.search(rf"(?<!not )\bis_{type_name}\(\s*{re.escape(side)}\s*\)", around):
         return True
-    values = re.findall(rf"\b{re.escape(side)}[ \t]*:=[ \t]*([^;\n}}]+)", plain)
+    values = _assigned(side, plain, around)
     if values:
         return all(
             (value.strip() == '""' and type_name == "string")
@@ -178,19 +229,32 @@ def _is_known(side: str, type_name: str, plain: str, around: str) -> bool:
     )
 
 
+def _assigned(side: str, plain: str, around: str) -> list[str]:
+    """The values that a side is assigned: in the bodies around it, else by a rule of that name."""
+    name, value = re.escape(side), r"[ \t]*:?=(?!=)[ \t]*([^;\n}]+)"
+    # `some x`, `every x` and an argument `x` are another `x` than a rule's or another body's.
+    if re.search(rf"\b(?:some|every)\b[^;\n{{]*\b{name}\b", plain) or re.search(
+        rf"(?m)^\w+\([^)\n]*\b{name}\b", plain
+    ):
+        return []
+    return re.findall(rf"(?<![\w.]){name}{value}", around) or re.findall(
+        rf"(?m)^(?:default[ \t]+)?{name}{value}", plain
+    )
+
+
 def _statements_around(plain: str, place: int) -> str:
     """The statements of the bodies around a place, without those of bodies nested in them."""
     statements, start, depth = [], place, 0
     while start > 0:
         start -= 1
-        if plain[start] == "}":
+        if plain[start] in "]}":
             depth += 1
-        elif plain[start] == "{" and depth:
+        elif plain[start] in "[{" and depth:
             depth -= 1
-        elif plain[start] == "{":
+        elif plain[start] in "[{":
             body, inner = plain[start + 1 : _closing(plain, start)], ""
             while inner != body:
-                inner, body = body, re.sub(r"\{[^{}]*\}", "", body)
+                inner, body = body, _NESTED.sub("", body)
             statements.append(body)
     return ";".join(statements)
 

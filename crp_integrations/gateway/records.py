@@ -246,11 +246,12 @@ class Refused(Record):
     Spec: related facts §3, §6; CRP-SPEC-003 §8.4
 
     Attributes:
-        crp_halt_reason, session_id, audit_trail_uri, oversight_required, retry_condition, value:
-            fields of a 451.
+        crp_halt_reason, session_id, audit_trail_uri, oversight_required, retry_condition: fields
+            of a 451.
         accepted, best_achievable, caps, envelope_score, coverage_score, relevance_mean,
             saturation, facts_included, facts_available: fields of a 503 for quality.
-        directive, parent, child: fields of a 403 for a relaxed policy; a 451 has `directive` too.
+        directive, value: fields of a 424, a 451 and a 503 for quality.
+        directive, parent, child: fields of a 403 for a relaxed policy.
         column: field of a 400 for a policy's syntax.
     """
 

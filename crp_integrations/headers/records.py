@@ -232,7 +232,7 @@ class ResponseHeaders(Part):
         continuation_id: `crp_cont_…` if a continuation window is suggested; several, separated
             by commas, if a fan-out gave each child its own.
         dispatch_strategy: the strategy that a parent agent asked for.
-        violation: `inheritance`, or the names of violated directives.
+        violation: `inheritance`, or the names of unmet directives, terms and settings.
         retry_after: when a caller may ask again after a withheld answer; sent with every 451.
         dag_root: root of the session's windows, without the prefix `dag:`.
         iso_42001: ids of the ISO/IEC 42001 controls that are met.

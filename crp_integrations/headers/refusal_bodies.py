@@ -66,6 +66,7 @@ class QualityGapBody(Record):
         best_achievable: best possible tier; also the value of `CRP-Context-Quality-Tier`.
         caps: limits on the tier with their reasons; empty if no envelope was built.
         envelope_score, coverage_score, relevance_mean, saturation: that envelope's, in [0, 1].
+        directive, value: the demand that is not met, and the value found.
     """
 
     SCHEMA = "quality-gap-body/1"
@@ -73,6 +74,8 @@ class QualityGapBody(Record):
 
     error: str = "quality_unreachable"
     message: str
+    directive: str = ""
+    value: str = ""
     session_id: str = ""
     accepted: tuple[QualityTier, ...] = ()
     best_achievable: QualityTier | None = None
@@ -140,6 +143,7 @@ class RefusalBody(Record):
 
     Attributes:
         message: the error's message; empty for a status of 500 or above, which only the log has.
+        directive, value: the demand that is not met, and the value found; None without one.
     """
 
     SCHEMA = "refusal-body/1"
@@ -147,6 +151,8 @@ class RefusalBody(Record):
     error: str
     message: str = ""
     status: int
+    directive: str | None = None
+    value: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -189,6 +195,8 @@ def quality_gap_body(
     best = error.tier or (envelope.quality_tier if envelope else None)
     body = QualityGapBody(
         message=str(error),
+        directive=error.directive,
+        value=error.value,
         session_id=session_id,
         accepted=tuple(QualityTier(tier) for tier in error.wanted),
         best_achievable=QualityTier(best) if best else None,
@@ -243,6 +251,8 @@ def refusal_body(
                 # A message of a server error may contain file and host names.
                 message=str(error) if status < INTERNAL else "",
                 status=status,
+                directive=error.directive or None,
+                value=error.value or None,
             )
 
 

@@ -73,7 +73,7 @@ class WindowContext:
     Spec: related facts §3
 
     Attributes:
-        violation: `inheritance`, or the violated directives.
+        violation: `inheritance`, or the names of unmet directives, terms and settings.
         halt_reason: why the answer is withheld; has no header of its own.
         retry_after: when to ask again; None uses, for a halted window, the condition of its reason.
         residency: region of the data; has no header unless its name has two letters.

@@ -27,7 +27,7 @@ from crp_integrations.adapters.observed_answers import (
 from crp_integrations.dpe.records import Report
 from crp_integrations.engines.models import text_pieces
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
+from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.messages import (
     METADATA_KEY,
@@ -38,10 +38,11 @@ from crp_integrations.langchain.messages import (
 from crp_integrations.langchain.model import streaming_suppressed, without_streaming
 from crp_integrations.langchain.runs import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
-from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import (
+    AnswerTerms,
+    is_approved,
     judge_answer,
-    unreachable_words,
+    unreachable,
     unread_note,
     withholding,
 )
@@ -52,7 +53,7 @@ from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.storeless_functions import aexamine, examine
 from crp_integrations.relay.world import check_components
-from crp_integrations.vocabulary.context import GroundingMode, QualityTier
+from crp_integrations.vocabulary.context import GroundingMode
 from crp_integrations.vocabulary.safety import HaltReason
 
 ANSWERS: Final = ("answer", "output", "response", "result")
@@ -222,11 +223,12 @@ class CRPGate(Runnable[Any, Any]):
         judgement = judge_answer(self._policy, report, tier=tier)
         reason = judgement.halt
         if reason is None and judgement.needs_review:
-            approved = self._reviewer is not None and self._reviewer(report, text_of(answer))
+            reviewer = self._reviewer
+            approved = reviewer is not None and is_approved(reviewer(report, text_of(answer)))
             reason = None if approved else HaltReason.OVERSIGHT
         if reason is not None:
             named = reason.value
-            directive, value = withholding(judgement, reason)
+            directive, value = withholding(judgement, reason, report, AnswerTerms())
             unread = unread_note(self._policy, report, reason)
             raise SafetyHalt(
                 f"an answer was withheld: {named}" + (f"; {unread}" if unread else ""),
@@ -236,7 +238,8 @@ class CRPGate(Runnable[Any, Any]):
                 value=value,
             )
         if judgement.unreachable:
-            raise _unreachable(judgement, report, tier)
+            listed = self._policy.require_quality
+            raise unreachable(judgement, report, tier, listed=listed)
         return report
 
     def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
@@ -307,9 +310,11 @@ def _context(output: Any, handler: _ChainDocuments) -> Context:
         return context_of(output[CONTEXT])
     if facts is None:
         raise SafetyHalt(
-            "an answer was withheld: no retriever ran in the chain and its output has no "
-            "context, so it could not be checked",
+            "an answer was withheld: it could not be checked, since no retriever ran in the chain "
+            "and its output has no context",
             reason=HaltReason.OVERSIGHT.value,
+            directive="CRPGate.around",
+            value="no context",
         )
     return facts
 
@@ -428,14 +433,3 @@ def text_of(answer: Any) -> str:
     if isinstance(answer, Generation):
         return answer.text
     return answer_text(answer)
-
-
-def _unreachable(
-    judgement: PolicyJudgement, report: Report, tier: QualityTier | None
-) -> QualityUnreachable:
-    wanted = tuple(
-        violation.directive for violation in judgement.violations if not violation.withholds
-    )
-    return QualityUnreachable(
-        unreachable_words(judgement, report), tier=tier.value if tier else "", wanted=wanted
-    )

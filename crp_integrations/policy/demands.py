@@ -351,11 +351,13 @@ def _block_rule(name: str, demand: Demand, counted: Callable[[PolicyCase], int])
 
 
 def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-pii`: no personal data in the answer; data in the question does not count."""
+    """`block-pii`: no personal data in the answer but what it repeats from the question."""
     if not examined.policy.block_pii:
         return
     counts = Counter(
-        datum.category.value for datum in examined.report.personal.found if datum.where == "answer"
+        datum.category.value
+        for datum in examined.report.personal.found
+        if datum.where == "answer" and not datum.in_question
     )
     if counts or not examined.ran(11):
         places = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
@@ -443,7 +445,7 @@ def halting_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tup
         accept_risk: the highest level that the caller accepts; None for any.
 
     Returns:
-        Directives in their canonical form, and `accepted risk LEVEL`; empty if there are none or
+        Directives in their canonical form, and `accept-risk LEVEL`; empty if there are none or
         the policy has `unchecked allow`.
     """
     if policy.allows_unread:
@@ -452,7 +454,7 @@ def halting_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tup
     named += [name for name in READ if has_directive(policy, name)]
     demands = [write_directive(name, getattr(policy, field_of(name))) for name in named]
     if accept_risk is not None and accept_risk not in _UNREAD_ACCEPTED:
-        demands.append(f"accepted risk {accept_risk}")
+        demands.append(f"accept-risk {accept_risk}")
     return tuple(demands)
 
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import PolicyRelaxed
+from crp_integrations.errors import PolicyRelaxed, QualityUnreachable
 from crp_integrations.policy.demands import (
+    NOT_CHECKED,
     NOT_READ,
     RISKS,
     RULES,
@@ -45,6 +46,8 @@ from crp_integrations.vocabulary import AiActClass, HaltReason, Oversight, Quali
 # Prefixes of the directives that may withhold an answer.
 _DEMANDS: Final = ("halt-", "require-", "block-", "max-")
 _NONE: Final[Mapping[str, PolicySource]] = {}
+# The option that withholds an answer whose judge failed.
+JUDGE_HALTS: Final = "judge_failure halt"
 
 
 def judge_answer(
@@ -120,14 +123,33 @@ def _halt(
     return HaltReason.POLICY
 
 
-def withholding(judgement: PolicyJudgement, reason: HaltReason) -> tuple[str, str]:
-    """The directive that withholds an answer, and the value found; empty if none does."""
-    if reason is HaltReason.OVERSIGHT and judgement.oversight is not None:
-        return f"require-oversight {judgement.oversight}", "no approval"
-    if reason not in (HaltReason.POLICY, HaltReason.CRITICAL_RISK):
-        return "", ""
-    cause = next((violation for violation in judgement.violations if violation.withholds), None)
-    return ("", "") if cause is None else (cause.directive, cause.seen)
+def withholding(
+    judgement: PolicyJudgement, reason: HaltReason, report: Report, terms: AnswerTerms
+) -> tuple[str, str]:
+    """The demand that withholds an answer, and the value found.
+
+    The demand is a directive, `accept-risk LEVEL`, or the setting or law behind another reason.
+    """
+    if reason is HaltReason.UNACCEPTABLE:
+        return "eu-ai-act", str(report.eu_ai_act_class)
+    if reason is HaltReason.JUDGE_FAILED:
+        return JUDGE_HALTS, report.judge.failed if report.judge else NOT_CHECKED
+    if reason is HaltReason.OVERSIGHT:
+        if judgement.oversight in (Oversight.HALT, Oversight.HUMAN_REVIEW):
+            return f"require-oversight {judgement.oversight}", "no approval"
+        return f"sessions.budget.review {terms.review_below:g}", "no approval"
+    causes = [violation for violation in judgement.violations if violation.withholds]
+    if reason is HaltReason.CRITICAL_RISK:
+        causes.sort(key=lambda violation: violation.violation_type is not ViolationType.RISK)
+    if causes:
+        return causes[0].directive, causes[0].seen
+    return f"accept-risk {terms.accept_risk}", unread_value(report) or str(report.risk_level)
+
+
+def is_approved(decision: object) -> bool:
+    """Whether a reviewer's return value approves: only True and 1 do."""
+    # A string such as "rejected" is truthy in Python but not an approval.
+    return isinstance(decision, int) and decision == 1
 
 
 def unread_note(
@@ -140,13 +162,43 @@ def unread_note(
     return f"{seen}: {unread_reason(report)}" if seen else ""
 
 
-def unreachable_words(judgement: PolicyJudgement, report: Report) -> str:
-    """A message with the demands on quality that an answer does not meet."""
-    return "; ".join(
+def unreachable(
+    judgement: PolicyJudgement,
+    report: Report,
+    tier: QualityTier | None,
+    wanted: Sequence[QualityTier] = (),
+    listed: Sequence[QualityTier] = (),
+) -> QualityUnreachable:
+    """The error for demands on quality that an answer does not meet.
+
+    Spec: CRP-SPEC-003 §8.4
+
+    Args:
+        wanted: tiers that the caller accepts; empty for any.
+        listed: tiers that the policy accepts; empty for any.
+    """
+    if tier is not None and not accepts_tier(tier, wanted):
+        tiers = tuple(wanted)
+        return QualityUnreachable(
+            f"tier {tier} is the best that can be reached, and the caller accepts "
+            + ", ".join(tiers),
+            tier=tier,
+            wanted=tiers,
+            directive=f"accept-quality {' '.join(tiers)}",
+            value=str(tier),
+        )
+    unmet = [violation for violation in judgement.violations if not violation.withholds]
+    message = "; ".join(
         f"{violation.directive} is not met, it is {violation.seen}"
         + (f": {uncounted_reason(report)}" if violation.seen == NOT_READ else "")
-        for violation in judgement.violations
-        if not violation.withholds
+        for violation in unmet
+    )
+    return QualityUnreachable(
+        message,
+        tier=tier or "",
+        wanted=() if tier and accepts_tier(tier, listed) else tuple(listed),
+        directive=unmet[0].directive,
+        value=unmet[0].seen,
     )
 
 
@@ -231,15 +283,6 @@ def decide_answer(
 def needs_review(judgement: PolicyJudgement, safety_budget: float, terms: AnswerTerms) -> bool:
     """Whether a person must review the answer."""
     return judgement.needs_review or safety_budget < terms.review_below
-
-
-def apply_oversight(
-    decision: AnswerDecision, *, wanted: bool, approved: bool, terms: AnswerTerms
-) -> AnswerDecision:
-    """The decision after a person's review: withhold if one was wanted and did not approve."""
-    if decision.word == DELIVER and wanted and not approved and not terms.unanswered:
-        return AnswerDecision(WITHHOLD, HaltReason.OVERSIGHT)
-    return decision
 
 
 def exceeds_risk(report: Report, most: RiskLevel | None, *, unread: bool = False) -> bool:

@@ -23,7 +23,6 @@ from crp_integrations.policy.verdict import (
     WITHHOLD,
     AnswerDecision,
     AnswerTerms,
-    apply_oversight,
     decide_answer,
     judge_answer,
     needs_review,
@@ -125,7 +124,8 @@ def _decision(
             return Difference("policy.reason", record.reason, "the judge did not fail")
         decision = AnswerDecision(WITHHOLD, HaltReason.JUDGE_FAILED)
     asked = wanted and decision.word == DELIVER and not terms.unanswered
-    decision = apply_oversight(decision, wanted=wanted, approved=record.approved, terms=terms)
+    if asked and not record.approved:
+        decision = AnswerDecision(WITHHOLD, HaltReason.OVERSIGHT)
     recorded = {
         "decision": record.decision,
         "reason": record.reason,

@@ -182,7 +182,9 @@ class ConditionalRequest:
             floor = from_fixed(relevance_floor(candidates, settings))
             raise NoRelevantFacts(
                 f"no fact of the fabric has a relevance of at least {floor:.2f} to the question, "
-                "and only-if-ckf accepts nothing else"
+                "and only-if-ckf accepts nothing else",
+                directive="only-if-ckf",
+                value=f"relevance below {floor:.2f}",
             )
 
     def unmodified(self, policy: Policy, mode: Oversight | None) -> NotModified | None:

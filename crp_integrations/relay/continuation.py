@@ -224,13 +224,16 @@ class ContinuedAnswer(ReportedQuestion):
         least, last = policy.require_completeness, release.answer
         if least is None or last.reply.tool_calls:
             return release
-        demand = f"require-completeness {write_threshold(least)} is not met"
+        directive = f"require-completeness {write_threshold(least)}"
+        demand = f"{directive} is not met"
         if read_completeness(last.report) is None:
             if policy.allows_unread:
                 return release
             error = QualityUnreachable(
                 f"{demand}, it is {NOT_READ}: {uncounted_reason(last.report)}",
                 tier=last.envelope.quality_tier,
+                directive=directive,
+                value=NOT_READ,
             )
             return Refusal(error, last.headers, last.envelope)
         first = self._answers[0].report.quality.completeness
@@ -244,10 +247,12 @@ class ContinuedAnswer(ReportedQuestion):
         missing = len(read[-1].uncovered) if read else 0
         if not needs or 1.0 - missing / needs >= least:
             return release
+        value = f"{needs - missing} of {needs} needs are answered in {len(self._answers)} windows"
         error = QualityUnreachable(
-            f"{demand}: {needs - missing} of {needs} needs are answered in "
-            f"{len(self._answers)} windows",
+            f"{demand}: {value}",
             tier=last.envelope.quality_tier,
+            directive=directive,
+            value=value,
         )
         return Refusal(error, last.headers, last.envelope)
 

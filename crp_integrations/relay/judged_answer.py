@@ -19,6 +19,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import ModelCall
+from crp_integrations.policy.verdict import JUDGE_HALTS
 from crp_integrations.relay.judge import (
     BACKGROUND,
     LATER,
@@ -172,10 +173,11 @@ class JudgedAnswer:
         # An answer that was already delivered cannot be withheld.
         if self.failed and not self._late and self.judge.settings.failure == "halt":
             raise SafetyHalt(
-                f"an answer was withheld: its judge failed ({self.failed}) and judge_failure is "
-                "halt",
+                "an answer was withheld: its judge failed",
                 report=report,
                 reason=HaltReason.JUDGE_FAILED.value,
+                directive=JUDGE_HALTS,
+                value=self.failed,
             )
         return report
 

@@ -36,7 +36,7 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.window_trace import invocation_hash
 from crp_integrations.messages import Message, Reply, Usage
 from crp_integrations.policy.demands import UNFITTED
-from crp_integrations.policy.verdict import unread_note, withholding
+from crp_integrations.policy.verdict import unread_note
 from crp_integrations.relay import compaction
 from crp_integrations.relay.conditional_requests import cap_tier
 from crp_integrations.relay.evidence import (
@@ -431,8 +431,7 @@ class Turn:
                 closed = self._close("halted", shown, answered.answer, report, verdict=verdict)
                 withheld = self._answer(shown, answered, closed)
                 unread = unread_note(admission.policy, report, reason, self.request.accept_risk)
-                cause = withholding(verdict.judgement, reason)
-                self._outcome = Halt(reason, withheld, *cause, unread=unread)
+                self._outcome = Halt(reason, withheld, *verdict.cause(report), unread=unread)
                 self._hand_report(closed.report)
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)

@@ -7,7 +7,7 @@ again. The policy decides on the last attempt.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -27,11 +27,13 @@ from crp_integrations.policy.verdict import (
     accepts_tier,
     decide_answer,
     exceeds_risk,
+    is_approved,
     judge_answer,
     may_withhold,
     needs_review,
-    unreachable_words,
+    unreachable,
     violation_report,
+    withholding,
 )
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
@@ -100,72 +102,40 @@ class Deliver:
 Decision: TypeAlias = AskAgain | Withhold | Unreachable | Deliver
 
 
-@dataclass(frozen=True, slots=True)
-class ExaminedAnswer:
-    """An examined answer, and everything that the decision on it depends on.
+def _decide(
+    report: Report,
+    tier: QualityTier,
+    judgement: PolicyJudgement,
+    policy: Policy,
+    terms: AnswerTerms,
+) -> Decision:
+    """Decide whether to deliver an answer, withhold or refuse it when no remedy is left.
 
-    Attributes:
-        attempts: number of re-dispatches so far.
+    Spec: CRP-SPEC-005 §7.4; CRP-SPEC-003 §8.4
     """
-
-    report: Report
-    tier: QualityTier
-    judgement: PolicyJudgement
-    request: Request
-    policy: Policy
-    text: str
-    attempts: int
-    settings: DispatchSettings
-    terms: AnswerTerms
-
-
-def decide(answer: ExaminedAnswer) -> Decision:
-    """Decide whether to deliver an answer, ask again, withhold or refuse it.
-
-    Spec: CRP-SPEC-005 §7.4, §8.3, §9.3, §11.5, §19; CRP-SPEC-003 §8.4
-    """
-    report, judgement = answer.report, answer.judgement
-    policy, terms = answer.policy, answer.terms
-    if report.classification.halts:
-        return Withhold(HaltReason.UNACCEPTABLE)
-    again = _re_dispatch(answer) if answer.attempts < answer.settings.redispatches else None
-    if again is not None:
-        return again
-    decision = decide_answer(report, answer.tier, judgement, terms, unread=policy.allows_unread)
+    decision = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
     if decision.reason is not None:
         return Withhold(decision.reason)
     if decision.word == UNREACHABLE:
-        wanted = terms.accept_quality
-        return Unreachable(
-            unreachable(answer.tier, wanted, judgement, report, policy.require_quality)
-        )
+        listed = policy.require_quality
+        return Unreachable(unreachable(judgement, report, tier, terms.accept_quality, listed))
     return Deliver()
 
 
-def unreachable(
-    tier: QualityTier,
-    wanted: Sequence[QualityTier],
-    judgement: PolicyJudgement,
+def _ask_again(
     report: Report,
-    listed: Sequence[QualityTier] = (),
-) -> QualityUnreachable:
-    """The error for a caller whose demands on quality cannot be met.
+    tier: QualityTier,
+    judgement: PolicyJudgement,
+    request: Request,
+    policy: Policy,
+    text: str,
+    settings: DispatchSettings,
+    attempts: int,
+) -> AskAgain | None:
+    """The remedies that are permitted and may help, in one re-dispatch; None without any.
 
-    Spec: CRP-SPEC-003 §8.4
+    Spec: CRP-SPEC-005 §8.3, §9.3, §11.5, §19
     """
-    if not accepts_tier(tier, wanted):
-        message = f"tier {tier} is the best that can be reached, and the caller accepts "
-        return QualityUnreachable(message + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
-    return QualityUnreachable(
-        unreachable_words(judgement, report),
-        tier=tier,
-        wanted=() if accepts_tier(tier, listed) else tuple(listed),
-    )
-
-
-def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
-    report, request = answer.report, answer.request
-    policy, settings = answer.policy, answer.settings
     upgrade = policy.upgrade_on_risk
     instructions: list[str] = []
     triggers: list[str] = []
@@ -184,7 +154,7 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
     ):
         triggers.append("repetition")
         instructions.append(
-            remedies.against_repetition(remedies.marked(answer.text, report.quality.repetition))
+            remedies.against_repetition(remedies.marked(text, report.quality.repetition))
         )
     before = _previous_answer(request)
     if (
@@ -196,8 +166,8 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
         triggers.append("flow")
         instructions.append(remedies.towards_flow(before))
     if upgrade is not None:
-        unmet = set(answer.judgement.unmet)
-        if not accepts_tier(answer.tier, request.accept_quality):
+        unmet = set(judgement.unmet)
+        if not accepts_tier(tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
         if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
@@ -213,7 +183,7 @@ def _re_dispatch(answer: ExaminedAnswer) -> AskAgain | None:
         strategy = request.strategy
     return AskAgain(
         remedies.redispatch(
-            instructions, seed=request.seed, strategy=strategy, attempt=answer.attempts + 1
+            instructions, seed=request.seed, strategy=strategy, attempt=attempts + 1
         ),
         tuple(triggers),
         upgraded=strategy is not request.strategy,
@@ -290,19 +260,13 @@ class AnswerVerdict:
             else 0.0,
         )
         if not terms.unanswered:
-            decision = decide(
-                ExaminedAnswer(
-                    report,
-                    tier,
-                    judgement,
-                    request,
-                    policy,
-                    reply.answer,
-                    attempts,
-                    world.settings.dispatch,
-                    terms,
+            decision = _decide(report, tier, judgement, policy, terms)
+            settings = world.settings.dispatch
+            if attempts < settings.redispatches and not report.classification.halts:
+                again = _ask_again(
+                    report, tier, judgement, request, policy, reply.answer, settings, attempts
                 )
-            )
+                decision = again or decision
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)
         wanted = needs_review(judgement, safety.round_budget(admission.safety_budget), terms)
@@ -338,6 +302,13 @@ class AnswerVerdict:
     def reason(self) -> HaltReason | None:
         """Why the answer is withheld; None when it is not."""
         return self.decision.reason if isinstance(self.decision, Withhold) else None
+
+    def cause(self, report: Report) -> tuple[str, str]:
+        """The demand that withholds or refuses the answer, and the value found; empty for none."""
+        if isinstance(self.decision, Unreachable):
+            return self.decision.error.directive, self.decision.error.value
+        reason = self.reason
+        return withholding(self.judgement, reason, report, self.terms) if reason else ("", "")
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -380,11 +351,8 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    approval: object = (
-        world.listeners.reviewer(report, reply.answer) if world.listeners.reviewer else False
-    )
-    # A string such as "rejected" is truthy in Python but not an approval.
-    return isinstance(approval, int) and approval == 1
+    reviewer = world.listeners.reviewer
+    return reviewer is not None and is_approved(reviewer(report, reply.answer))
 
 
 def oversight_of(

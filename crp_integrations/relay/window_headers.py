@@ -80,15 +80,15 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
     lineage_ids = _lineage(windows, node)
     judgement = verdict.judgement if verdict else None
     violations = judgement.violations if judgement and judgement.enforced else ()
+    demands = [violation.directive for violation in violations]
+    demands += [verdict.cause(closed.report)[0]] if verdict else []
     policy = parts.admission.policy if parts.admission else None
     uri_fields, settings = _uri_fields(closed), world.settings.headers
     seed = request.seed
     revised = request.strategy is Strategy.REFLEXIVE and parts.passes.done > 1
     return WindowContext(
         policy_applied=written(policy) if policy else "",
-        violation=tuple(
-            dict.fromkeys(violation.directive.partition(" ")[0] for violation in violations)
-        ),
+        violation=tuple(dict.fromkeys(demand.partition(" ")[0] for demand in demands if demand)),
         oversight_mode=oversight_of(request, parts.admission, world.settings),
         halt_reason=verdict.reason if verdict else None,
         seed=seed if seed is not None and 0 <= seed < MAX_SEED else None,
@@ -119,12 +119,14 @@ def refusal_headers(
     """The headers of a window that was refused before it had an envelope."""
     halted = isinstance(error, SafetyHalt)
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
-    relaxed = isinstance(error, PolicyRelaxed)
+    violation = (INHERITANCE,) if isinstance(error, PolicyRelaxed) else None
+    if isinstance(error, SafetyHalt):
+        violation = (error.directive.partition(" ")[0],)
     left, budget = closed.update.session.safety_budget, world.settings.sessions.budget
     return write_response(
         ResponseHeaders(
             session_id=closed.seal.session_id,
-            violation=(INHERITANCE,) if relaxed else None,
+            violation=violation,
             oversight_mode=halted_mode(reason),
             retry_after=retry_for(reason) if halted else None,
             safety_budget=left if halted else None,

@@ -178,8 +178,9 @@ def _commit(
             and not end.memory_only
             and all(id_ in stored or is_summary(source_id) for id_, source_id in shown.items())
         )
+        sealed = {"hmac": sealing.seal.hmac, "chain_integrity": integrity}
         update = update_session(
-            sealing, stored_report=to_json(stored_report).decode() if on_disk else None
+            sealing, stored_report=to_json(stored_report | sealed).decode() if on_disk else None
         )
         pack = pack_columns(end, envelope, stored) if envelope else None
         notes = window_events(sealing, update, _tier_warning(admission, end, world), pack)
@@ -210,7 +211,7 @@ def _commit(
     closed = ClosedWindow(
         sealing.seal,
         # Skips validation: these are the engine's own values.
-        sealing.report.model_copy(update={"hmac": sealing.seal.hmac, "chain_integrity": integrity}),
+        sealing.report.model_copy(update=sealed),
         _own_hmac(sealing.seal, key),
         update,
         world.memory.receipts.add(receipt, namespace.residency),

@@ -123,10 +123,11 @@ def delegate(
     left = budget.round_budget(parent.safety_budget)
     if budget.halts(left, settings.budget):
         raise SafetyHalt(
-            f"{HaltReason.BUDGET_DEPLETED.value}: the safety budget is {left}; "
-            "begin another session",
+            f"{HaltReason.BUDGET_DEPLETED.value}: begin another session",
             reason=HaltReason.BUDGET_DEPLETED,
             session_id=parent.session_id,
+            directive="sessions.budget.enforce",
+            value=f"a safety budget of {left:.4g}",
         )
     if not budget.may_delegate(left, settings.budget):
         raise AccessDenied(

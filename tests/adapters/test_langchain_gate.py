@@ -191,6 +191,13 @@ def test_a_person_may_be_asked():
     with pytest.raises(SafetyHalt) as caught:
         CRPGate(policy).invoke(given)
     assert caught.value.reason == "OVERSIGHT_REQUIRED"
+    for word in (1, 0, None, "rejected", "approved", 2):
+        gate = CRPGate(policy, reviewer=lambda report, text, word=word: word)
+        if word == 1:
+            gate.invoke(given)
+        else:
+            with pytest.raises(SafetyHalt, match="no approval"):
+                gate.invoke(given)
 
 
 def test_a_demand_on_quality_is_a_503_and_not_a_halt():
@@ -198,7 +205,8 @@ def test_a_demand_on_quality_is_a_503_and_not_a_halt():
     envelope = pack(QUESTION, [FACTS[4]], model="gpt-4o", budget_tokens=200)
     with pytest.raises(QualityUnreachable) as caught:
         gate.invoke({"context": envelope, "answer": FACTS[4]})
-    assert caught.value.tier == envelope.quality_tier.value
+    assert caught.value.tier == caught.value.value == envelope.quality_tier.value
+    assert (caught.value.directive, caught.value.wanted) == ("require-quality S", ("S",))
 
 
 CRITICAL = "The Meridian reactor was commissioned on a day that nobody has written down."

@@ -305,6 +305,13 @@ def _decided(body: str, *, before: str = "", behind: str = "") -> object:
         "input.age < [input.least][0]",
         "some n in input.ages\n\tn > 3",
         "count([age | some age in input.ages; age > 3]) > 0",
+        "least := 3\n\tsome least in input.ages\n\tleast > 3",
+        "ages := [age | some age in input.ages; is_number(age)]\n\tage := input.age\n\tage > 3",
+        "max(input.ages) == 9",
+        "sort(input.ages)[0] == 9",
+        "ages := input.ages\n\tmin(ages) == 9",
+        "not sum(input.ages) == 9",
+        "product([age | some age in input.ages; is_string(age)]) == 9",
     ],
 )
 def test_a_comparison_of_unknown_types_is_refused(comparison: str) -> None:
@@ -322,6 +329,9 @@ def test_a_comparison_of_unknown_types_is_refused(comparison: str) -> None:
         ("n := count(input.ages)\n\tn > 1", True),
         ("count([age | some age in input.ages; is_number(age); age > 3]) > 0", True),
         ("some age in input.ages\n\tis_number(age)\n\tage * 2 > 3 + 4", True),
+        ("[age | some age in input.ages; is_number(age); age > 3] == [4]", True),
+        ("max([age | some age in input.ages; is_number(age)]) == 4", True),
+        ("ages := [age | some age in input.ages; is_number(age)]\n\tsum(ages) > 3", True),
     ],
 )
 def test_a_comparison_of_known_types_decides(comparison: str, holds: bool) -> None:

@@ -226,7 +226,9 @@ def test_424_without_a_relevant_fact(gateway: Gateway) -> None:
     response = gateway.post(CHAT, body, **{"CRP-Context-Cache": "only-if-ckf"})
     assert response.status_code == 424
     assert response.headers["CRP-Context-Cache-Status"] == "MISS"
-    assert response.json()["error"]["code"] == "no_relevant_facts"
+    said = response.json()
+    assert said["error"]["code"] == "no_relevant_facts"
+    assert (said["directive"], said["value"]) == ("only-if-ckf", "relevance below 0.50")
 
 
 def test_451_withholds_the_text(judged: Gateway, server: Double) -> None:
@@ -235,6 +237,8 @@ def test_451_withholds_the_text(judged: Gateway, server: Double) -> None:
     assert response.status_code == 451, response.text
     said = response.json()
     assert said["crp_halt_reason"]
+    assert said["directive"] and said["value"]
+    assert said["directive"].split()[0] in response.headers["CRP-Safety-Violation"]
     assert said["session_id"] == response.headers["CRP-Context-Session-Id"]
     assert said["audit_trail_uri"] == f"/v1/audit/{said['session_id']}"
     assert said["retry_condition"] == response.headers["CRP-Safety-Retry-After"]
@@ -247,6 +251,8 @@ def test_503_tells_the_best_achievable_tier(gateway: Gateway) -> None:
     said = response.json()
     assert said["best_achievable"] == response.headers["CRP-Context-Quality-Tier"]
     assert said["accepted"] == ["S"]
+    assert (said["directive"], said["value"]) == ("accept-quality S", said["best_achievable"])
+    assert response.headers["CRP-Safety-Violation"] == "accept-quality"
     assert said["caps"]
 
 

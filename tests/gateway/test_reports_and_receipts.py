@@ -29,6 +29,8 @@ def test_a_report_is_where_its_header_says(gateway: Gateway) -> None:
     assert found.status_code == 200
     report = Report.model_validate(found.json())
     assert report.session_id == asked.headers["CRP-Context-Session-Id"]
+    assert report.hmac == asked.headers["CRP-Provenance-HMAC"]
+    assert report.chain_integrity == asked.headers["CRP-Provenance-Chain-Integrity"]
 
 
 def test_a_trail_is_where_its_header_says_and_holds_its_session_alone(gateway: Gateway) -> None:

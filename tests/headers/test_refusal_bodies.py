@@ -135,7 +135,11 @@ def test_a_400_says_unknown_directive_and_where() -> None:
         (AccessDenied("loop depth 6 is above 5"), 403, "access_denied"),
         (UnknownContinuation("no such window"), 404, "unknown_continuation"),
         (StaleTip("the session has gone on"), 409, "stale_tip"),
-        (NoRelevantFacts("nothing relevant"), 424, "no_relevant_facts"),
+        (
+            NoRelevantFacts("nothing", directive="only-if-ckf", value="0.2"),
+            424,
+            "no_relevant_facts",
+        ),
         (LimitReached("10 of 10 windows"), 429, "limit_reached"),
     ],
 )
@@ -145,6 +149,8 @@ def test_other_refusals_say_what_was_wrong(error: CRPError, status: int, word: s
         "error": word,
         "message": str(error),
         "status": status,
+        "directive": error.directive or None,
+        "value": error.value or None,
     }
 
 

@@ -120,7 +120,7 @@ def test_asking_again_and_an_accepted_risk_need_one_too() -> None:
     # A sample that finds something may be asked again; nothing is withheld for it.
     assert halting_demands(upgrade) == ()
     for level in (RiskLevel.LOW, RiskLevel.MEDIUM, RiskLevel.HIGH):
-        assert reader_demands(Policy(), level) == (f"accepted risk {level}",)
+        assert reader_demands(Policy(), level) == (f"accept-risk {level}",)
     assert reader_demands(Policy(), RiskLevel.CRITICAL) == ()
     assert reader_demands(Policy(), RiskLevel.UNKNOWN) == ()
     assert reader_demands(parse_policy("unchecked allow"), RiskLevel.LOW) == ()

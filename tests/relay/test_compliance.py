@@ -41,6 +41,7 @@ def test_an_unacceptable_use_halts_with_451() -> None:
             relay.ask(QUESTION, session_id="crp_sess_0123456789abcdef")
         assert caught.value.status_hint == 451
         assert "UNACCEPTABLE_EU_AI_ACT" in str(caught.value)
+        assert (caught.value.directive, caught.value.value) == ("eu-ai-act", "UNACCEPTABLE")
         assert caught.value.report.eu_ai_act_class is AiActClass.UNACCEPTABLE
         assert caught.value.trail.startswith("crp_win_")
         with pytest.raises(SafetyHalt):

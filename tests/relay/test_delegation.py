@@ -124,8 +124,9 @@ def test_a_half_open_circuit_lets_nobody_delegate(open_relay: Opener) -> None:
     assert session(relay, parent.session_id).delegations == 0
     spent = begun(relay)
     relay.take(spent.session_id, Upward(safety_budget=0.1))
-    with pytest.raises(SafetyHalt, match="BUDGET_DEPLETED"):
+    with pytest.raises(SafetyHalt, match="BUDGET_DEPLETED") as halted:
         relay.delegate(spent.session_id)
+    assert halted.value.value == "a safety budget of 0.1"
     (event,) = event_data(relay, spent.session_id, EventType.SAFETY_BUDGET_DEPLETED)
     assert event["budget"] == 0.1
     with pytest.raises(SafetyHalt, match="no model was asked"):

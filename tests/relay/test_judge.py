@@ -70,6 +70,7 @@ def test_a_malformed_reply_is_asked_for_once_more(judge: Double, way: str) -> No
         with pytest.raises(SafetyHalt) as halted:
             judged(LOW, named(judge), judge_failure="halt")
         assert halted.value.reason == HaltReason.JUDGE_FAILED.value
+        assert (halted.value.directive, bool(halted.value.value)) == ("judge_failure halt", True)
         report = halted.value.report
         assert isinstance(report, Report)
     else:
@@ -139,6 +140,7 @@ def test_a_relay_withholds_where_its_judge_fails_and_says_what_to_wait_for(
     with pytest.raises(SafetyHalt) as halted:
         relay.ask(QUESTION, session_id=SESSION)
     assert halted.value.reason == HaltReason.JUDGE_FAILED.value
+    assert (halted.value.directive, bool(halted.value.value)) == ("judge_failure halt", True)
     # One question may have it otherwise.
     said = relay.ask(QUESTION, judge_failure="report")
     assert flags(said.report) == ["judge-failed=ModelAuthError 401"]

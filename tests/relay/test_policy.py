@@ -99,6 +99,8 @@ def test_what_is_unsafe_is_withheld(
     name = directive.split()[0]
     if "=" not in name:
         assert name in ended.answer.headers[names.VIOLATION].split(", ")
+    if reason is HaltReason.CRITICAL_RISK:
+        assert (ended.directive.split()[0], ended.value) == ("halt-on", "CRITICAL")
     (halted,) = session_events(relay, EventType.SAFETY_HALT)
     assert halted.data["reason"] == reason.value
     (violated,) = session_events(relay, EventType.POLICY_VIOLATION)
@@ -372,6 +374,53 @@ def test_whatever_a_reviewer_gives_is_a_decision(
         answered(relay, oversight="human-review")
     else:
         assert isinstance(refusal(relay, oversight="human-review"), SafetyHalt)
+
+
+@pytest.mark.parametrize(
+    ("asking", "directive", "value"),
+    [
+        ({"accept_risk": "LOW"}, "accept-risk LOW", "CRITICAL"),
+        ({"accept_quality": ["S"]}, "accept-quality S", "D"),
+        ({"policy": "require-quality S A"}, "require-quality S A", "D"),
+        ({"policy": "profile=medical"}, "halt-on HIGH", "CRITICAL"),
+        ({"oversight": "human-review"}, "require-oversight human-review", "no approval"),
+        ({"oversight": "halt"}, "require-oversight halt", "no approval"),
+        ({"safety_budget": 0.2}, "sessions.budget.review 0.25", "no approval"),
+        ({"safety_budget": 0.1}, "sessions.budget.enforce", "a safety budget of 0.1"),
+    ],
+)
+def test_every_halt_names_the_demand_and_the_value_found(
+    open_relay: Opener, asking: dict[str, Any], directive: str, value: str
+) -> None:
+    relay, _ = opened(open_relay, lambda call: CRITICAL)
+    error: Any = refusal(relay, **asking)
+    assert (error.directive, error.value) == (directive, value)
+    ended = outcome(relay, **{**asking, "session_id": "crp_sess_" + "b" * 16})
+    body: Any = outcome_body(ended)
+    assert (body.directive, body.value) == (directive, value)
+    headers = ended.headers if isinstance(ended, Refusal) else ended.answer.headers
+    assert directive.split()[0] in headers[names.VIOLATION].split(", ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "blocks"),
+    [
+        ("Jo Smith (jo.smith@example.org) gets 412 megawatts.", False),
+        ("The number is (202) 555-0142.", False),
+        ("Write to smith@example.org about the 412 megawatts.", True),
+        ("Write to jo.smith@example.org or hans.gruber@example.org.", True),
+    ],
+)
+def test_block_pii_leaves_the_questions_own_data_alone(
+    open_relay: Opener, answer: str, blocks: bool
+) -> None:
+    relay, _ = opened(open_relay, lambda call: answer)
+    question = f"I am Jo Smith, jo.smith@example.org, +1 202 555 0142. {QUESTION}"
+    ended = outcome(relay, question, policy="block-pii")
+    assert isinstance(ended, Halt) == blocks
+    if blocks:
+        assert isinstance(ended, Halt)
+        assert (ended.directive, ended.value) == ("block-pii", "1 direct")
 
 
 def test_a_reply_that_asks_for_tools_is_passed_on_without_review(open_relay: Opener) -> None:

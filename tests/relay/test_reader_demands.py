@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -258,7 +259,7 @@ def test_a_judge_that_is_asked_in_doubt_alone_is_a_reader() -> None:
 
 def test_an_accepted_risk_is_a_demand() -> None:
     relay = langchain.opened(llm=langchain.scripted(RIGHT))
-    with pytest.raises(RequestError, match="accepted risk MEDIUM needs every answer"):
+    with pytest.raises(RequestError, match="accept-risk MEDIUM needs every answer"):
         relay.ask(QUESTION, accept_risk="MEDIUM")
     assert relay.ask(QUESTION, accept_risk="CRITICAL").report.risk_level.value == "UNKNOWN"
     assert relay.ask(QUESTION, accept_risk="MEDIUM", policy="unchecked allow").text
@@ -394,3 +395,14 @@ def test_facts_of_which_none_fits_are_flagged_and_withheld() -> None:
     assert not any(flag.startswith("facts-did-not-fit") for flag in wanted_none.report.flags)
     with pytest.raises(SafetyHalt):
         opened(judge=judge_of(reading)).ask(QUESTION, policy="halt-on HIGH")
+
+
+@each_door
+def test_block_pii_lets_an_answer_repeat_the_questions_own_data(
+    door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "QUESTION", f"I am jo.smith@example.org. {QUESTION}")
+    door("Write to jo.smith@example.org.", "block-pii", None)
+    with pytest.raises(SafetyHalt) as halted:
+        door("Write to smith@example.org.", "block-pii", None)
+    assert halted.value.directive == "block-pii"

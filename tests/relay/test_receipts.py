@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.errors import ModelError, RequestError, StoreError
 from crp_integrations.guard.decisions import Subject
@@ -396,10 +395,5 @@ def test_the_report_that_is_kept_is_the_one_that_was_hashed(relay: Relay) -> Non
     answer = relay.ask("What does the Meridian reactor deliver?")
     with relay.fabric.begin(write=False) as transaction:
         kept = sessions_of(transaction).report(answer.window_id)
-    unsealed = answer.report.model_copy(
-        update={
-            name: Report.model_fields[name].get_default() for name in ("hmac", "chain_integrity")
-        }
-    )
-    assert kept == unsealed.model_dump_json()
-    assert report_hash(unsealed) == report_hash(answer.report) == answer.report.report_hash
+    assert kept == answer.report.model_dump_json()
+    assert report_hash(answer.report) == answer.report.report_hash

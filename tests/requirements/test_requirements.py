@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from crp_integrations import examine, pack
+from crp_integrations.envelope.rank import rank_weights
+from crp_integrations.relay.settings import load
+from crp_integrations.vocabulary import GroundingMode
 from tests.requirements import spec_map, supported
 from tests.requirements.marks import marks
 from tests.requirements.rows import ROOT, SUPPORTED, rows
@@ -34,6 +38,58 @@ def test_the_supported_page_claims_known_ids_once() -> None:
     claims = supported.claimed(SUPPORTED.read_text(encoding="utf-8"))
     assert len(claims) == len(set(claims))
     assert set(claims) <= set(rows())
+
+
+# A row's example: source, answer, earlier answer; and the number that shows that it was found.
+EXAMPLES = {
+    "005-5.2-2": ("The reactor is open.", "It was built by Hans Gruber.", "", "fabrication_count"),
+    "005-5.3-2": ("The fee is 40 EUR.", "The fee is 45 EUR.", "", "distortion_count"),
+    "005-5.3-3": ("The fee is due.", "The fee is not due.", "", "distortion_count"),
+    "005-5.3-4": ("The pass was given on 4 March 2019.", "The pass was given on 4 March 2017.", "",
+                  "distortion_count"),
+    "005-5.3-5": ("according to NIST", "according to ISO", "", "distortion_count"),
+    "005-5.3-6": ("increased by 15%", "increased by 50%", "", "distortion_count"),
+    "005-5.3-7": ("conditionally approved", "approved", "", "distortion_count"),
+    "005-8.1-1": ("", "Revenue increased 20%.", "Revenue decreased 5%.", "contradiction_count"),
+    "005-8.2-4": ("", "Revenue was $5.1M.", "Revenue was $4.2M.", "contradiction_count"),
+    "005-8.2-5": ("", "The bridge is not open.", "The bridge is open.", "contradiction_count"),
+    "005-8.2-6": ("", "Reviews were largely negative.", "Reviews were generally positive.",
+                  "contradiction_count"),
+    "005-8.2-7": ("", "Growth was approximately 16%.", "Growth was about 15%.",
+                  "contradiction_count"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("id", EXAMPLES)
+def test_a_row_that_holds_in_literal_alone_says_so(id: str) -> None:
+    source, answer, before, number = EXAMPLES[id]
+    prior = [before] if before else []
+    ordinary, literal = (
+        getattr(examine(answer, [source or "Tulips bloom."], prior=prior, settings=made), number)
+        for made in (load(), load(preset="literal"))
+    )
+    assert literal == 1
+    assert rows()[id].short.startswith("`literal`: ") == (ordinary == 0)
+
+
+def test_weights_and_ceilings_that_hold_in_literal_alone_say_so() -> None:
+    ordinary, literal = (
+        rank_weights(made.envelope, GroundingMode.PREFERRED, temporal=False)
+        for made in (load(), load(preset="literal"))
+    )
+    for id, field in (
+        ("003-6.2-2", "relevance"),
+        ("003-6.2-3", "importance"),
+        ("003-6.2-4", "freshness"),
+        ("003-6.2-5", "diversity"),
+    ):
+        differs = getattr(ordinary, field) != getattr(literal, field)
+        assert rows()[id].short.startswith("`literal`: ") == differs
+    sparse = pack("When do tulips bloom?", ["Tulips bloom in spring."], model="gpt-4o",
+                  budget_tokens=3_000, grounding=GroundingMode.STRICT)  # fmt: skip
+    assert (sparse.quality_tier.value, sparse.saturation < 0.7, sparse.caps) == ("S", True, ())
+    for id in ("003-8.2-1", "003-8.2-2", "003-8.2-3", "003-8.2-4", "003-9.3-3", "003-13.1-3"):
+        assert rows()[id].short.startswith("`literal`: ")
 
 
 def test_a_page_claims_exactly_what_was_shown() -> None:

@@ -13,7 +13,7 @@ from crp_integrations.dpe.catalogue import catalogue, evidence_of, named
 from crp_integrations.dpe.engine_signals import Signals, fixed
 from crp_integrations.dpe.pii.contact import finds_phones
 from crp_integrations.dpe.pii.recognisers import OWN, find_personal_data
-from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan, apart
+from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan, apart, is_own
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.records import (
     Classification,
@@ -110,14 +110,20 @@ def find_personal(state: State) -> State:
         ("answer", dossier.answer),
     )
     data: list[PersonalDatum] = []
+    own_data: list[tuple[str, str]] = []
     truncated = False
     for where, text in texts:
         spans = _spans(text, settings, others, state.tools.signals)
         truncated = truncated or len(spans) > settings.most_found
+        if where == "prompt":
+            start = text.rfind(dossier.question)
+            asked = range(start, start + len(dossier.question) + 1) if start >= 0 else range(0)
+            own_data = [_datum(s, text) for s in spans if s.start in asked and s.end in asked]
         data.extend(
             PersonalDatum(
                 category=span.category, kind=span.kind, where=where, start=span.start, end=span.end,
                 recogniser=span.recogniser, score=span.score,
+                in_question=is_own(*_datum(span, text), own_data, dossier.question),
             )
             for span in spans[: settings.most_found]
         )  # fmt: skip
@@ -140,6 +146,10 @@ def find_personal(state: State) -> State:
     )
     run = StageRun(number=11, name="personal data detection", engine="; ".join(checked))
     return replace(state, personal=personal, stages=(*state.stages, run))
+
+
+def _datum(span: PersonalSpan, text: str) -> tuple[str, str]:
+    return span.kind, text[span.start : span.end]
 
 
 def _spans(
