@@ -181,14 +181,14 @@ async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
     Spec: CRP-SPEC-003 §12.1, §12.3
     """
     asked = await _admitted_question(call)
-    turn = call.relay.turn(asked.query, **asked.asking)
+    turn = call.relay.play(asked.query, **asked.asking).previewed()
     envelope = await asyncio.to_thread(turn.preview)
     call.log_entry.session_id = turn.session_id
     call.log_entry.envelope(envelope)
     show = call.relay.settings.headers.show_community
     headers = _preview_headers(envelope, turn.session_id, show)
     limit = await _limit_header(call, asked.model)
-    return json_response(previewed(envelope), headers={**headers, **limit})
+    return json_response(previewed(envelope, turn.awaits), headers={**headers, **limit})
 
 
 async def list_models(call: GatewayRequest) -> GatewayResponse:

@@ -73,6 +73,16 @@ class FannedQuestion(ReportedQuestion):
         """The session that all windows belong to."""
         return self._plan.session_id
 
+    def previewed(self) -> Turn:
+        """The window whose envelope is the question's preview: the one that combines the parts."""
+        needs = tuple(dict.fromkeys(self._plan.needs))
+        if len(needs[: self._max_parts]) < 2:
+            return self._window(self._asked(Strategy.PUSH), self._place)
+        asked = self._asked(Strategy.HIERARCHICAL).changed(sub_queries=needs)
+        turn = self._window(asked, self._place)
+        turn.awaits.append("parts")
+        return turn
+
     def show_at_once(self) -> bool:
         """Always False: the parts are answered before the whole question."""
         return False

@@ -29,7 +29,6 @@ from crp_integrations.fabric.view import FabricView
 from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
 from crp_integrations.policy.demands import RISKS, halting_demands
-from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import accepts_tier, exceeds_level
 from crp_integrations.relay.records import Request
@@ -89,9 +88,7 @@ class ConditionalRequest:
         self._judge = world.engines.judge.identity if world.engines.judge else ""
         subject = namespace.subject
         self._scope = EnvelopeScope(subject.tenant, subject.name, namespace.residency, session_id)
-        # Neither changes during a turn.
         self._prompt = _prompt_hash(request)
-        self._prior = _prior_hash(request)
         self.match = ReuseMatch()
         self.selected = False
 
@@ -103,15 +100,17 @@ class ConditionalRequest:
     def validators(
         self,
         view: FabricView,
+        request: Request,
         *,
+        policy: str,
         model: str,
         tokenizer: str,
         budget_tokens: int,
         needs: Sequence[str],
         state_hash: str | None = None,
     ) -> Validators:
-        """What an envelope for this request depends on."""
-        request, settings = self._request, self._settings
+        """What an envelope depends on; `request` is the admitted one, with its prior windows."""
+        settings = self._settings
         return Validators(
             state_hash=view.state_hash() if state_hash is None else state_hash,
             readable=view.size(),
@@ -123,13 +122,14 @@ class ConditionalRequest:
             settings_digest=self._settings_digest,
             grounding=request.grounding,
             strategy=request.strategy,
-            policy=self._namespace.guard_name,
+            guard=self._namespace.guard_name,
+            policy=policy,
             k=request.k,
             max_age_seconds=request.cache.max_age_seconds,
             packing=settings.packing,
             layout=f"{settings.layout}/{settings.ordering}",
             prompt=self._prompt,
-            prior=self._prior,
+            prior=_prior_hash(request),
             automatic=request.asked_budget(settings) == "auto",
             judge=self._judge,
         )
@@ -211,8 +211,6 @@ class ConditionalRequest:
         request, risk = self._request, headers.get(names.RISK)
         if risk == RiskLevel.UNKNOWN and halting_demands(policy, request.accept_risk):
             return False
-        if headers.get(names.POLICY_APPLIED) != render_policy(policy):
-            return False
         if not accepts_tier(tier, request.accept_quality):
             return False
         accepted = request.accept_risk
@@ -289,8 +287,6 @@ def _prior_hash(request: Request) -> str:
     """Hash of the request's fields on earlier windows and envelopes."""
     before = request.previous
     parts: list[object] = [window.model_dump(mode="json") for window in request.prior]
-    # Admission reads these windows only after the condition was evaluated.
-    parts += [["continues", *sorted(request.continuation_ids)]] if request.continuation_ids else []
     if request.pinned or before is not None:
         parts += [sorted(request.pinned), [before.etag, sha256(before.text)] if before else []]
     return _hash(parts)
@@ -298,7 +294,9 @@ def _prior_hash(request: Request) -> str:
 
 def _prompt_hash(request: Request) -> str:
     """Hash of the request fields that are sent to the model in addition to the envelope."""
-    asked = set("system_prompt history results max_tokens temperature seed tools".split())
+    asked = set(
+        "system_prompt history results instructions max_tokens temperature seed tools".split()
+    )
     return _hash(request.model_dump(mode="json", include=asked))
 
 

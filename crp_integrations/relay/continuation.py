@@ -176,6 +176,10 @@ class ContinuedAnswer(ReportedQuestion):
         """The first window's first step."""
         return self._seen(self._turn.begin())
 
+    def previewed(self) -> Turn:
+        """The window whose envelope is the question's preview."""
+        return self._turn
+
     def show_at_once(self) -> bool:
         """Whether text may be streamed before the verdict: it is neither revised nor continued."""
         continued = self._settings.continue_incomplete or self._settings.continue_partial

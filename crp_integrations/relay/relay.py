@@ -400,13 +400,16 @@ class Relay:
         return together.batch()
 
     def preview(self, query: str, **asking: Unpack[QuestionFields]) -> EnvelopePreview:
-        """The envelope that a question would get; no model is called, nothing is sealed.
+        """The envelope that `ask` would give to the model; no model is called, nothing is sealed.
 
         Spec: CRP-SPEC-003 §12
+
+        Raises:
+            CRPError: the question would be refused for the same reason.
         """
-        turn = self.turn(query, **asking)
+        turn = self.play(query, **asking).previewed()
         self._check_model(turn.request.model)
-        return preview(turn.preview())
+        return preview(turn.preview(), turn.awaits)
 
     def _streamed(self, query: str, asking: QuestionFields, *, live: bool) -> Turn | Composition:
         """A single window if the answer may be shown live, else the question's composition."""
