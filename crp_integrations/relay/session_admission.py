@@ -217,9 +217,8 @@ def admit_window(
     earlier_windows = () if request.prior else tuple(prior_windows(before, known))
     continued = earlier_windows if parents else ()
     prior = request.prior or merge_fan_out(continued)
-    # Only named parents are checked: questions that merely share a session do not branch.
-    if parents:
-        check_limits(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
+    # Questions that merely share a session do not branch, so only named parents have followers.
+    check_limits(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
     followed = parents or after or last_windows(nodes)
     report_only = parse_policy(request.report_only) if request.report_only else None
     return Admission(

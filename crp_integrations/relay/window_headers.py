@@ -179,8 +179,7 @@ def _set_session(
         return None
     settings = world.settings.sessions.token
     now = int(world.clock.now().timestamp())
-    # Limited to the last windows, since a session can have more than its graph may.
-    history = quality_tiers(windows)[-world.settings.sessions.graph.nodes :]
+    history = quality_tiers(windows)
     signed = token.sign_token(
         SessionToken(
             session_id=session.session_id,

@@ -26,7 +26,8 @@ def check_limits(
     """Refuse a window that would exceed the graph's size or the fan-out of its parent."""
     if len(windows) >= settings.nodes:
         raise LimitReached(
-            f"the session has {len(windows)} windows, at most {settings.nodes} allowed"
+            f"the session has {len(windows)} windows, at most {settings.nodes} allowed; begin "
+            "another session, or raise sessions.graph.nodes"
         )
     if len(parents) != 1:
         return
