@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from crp_integrations.dpe import remedies
-from crp_integrations.envelope.continuation import is_summary
+from crp_integrations.envelope.candidates import is_summary
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names

@@ -8,7 +8,8 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.dpe import remedies
-from crp_integrations.envelope.continuation import EARLIER, SUMMARY_SOURCE
+from crp_integrations.envelope.candidates import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.errors import EngineError, ModelError, ModelRateLimited, QualityUnreachable
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.language.text import split_sentences

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.continuation import EARLIER, SUMMARY_SOURCE, evolve
+from crp_integrations.envelope.candidates import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import EARLIER, evolve
 from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.scores import to_fixed
 from crp_integrations.seals import sha256
