@@ -92,25 +92,23 @@ class ConditionalRequest:
         self.match = ReuseMatch()
         self.selected = False
 
-    @property
-    def asked(self) -> bool:
-        """Whether the request is conditional."""
-        return bool(self._request.if_match)
-
     def validators(
         self,
         view: FabricView,
         request: Request,
         *,
         policy: str,
-        model: str,
-        tokenizer: str,
-        budget_tokens: int,
+        packed_for: tuple[str, str, int],
         needs: Sequence[str],
         state_hash: str | None = None,
     ) -> Validators:
-        """What an envelope depends on; `request` is the admitted one, with its prior windows."""
+        """What an envelope for the admitted request depends on.
+
+        Args:
+            packed_for: model, its tokenizer and the budget in tokens.
+        """
         settings = self._settings
+        model, tokenizer, budget_tokens = packed_for
         return Validators(
             state_hash=view.state_hash() if state_hash is None else state_hash,
             readable=view.size(),

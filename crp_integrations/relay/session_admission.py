@@ -170,7 +170,8 @@ def admit_window(
         nodes = tuple(sorted((*nodes, *in_memory.nodes), key=lambda node: node.window_number))
         own = {node.continuation_id: node for node in nodes if node.continuation_id}
         parents = resolve_continuations(request.continuation_ids, session_id, own.get)
-        after = _named_windows(place.parents, nodes)
+        by_id = {node.window_id: node for node in nodes}
+        after = tuple(by_id[id_] for id_ in place.parents if id_ in by_id)
         last = parents or (() if after or request.prior else last_windows(nodes))
         before = _ancestors(nodes, last, named=bool(parents))
         priors = sessions.priors(before)
@@ -252,11 +253,6 @@ def _ancestors(
         if named:
             raise
         return ()
-
-
-def _named_windows(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
-    by_id = {node.window_id: node for node in nodes}
-    return tuple(by_id[id_] for id_ in ids if id_ in by_id)
 
 
 def _preferred(left: float, agent: RegisteredAgent | None, settings: Settings) -> Strategy | None:

@@ -332,14 +332,11 @@ class WindowEnvelope:
         state_hash: str | None = None,
         view: FabricView | None = None,
     ) -> Validators:
-        model, tokenizer, budget_tokens = packed_for
         return self.conditional.validators(
             view or self.reads(),
             self._admitted or self.request,
             policy=self.policy,
-            model=model,
-            tokenizer=tokenizer,
-            budget_tokens=budget_tokens,
+            packed_for=packed_for,
             needs=self.needs.sub_queries,
             state_hash=state_hash,
         )

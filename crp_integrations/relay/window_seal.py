@@ -302,8 +302,7 @@ def _tier_warning(
         return {}
     before = sorted(admission.prior, key=lambda window: window.window_number)
     history = [*(window.quality_tier for window in before), end.envelope.quality_tier]
-    degradation = find_degradation(history, world.settings.envelope)
-    return degradation.data if degradation else {}
+    return find_degradation(history, world.settings.envelope)
 
 
 def _count_uses(sealing: Sealing) -> list[str]:

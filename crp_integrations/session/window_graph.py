@@ -8,11 +8,10 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.envelope.continuation import degradation_advice
-from crp_integrations.envelope.records import Advice, EarlierWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
 from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
@@ -146,19 +145,6 @@ def _count_followers(known: Mapping[str, WindowNode]) -> Counter[str]:
 LACKS_DEPTH: Final = "quality falls from window to window; the domain may lack depth"
 
 
-@dataclass(frozen=True, slots=True)
-class TierDegradation:
-    """A steady fall of the quality tiers of the last windows, and the advice on it.
-
-    Attributes:
-        advice: advice to use `hierarchical` instead, with the tiers as reason.
-        data: journal fields of the warning: the tiers and the advice, no content.
-    """
-
-    advice: Advice
-    data: Mapping[str, object]
-
-
 def quality_tiers(windows: Sequence[WindowNode]) -> tuple[QualityTier, ...]:
     """The quality tier of each window that had an envelope, in the order of the graph.
 
@@ -171,21 +157,20 @@ def quality_tiers(windows: Sequence[WindowNode]) -> tuple[QualityTier, ...]:
 
 def find_degradation(
     history: Sequence[QualityTier], settings: EnvelopeSettings
-) -> TierDegradation | None:
-    """The warning and advice on falling tiers; None if they do not fall.
+) -> dict[str, object]:
+    """Journal fields of the warning that the last windows' tiers fall; empty if they do not.
 
     Spec: CRP-SPEC-003 §14.3
     """
     advice = degradation_advice(history, settings)
     if advice is None:
-        return None
+        return {}
     shown = history[-settings.pressure.falling_windows :]
-    data = {
+    return {
         "warning": LACKS_DEPTH,
         "recommended": f"dispatch_{advice.word.value}",
         "tiers": [tier.value for tier in shown],
     }
-    return TierDegradation(advice, data)
 
 
 def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple[str, ...]:
