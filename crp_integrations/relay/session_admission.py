@@ -49,7 +49,6 @@ from crp_integrations.session.window_graph import (
     check_limits,
     last_windows,
     pattern_of,
-    prior_windows,
 )
 from crp_integrations.session.window_graph import seen_windows as ancestry
 from crp_integrations.vocabulary import (
@@ -215,7 +214,9 @@ def admit_window(
     known = {**priors, **in_memory.priors} if before else {}
     for id_ in hidden_windows(namespace, nodes, known):
         known.pop(id_, None)
-    earlier_windows = () if request.prior else tuple(prior_windows(before, known))
+    # A window whose texts the store no longer keeps is left out.
+    ids = () if request.prior else before
+    earlier_windows = tuple(known[id_] for id_ in ids if id_ in known)
     continued = earlier_windows if parents else ()
     prior = request.prior or merge_fan_out(continued)
     # Questions that merely share a session do not branch, so only named parents have followers.

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from crp_integrations.envelope.continuation import degradation_advice
-from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
 from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
@@ -182,11 +181,3 @@ def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple
     Spec: CRP-SPEC-003 §14.2
     """
     return tuple(node.window_id for node in ancestors(windows, parents))
-
-
-def prior_windows(ids: Sequence[str], stored: Mapping[str, EarlierWindow]) -> list[EarlierWindow]:
-    """The stored records of earlier windows, in the order of the ids.
-
-    Spec: CRP-SPEC-003 §14.1
-    """
-    return [stored[id_] for id_ in ids if id_ in stored]
