@@ -181,7 +181,7 @@ async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
     Spec: CRP-SPEC-003 §12.1, §12.3
     """
     asked = await _admitted_question(call)
-    turn = call.relay.play(asked.query, **asked.asking).previewed()
+    turn = call.relay.play(asked.query, **asked.asking).preview_window()
     envelope = await asyncio.to_thread(turn.preview)
     call.log_entry.session_id = turn.session_id
     call.log_entry.envelope(envelope)

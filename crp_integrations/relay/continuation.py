@@ -176,7 +176,7 @@ class ContinuedAnswer(ReportedQuestion):
         """The first window's first step."""
         return self._seen(self._turn.begin())
 
-    def previewed(self) -> Turn:
+    def preview_window(self) -> Turn:
         """The window whose envelope is the question's preview."""
         return self._turn
 

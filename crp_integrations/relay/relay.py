@@ -407,7 +407,7 @@ class Relay:
         Raises:
             CRPError: the question would be refused for the same reason.
         """
-        turn = self.play(query, **asking).previewed()
+        turn = self.play(query, **asking).preview_window()
         self._check_model(turn.request.model)
         return preview(turn.preview(), turn.awaits)
 

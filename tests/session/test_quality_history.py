@@ -11,8 +11,7 @@ from crp_integrations.envelope.records import EarlierWindow, SeenFact
 from crp_integrations.errors import RequestError, UnknownContinuation
 from crp_integrations.seals import sha256
 from crp_integrations.session import window_graph
-from crp_integrations.session.transfer import Transfer
-from crp_integrations.vocabulary import QualityTier, TransferType
+from crp_integrations.vocabulary import QualityTier
 from tests.envelope.builders import SETTINGS, LetterCounter, candidates
 from tests.session.window_nodes import DIAMOND, chain
 
@@ -73,7 +72,7 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
         "b": prior("b", 2, "f2"),
         "c": prior("c", 2, "f3", left=("f5",)),
     }
-    told = {"c": Transfer(TransferType.RESULT_ONLY, "So it is.", 3).into(kept["c"])}
+    told = {"c": kept["c"].changed(summary="So it is.")}
     windows = {**kept, **told}
     found = [windows[id_] for id_ in window_graph.seen_windows(DIAMOND, ["b", "c"])]
     assert [one.window_id for one in found] == ["root", "b", "c"]
@@ -84,7 +83,7 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
 
 
 def test_siblings_with_one_summary_give_one_fact() -> None:
-    same = [Transfer(TransferType.SUMMARY, "Same.", 1).into(prior(id_, 2)) for id_ in "bc"]
+    same = [prior(id_, 2).changed(summary="Same.") for id_ in "bc"]
     made = evolve(candidates(), same, counter=LetterCounter(), settings=SETTINGS)
     assert [one.content for one in made.facts] == [EARLIER + "Same."]
 

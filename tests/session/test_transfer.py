@@ -160,9 +160,10 @@ def test_what_goes_over_is_one_fact_of_the_next_envelope() -> None:
     prior = EarlierWindow(
         window_number=1, etag=sha256("e"), facts_seen=(), quality_tier=QualityTier.A
     )
-    told = settled(TransferType.SUMMARY, summary="Opened in 1911.", fidelity=0.9).into(prior)
+    text = settled(TransferType.SUMMARY, summary="Opened in 1911.", fidelity=0.9).text
+    told = prior.changed(summary=text)
     (fact,) = evolve(candidates(), [told], counter=LetterCounter(), settings=ENVELOPE).facts
     assert (fact.content, fact.importance) == (EARLIER + "Opened in 1911.", to_fixed(0.95))
     assert fact.source_id == f"{SUMMARY_SOURCE}1"
-    silent = settled(TransferType.FACTS_ONLY).into(prior.changed(summary="old"))
+    silent = prior.changed(summary=settled(TransferType.FACTS_ONLY).text)
     assert silent.summary == ""
