@@ -53,36 +53,26 @@ def ask(
         # Checked before a model call costs money.
         raise ConfigError(f"{receipt!r:.200} exists already; give a new file for the receipt")
     judging = options.judging(judge, judge_base, judge_when, judge_failure)
-    packing: dict[str, Any] = {
+    asking: dict[str, Any] = {
         "model": model,
         "budget_tokens": options.read_budget(budget_tokens),
         "grounding": grounding,
         "cache": cache,
+        "session_id": session,
+        "policy": policy,
+        "strategy": strategy,
+        "continuation_ids": continues,
+        **judging,
     }
     if preview:
-        idle: dict[str, object] = {
-            "session": session,
-            "policy": policy,
-            "strategy": strategy,
-            "judge": judging,
-        }
-        idle |= {"continue": continues, "receipt": receipt}
-        if option_names := [f"--{name}" for name, value in idle.items() if value]:
-            raise RequestError(f"--preview calls no model; leave {', '.join(option_names)} out")
+        if receipt:
+            raise RequestError("--preview has no answer and no receipt; leave --receipt out")
         with questioned_relay(store, tenant) as relay:
-            seen = relay.preview(question, **packing)
+            seen = relay.preview(question, **asking)
         terminal.print_record(seen, terminal.draw_preview, as_json=as_json)
         return
     with questioned_relay(store, tenant) as relay:
-        answer = relay.ask(
-            question,
-            **packing,
-            session_id=session,
-            policy=policy,
-            strategy=strategy,
-            continuation_ids=continues,
-            **judging,
-        )
+        answer = relay.ask(question, **asking)
         if receipt:
             from crp_integrations.cli.receipt import write_receipt
 

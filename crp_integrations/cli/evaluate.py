@@ -193,7 +193,7 @@ def drift(
         def retrieve(question: str) -> Iterator[ShownSource]:
             envelope = relay.turn(
                 question, model=model, budget_tokens=options.read_budget(budget_tokens)
-            ).preview()
+            ).retrieve()
             for fact in envelope.facts:
                 yield ShownSource(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
 

@@ -119,6 +119,10 @@ def draw_preview(seen: EnvelopePreview) -> None:
     table.add_row("ETag", seen.etag)
     for cap in seen.caps:
         table.add_row(f"At most {cap.ceiling.value}", cap.reason)
+    for name in seen.awaits:
+        table.add_row("May differ after", name)
+    for fact in seen.facts:
+        table.add_row(f"Fact {fact.position}", Text(plain(fact.content)))
     terminal().print(table)
 
 

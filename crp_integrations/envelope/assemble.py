@@ -357,8 +357,8 @@ def assemble(
     )
 
 
-def preview(envelope: Envelope) -> EnvelopePreview:
-    """Size and quality of an envelope, without its facts.
+def preview(envelope: Envelope, awaits: Sequence[str] = ()) -> EnvelopePreview:
+    """The preview of an envelope.
 
     Spec: CRP-SPEC-003 §12.2
     """
@@ -374,6 +374,9 @@ def preview(envelope: Envelope) -> EnvelopePreview:
         memory_tier_hit=envelope.memory_tier_hit,
         caps=envelope.caps,
         advice=envelope.advice,
+        facts=envelope.facts,
+        text=envelope.text,
+        awaits=tuple(awaits),
     )
 
 

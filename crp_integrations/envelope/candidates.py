@@ -50,6 +50,15 @@ class ScoredPassage(NamedTuple):
     tokens: int
 
 
+# Begins a summary's source id; ids of documents are UUIDs or names given by a caller.
+SUMMARY_SOURCE = "crp:summary:"
+
+
+def is_summary(source_id: str) -> bool:
+    """Whether a candidate of this source is an earlier answer of a model, or its summary."""
+    return source_id.startswith(SUMMARY_SOURCE)
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A fact that was retrieved for a question, with its fixed-point scores.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from crp_integrations.envelope.candidates import Candidate, Candidates
+from crp_integrations.envelope.candidates import SUMMARY_SOURCE, Candidate, Candidates
 from crp_integrations.envelope.near_duplicates import as_pairs
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.prompt import marker_text
@@ -125,18 +125,10 @@ def degradation_advice(tiers: Sequence[QualityTier], settings: EnvelopeSettings)
     return Advice(word=AdviceWord.HIERARCHICAL, reason=reason)
 
 
-# Begins a summary's source id; ids of documents are UUIDs or names given by a caller.
-SUMMARY_SOURCE = "crp:summary:"
-
 # Precedes a model's earlier answer, so that the next model does not take it for a source.
 EARLIER = "Earlier answer in this conversation, which is no source: "
 
 EVOLUTION = "evolution@1"
-
-
-def is_summary(source_id: str) -> bool:
-    """Whether a candidate of this source is an earlier answer of a model, or its summary."""
-    return source_id.startswith(SUMMARY_SOURCE)
 
 
 def seen_hashes(prior: Sequence[EarlierWindow]) -> dict[str, str]:

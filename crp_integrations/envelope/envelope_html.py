@@ -40,12 +40,7 @@ def envelope_html(envelope: Envelope, texts: Mapping[str, str] = MappingProxyTyp
     """The envelope as HTML without its style; a dropped fact missing in `texts` shows its id."""
     facts, dropped = envelope.facts, envelope.dropped
     places = {fact.fact_id: fact.position for fact in facts}
-    parts = [
-        _head(envelope, envelope.token_count, len(facts), envelope.total_facts_available),
-        _bar(envelope.token_count, envelope.token_budget, [fact.token_count for fact in facts]),
-        "<h3>What the model sees</h3>",
-        _table("# score tokens", "fact", [_fact(fact) for fact in facts]),
-    ]
+    parts = _shown(envelope, envelope.token_count, envelope.total_facts_available)
     if dropped:
         count = Counter(drop.reason for drop in dropped).most_common()
         why = "".join(
@@ -61,10 +56,17 @@ def envelope_html(envelope: Envelope, texts: Mapping[str, str] = MappingProxyTyp
 
 def preview_html(preview: EnvelopePreview) -> str:
     """The preview as HTML without its style."""
-    tokens = preview.estimated_tokens
-    return _head(preview, tokens, preview.facts_included, preview.facts_available) + _bar(
-        tokens, preview.token_budget, [tokens]
-    )
+    return "".join(_shown(preview, preview.estimated_tokens, preview.facts_available))
+
+
+def _shown(of: Envelope | EnvelopePreview, tokens: int, candidates: int) -> list[str]:
+    """Head, bar and facts."""
+    return [
+        _head(of, tokens, len(of.facts), candidates),
+        _bar(tokens, of.token_budget, [fact.token_count for fact in of.facts]),
+        "<h3>What the model sees</h3>",
+        _table("# score tokens", "fact", [_fact(fact) for fact in of.facts]),
+    ]
 
 
 def _head(of: Envelope | EnvelopePreview, tokens: int, facts: int, candidates: int) -> str:

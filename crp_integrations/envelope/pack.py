@@ -7,11 +7,11 @@ fact that does not fit. All are deterministic and leave out near-duplicates of h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from crp_integrations.envelope.candidates import RankedFact
+from crp_integrations.envelope.candidates import RankedFact, is_summary
 from crp_integrations.envelope.near_duplicates import Deduplication
 
 
@@ -140,6 +140,9 @@ def pack(
     the specification is written. The chosen facts are the same either way.
 
     Spec: CRP-SPEC-003 §7.3 (decisions E2, E5, E11, E17)
+
+    Args:
+        k: maximum number of facts; earlier answers and their summaries are none.
     """
     pin_packer = packer = PACKERS[packing]
     if packing == "greedy" and passed_over is not None:
@@ -148,21 +151,21 @@ def pack(
     if every_duplicate:
         walk.all()
     first = _places(ranked, pinned) if pinned else []
-    most = len(ranked) if k is None else k
-    chosen = _choose(ranked, first, budget_tokens, most, pin_packer, walk) if first else []
-    front = len(chosen)
+    chosen = _choose(ranked, first, budget_tokens, k, pin_packer, walk) if first else []
+    front, facts = len(chosen), _count_facts(ranked, chosen)
     room = budget_tokens - sum(ranked[at].candidate.tokens for at in chosen)
     rest: Sequence[int] = range(len(ranked))
     if first:
         apart = set(first)
         rest = [at for at in rest if at not in apart]
-    chosen += _choose(ranked, rest, room, most - front, packer, walk)
+    chosen += _choose(ranked, rest, room, None if k is None else k - facts, packer, walk)
+    facts += _count_facts(ranked, chosen[front:])
 
     alike = _known_duplicates(chosen, walk)
     taken = {*chosen, *alike}
     # If the cap was reached, no fact after the last chosen one was considered (decision E2).
     end = len(ranked)
-    if k is not None and len(chosen) >= k:
+    if k is not None and facts >= k:
         end = max(chosen[front:], default=-1) + 1
     left = tuple(ranked[at] for at in range(end) if at not in taken)
     cut = tuple(ranked[at] for at in range(end, len(ranked)) if at not in taken)
@@ -186,11 +189,13 @@ def _choose(
     ranked: Sequence[RankedFact],
     places: Sequence[int],
     room: int,
-    most: int,
+    k: int | None,
     by: Packer,
     walk: Deduplication,
 ) -> list[int]:
-    """Which of these places the packer takes, in rank order."""
+    """Which of these places the packer takes, in rank order, with at most `k` facts."""
+    summaries = len(places) - _count_facts(ranked, places) if k is not None else 0
+    most = len(places) if k is None else k + summaries
     if room <= 0 or most <= 0:
         return []
     offer = PackItems(
@@ -198,7 +203,16 @@ def _choose(
         is_original=lambda number: walk.kept_instead_of(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )
-    return [places[number] for number in by(offer, room, most)]
+    taken = [places[number] for number in by(offer, room, most)]
+    while k is not None and _count_facts(ranked, taken) > k:
+        # A summary that was counted in did not fit.
+        taken.pop()
+    return taken
+
+
+def _count_facts(ranked: Sequence[RankedFact], places: Iterable[int]) -> int:
+    """How many of these places hold facts, and no summary of an earlier answer."""
+    return sum(not is_summary(ranked[place].candidate.source_id) for place in places)
 
 
 def _known_duplicates(chosen: Sequence[int], walk: Deduplication) -> dict[int, int]:

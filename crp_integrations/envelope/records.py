@@ -296,9 +296,14 @@ class Envelope(Record):
 
 
 class EnvelopePreview(Record):
-    """Size and quality of an envelope, without its facts.
+    """The envelope that a question would get, with its size and quality.
 
     Spec: CRP-SPEC-003 §12.2
+
+    Attributes:
+        text: the facts as the model would see them.
+        awaits: what the question does first and the preview does without, so that the envelope
+            may differ: the model calls `decompose` and `summarise`, or its `parts`.
     """
 
     SCHEMA = "envelope-preview/1"
@@ -314,6 +319,9 @@ class EnvelopePreview(Record):
     memory_tier_hit: int
     caps: tuple[Cap, ...] = ()
     advice: tuple[Advice, ...] = ()
+    facts: tuple[PackedFact, ...] = ()
+    text: str = ""
+    awaits: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         return fragment(preview_html(self))

@@ -52,11 +52,12 @@ class Validators(Record):
         budget_tokens: maximum tokens of the envelope.
         automatic: whether the envelope uses only the tokens that the question needs.
         settings_digest: hash of every setting: weights, packing, ordering, thresholds.
-        policy: digest of the policy in force, with the guard that decides about access.
+        guard: name of the guard that decides about access.
+        policy: the safety policy in force; empty for an envelope that no policy applies to.
         packing, layout: names of the algorithms in force.
         prompt: hash of the prompt around the envelope and of the model's parameters, since an
             earlier answer is valid for these alone.
-        prior: hash of the session's earlier windows, empty without any.
+        prior: hash of the earlier windows that the request continues.
         judge: hash of the judge and its parameters, empty without one; another judge might rate
             an earlier answer differently.
     """
@@ -73,6 +74,7 @@ class Validators(Record):
     settings_digest: str
     grounding: GroundingMode
     strategy: Strategy
+    guard: str = ""
     policy: str = ""
     k: int | None = None
     max_age_seconds: int | None = None
@@ -103,6 +105,7 @@ CHANGES: Final = MappingProxyType(
     {
         "state_hash": Changed.FACTS,
         "readable": Changed.ACCESS,
+        "guard": Changed.ACCESS,
         "decomposition": Changed.DECOMPOSITION,
         "embedder": Changed.EMBEDDER,
         "model": Changed.MODEL,
@@ -130,7 +133,6 @@ SELECTION_CHANGES: Final = frozenset(
         Changed.DECOMPOSITION,
         Changed.EMBEDDER,
         Changed.SETTINGS,
-        Changed.POLICY,
         Changed.PRIOR,
     }
 )

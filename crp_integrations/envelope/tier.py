@@ -139,10 +139,7 @@ def classify_tier(
     Spec: CRP-SPEC-003 §8, §9.3, §13.1 (decisions E2 to E5, E23)
     """
     included = [ranked.candidate for ranked in packing.packed]
-    if not included:
-        empty = Cap(ceiling=QualityTier.D, reason="no fact is included")
-        return TierResult(QualityTier.D, Fraction(0), Fraction(0), Fraction(0), (empty,))
-    mean = Fraction(sum(fact.relevance for fact in included), len(included) * SCALE)
+    mean = Fraction(sum(fact.relevance for fact in included), max(1, len(included)) * SCALE)
     relevance = mean
     if need is not None:
         floor = relevant_floor(candidates, settings) * to_fixed(settings.floor_share) // SCALE
@@ -159,13 +156,15 @@ def classify_tier(
     # A fact that is shown in part did not fit either.
     unfitting = [fact for fact in included if fact.spans]
     unfitting += [fact.candidate for fact in packing.over_budget]
+    empty = Cap(ceiling=QualityTier.D, reason="no fact is included")
     caps = (
+        *(() if included else (empty,)),
         *_saturation_caps(saturation, grounding, settings, need is not None),
         *_vital_caps(unfitting, "did not fit", settings),
         *_vital_caps(refused, "may not be shown", settings),
         *_coverage_caps(coverage, countable, settings),
         *_community_caps(ranking, included),
-        *(_freshness_caps(included, now, settings) if temporal else ()),
+        *(_freshness_caps(included, now, settings) if temporal and included else ()),
     )
     tier = _by_score(score, settings)
     for cap in caps:
@@ -248,6 +247,8 @@ def _coverage_caps(coverage: Fraction, countable: int, settings: EnvelopeSetting
 
 
 def _community_caps(ranking: Ranking, included: Sequence[Candidate]) -> list[Cap]:
+    if not ranking.every:
+        return []
     # The first fact is never a near-duplicate, as no fact is above it.
     top = ranking.every[0].candidate
     # A fact without a community forms its own (decision E8).

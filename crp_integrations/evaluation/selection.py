@@ -420,7 +420,7 @@ class RelayContexts(EnvelopeContexts):
         made: PacksByBudget = {}
         for budget in budgets:
             turn.request = turn.request.changed(budget_tokens=budget)
-            made[budget] = self._packed(turn.preview())
+            made[budget] = self._packed(turn.retrieve())
         return made
 
     def pack(self, question: str, budget: int, k: int | None = None) -> MeasuredContext:
@@ -433,7 +433,7 @@ class RelayContexts(EnvelopeContexts):
         for question in questions:
             before = made[-1] if made else None
             turn = self._relay.turn(question, model=MODEL, budget_tokens=budget, previous=before)
-            made.append(turn.preview())
+            made.append(turn.retrieve())
         return [envelope.text for envelope in made]
 
     def close(self) -> None:

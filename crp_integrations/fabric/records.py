@@ -29,6 +29,8 @@ from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, Sou
 USER_SOURCE = "user"
 # UUID namespace of all fact and source ids; changing it would change every id.
 ID_SPACE = UUID("6f0f5d3e-3a1c-5b0e-9a52-0d7c2b1f4e68")
+# Metadata of a memory item: its own fields.
+MEMORY_KEY = "memory"
 _NUMBER = re.compile(r"\s*[+-]?[0-9.]+(e[+-]?[0-9]+)?\s*", re.IGNORECASE)
 
 
@@ -53,6 +55,19 @@ def _utc(moment: datetime) -> datetime:
 
 
 Moment = Annotated[datetime, BeforeValidator(_written), AfterValidator(_utc)]
+
+
+def age_start(metadata: Mapping[str, Any], stored: datetime | None) -> datetime | None:
+    """Return when a fact's age begins: a memory item's `created_at`, else the time of storing."""
+    item = metadata.get(MEMORY_KEY)
+    created = item.get("created_at") if isinstance(item, Mapping) else None
+    if stored is None or not isinstance(created, str):
+        return stored
+    try:
+        return _utc(datetime.fromisoformat(created))
+    except ValueError:
+        return stored
+
 
 _DURATION = TypeAdapter(timedelta)
 
@@ -205,10 +220,11 @@ class Fact(Record):
 
         Spec: CRP-SPEC-009 §8.1
         """
-        if self.ttl is None or self.ingested_at is None:
+        began = age_start(self.metadata, self.ingested_at)
+        if self.ttl is None or began is None:
             return None
         try:
-            return self.ingested_at + duration(self.ttl)
+            return began + duration(self.ttl)
         except OverflowError:
             return None
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any, Final
 
 from crp_integrations.envelope.assemble import preview as previewed
-from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError
 from crp_integrations.gateway.records import (
     Choice,
@@ -31,9 +30,10 @@ from crp_integrations.gateway.responses import (
     outcome_response,
 )
 from crp_integrations.gateway.tenants import QuestionModel
-from crp_integrations.headers import grammar, names
+from crp_integrations.headers import names
 from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import ResponseHeaders
+from crp_integrations.headers.response_headers import envelope_fields
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.ports import Model
 from crp_integrations.relay.drive import (
@@ -179,14 +179,14 @@ async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
     Spec: CRP-SPEC-003 §12.1, §12.3
     """
     asked = await _admitted_question(call)
-    turn = call.relay.turn(asked.query, **asked.asking)
+    turn = call.relay.play(asked.query, **asked.asking).preview_window()
     envelope = await asyncio.to_thread(turn.preview)
     call.log_entry.session_id = turn.session_id
     call.log_entry.envelope(envelope)
-    show = call.relay.settings.headers.show_community
-    headers = _preview_headers(envelope, turn.session_id, show)
+    fields = envelope_fields(envelope, call.relay.settings.headers)
+    headers = write_response(ResponseHeaders(session_id=turn.session_id, **fields))
     limit = await _limit_header(call, asked.model)
-    return json_response(previewed(envelope), headers={**headers, **limit})
+    return json_response(previewed(envelope, turn.awaits), headers={**headers, **limit})
 
 
 async def list_models(call: GatewayRequest) -> GatewayResponse:
@@ -215,23 +215,6 @@ async def _limit_header(call: GatewayRequest, model: str) -> dict[str, str]:
     """The model's assumed context limit, which can explain an empty envelope."""
     tokens, source = await asyncio.to_thread(call.relay.context_limit, model)
     return {names.CONTEXT_LIMIT: f"{tokens};source={source.partition(' ')[0]}"}
-
-
-def _preview_headers(envelope: Envelope, session_id: str, show_community: bool) -> dict[str, str]:
-    label = next(iter(envelope.ckf_communities), "") if show_community else ""
-    return write_response(
-        ResponseHeaders(
-            session_id=session_id or None,
-            strategy=envelope.strategy,
-            quality_tier=envelope.quality_tier,
-            saturation=envelope.saturation,
-            facts_used=(envelope.total_facts_included, envelope.total_facts_available),
-            tokens_used=envelope.token_count,
-            etag=envelope.etag or None,
-            tier_hit=envelope.memory_tier_hit,
-            ckf_community=grammar.slug(label) or None,
-        )
-    )
 
 
 async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> GatewayResponse:

@@ -20,7 +20,7 @@ from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.lifecycle import DECAY_KEY
 from crp_integrations.fabric.lifecycle import decay as decay_of
-from crp_integrations.fabric.records import Duration, Fact, Moment, source_id
+from crp_integrations.fabric.records import MEMORY_KEY, Duration, Fact, Moment, source_id
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import canonical, sha256
 from crp_integrations.vocabulary import PersonalCategory, SourceKind
@@ -32,7 +32,6 @@ TAXONOMY: Mapping[MemoryType, tuple[str, ...]] = {
     "procedural": ("playbook", "tool-recipe", "policy-step"),
     "semantic": ("graph-node", "graph-edge", "document", "embedding", "tool-spec"),
 }
-MEMORY_KEY = "memory"
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")

@@ -28,7 +28,7 @@ from crp_integrations.envelope.retriever_hits import RetrieverHit, RetrieverHits
 from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.records import MEMORY_KEY, Fact
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.compaction.text_pieces import part_id, subtract_spans
 from crp_integrations.governance.context_pack import (
@@ -38,7 +38,6 @@ from crp_integrations.governance.context_pack import (
     RetrievalEvidence,
     WarningWord,
 )
-from crp_integrations.governance.memory_items import MEMORY_KEY
 from crp_integrations.governance.memory_writer import PolicyContext
 from crp_integrations.governance.settings import PackSettings
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector

@@ -152,7 +152,7 @@ def render_headers(
     values: dict[str, Any] = {
         "session_id": session_id,
         "window": (window_number, window_total),
-        **_envelope_fields(envelope, chosen),
+        **envelope_fields(envelope, chosen),
         "cache_status": cache_status or _sparse_outcome(envelope),
         "continuation_id": continuation_id,
         **context.values(halted=seal is not None and seal.outcome == "halted"),
@@ -198,7 +198,8 @@ def _flagged_claims(report: Report) -> dict[str, str]:
     return {names.FLAGGED_CLAIMS: write_flagged(flagged)} if flagged else {}
 
 
-def _envelope_fields(envelope: Envelope, settings: HeaderSettings) -> dict[str, Any]:
+def envelope_fields(envelope: Envelope, settings: HeaderSettings) -> dict[str, Any]:
+    """The fields of `ResponseHeaders` that an envelope determines."""
     label = next(iter(envelope.ckf_communities), "") if settings.show_community else ""
     return {
         "strategy": envelope.strategy,

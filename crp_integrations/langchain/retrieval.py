@@ -187,7 +187,7 @@ class CRPRetriever(BaseRetriever):
             k=self.k if k is None else k,
             session_id=session_id_of(session) if session else None,
         )
-        envelope = turn.preview()
+        envelope = turn.retrieve()
         return envelope, documents_of(envelope, self._stored(envelope))
 
     def _stored(self, envelope: Envelope) -> dict[str, Document]:

@@ -116,7 +116,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
             k=self.k,
             session_id=session or None,
         )
-        return turn.preview().text
+        return turn.retrieve().text
 
     def _facts(self, messages: Iterable[ChatMessage]) -> Iterable[Fact]:
         for message in messages:

@@ -149,7 +149,7 @@ class CRPRetriever(BaseRetriever):
             grounding=self._grounding,
             k=self._k,
             session_id=self._session or span_session(current_span()) or None,
-        ).preview()
+        ).retrieve()
         return envelope, stored_nodes(relay, envelope)
 
     def _selection(self, query: str) -> CallerSelection:

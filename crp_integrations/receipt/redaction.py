@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-from crp_integrations.envelope.continuation import is_summary
+from crp_integrations.envelope.candidates import is_summary
 from crp_integrations.errors import RequestError
 from crp_integrations.receipt.leaves import LeafEntry, quoted
 from crp_integrations.receipt.reconstruction import content_of

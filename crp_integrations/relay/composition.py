@@ -73,6 +73,16 @@ class FannedQuestion(ReportedQuestion):
         """The session that all windows belong to."""
         return self._plan.session_id
 
+    def preview_window(self) -> Turn:
+        """The window whose envelope is the question's preview: the one that combines the parts."""
+        needs = tuple(dict.fromkeys(self._plan.needs))
+        if len(needs[: self._max_parts]) < 2:
+            return self._window(self._asked(Strategy.PUSH), self._place)
+        asked = self._asked(Strategy.HIERARCHICAL).changed(sub_queries=needs)
+        turn = self._window(asked, self._place)
+        turn.awaits.append("parts")
+        return turn
+
     def show_at_once(self) -> bool:
         """Always False: the parts are answered before the whole question."""
         return False
@@ -282,13 +292,10 @@ IN_PARTS = frozenset({Strategy.HIERARCHICAL, Strategy.FAN_OUT, Strategy.FAN_IN})
 
 def compose(request: Request, world: World) -> Composition:
     """Build the composition that answers a request: in parts, or in continued windows."""
-    strategy = choose_strategy(request.strategy, request.accept_strategies)
-    if strategy is not request.strategy:
-        request = request.changed(strategy=strategy)
     composed: Composition
     # `on_report` is called once with the report on the whole, not once per window.
     silent = replace(world, listeners=replace(world.listeners, on_report=None))
-    if strategy in IN_PARTS and not request.continuation_ids:
+    if request.strategy in IN_PARTS and not request.continuation_ids:
         settings = world.settings
         limit = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
         composed = FannedQuestion(request, lambda part, place: Turn(part, silent, place), limit)

@@ -29,7 +29,6 @@ from crp_integrations.fabric.view import FabricView
 from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
 from crp_integrations.policy.demands import RISKS, halting_demands
-from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import accepts_tier, exceeds_level
 from crp_integrations.relay.records import Request
@@ -89,29 +88,27 @@ class ConditionalRequest:
         self._judge = world.engines.judge.identity if world.engines.judge else ""
         subject = namespace.subject
         self._scope = EnvelopeScope(subject.tenant, subject.name, namespace.residency, session_id)
-        # Neither changes during a turn.
         self._prompt = _prompt_hash(request)
-        self._prior = _prior_hash(request)
         self.match = ReuseMatch()
         self.selected = False
-
-    @property
-    def asked(self) -> bool:
-        """Whether the request is conditional."""
-        return bool(self._request.if_match)
 
     def validators(
         self,
         view: FabricView,
+        request: Request,
         *,
-        model: str,
-        tokenizer: str,
-        budget_tokens: int,
+        policy: str,
+        packed_for: tuple[str, str, int],
         needs: Sequence[str],
         state_hash: str | None = None,
     ) -> Validators:
-        """What an envelope for this request depends on."""
-        request, settings = self._request, self._settings
+        """What an envelope for the admitted request depends on.
+
+        Args:
+            packed_for: model, its tokenizer and the budget in tokens.
+        """
+        settings = self._settings
+        model, tokenizer, budget_tokens = packed_for
         return Validators(
             state_hash=view.state_hash() if state_hash is None else state_hash,
             readable=view.size(),
@@ -123,13 +120,14 @@ class ConditionalRequest:
             settings_digest=self._settings_digest,
             grounding=request.grounding,
             strategy=request.strategy,
-            policy=self._namespace.guard_name,
+            guard=self._namespace.guard_name,
+            policy=policy,
             k=request.k,
             max_age_seconds=request.cache.max_age_seconds,
             packing=settings.packing,
             layout=f"{settings.layout}/{settings.ordering}",
             prompt=self._prompt,
-            prior=self._prior,
+            prior=_prior_hash(request),
             automatic=request.asked_budget(settings) == "auto",
             judge=self._judge,
         )
@@ -213,8 +211,6 @@ class ConditionalRequest:
         request, risk = self._request, headers.get(names.RISK)
         if risk == RiskLevel.UNKNOWN and halting_demands(policy, request.accept_risk):
             return False
-        if headers.get(names.POLICY_APPLIED) != render_policy(policy):
-            return False
         if not accepts_tier(tier, request.accept_quality):
             return False
         accepted = request.accept_risk
@@ -291,8 +287,6 @@ def _prior_hash(request: Request) -> str:
     """Hash of the request's fields on earlier windows and envelopes."""
     before = request.previous
     parts: list[object] = [window.model_dump(mode="json") for window in request.prior]
-    # Admission reads these windows only after the condition was evaluated.
-    parts += [["continues", *sorted(request.continuation_ids)]] if request.continuation_ids else []
     if request.pinned or before is not None:
         parts += [sorted(request.pinned), [before.etag, sha256(before.text)] if before else []]
     return _hash(parts)
@@ -300,7 +294,9 @@ def _prior_hash(request: Request) -> str:
 
 def _prompt_hash(request: Request) -> str:
     """Hash of the request fields that are sent to the model in addition to the envelope."""
-    asked = set("system_prompt history results max_tokens temperature seed tools".split())
+    asked = set(
+        "system_prompt history results instructions max_tokens temperature seed tools".split()
+    )
     return _hash(request.model_dump(mode="json", include=asked))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from crp_integrations.dpe import remedies
 from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.continuation import is_summary
+from crp_integrations.envelope.candidates import is_summary
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names
@@ -176,6 +176,10 @@ class ContinuedAnswer(ReportedQuestion):
     def _begin(self) -> Step:
         """The first window's first step."""
         return self._seen(self._turn.begin())
+
+    def preview_window(self) -> Turn:
+        """The window whose envelope is the question's preview."""
+        return self._turn
 
     def show_at_once(self) -> bool:
         """Whether text may be streamed before the verdict: it is neither revised nor continued."""

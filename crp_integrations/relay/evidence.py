@@ -21,7 +21,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from crp_integrations.dpe.dossier import SYSTEM
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.dpe.rejections import without_rejected
-from crp_integrations.envelope.continuation import is_summary, seen_hashes
+from crp_integrations.envelope.candidates import is_summary
+from crp_integrations.envelope.continuation import seen_hashes
 from crp_integrations.envelope.records import EarlierWindow, Envelope, PackedFact
 from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.records import Fact

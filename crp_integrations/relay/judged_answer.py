@@ -115,6 +115,11 @@ class JudgedAnswer:
         """Name of the error that left the answer unjudged; empty for none."""
         return self._inquiry.failed if self._inquiry is not None else ""
 
+    @property
+    def halts(self) -> bool:
+        """Whether the answer is withheld because the judge failed."""
+        return bool(self.failed) and self.judge.settings.failure == "halt"
+
     def now(self, report: Report) -> JudgedAnswer:
         """The judgement that was left to the background, to be made now on the delivered report."""
         flags = tuple(flag for flag in report.flags if flag != f"judge-not-asked={LATER}")
@@ -171,7 +176,7 @@ class JudgedAnswer:
     def _ended(self) -> Report:
         report = self.report
         # An answer that was already delivered cannot be withheld.
-        if self.failed and not self._late and self.judge.settings.failure == "halt":
+        if self.halts and not self._late:
             raise SafetyHalt(
                 "an answer was withheld: its judge failed",
                 report=report,

@@ -121,7 +121,9 @@ class CarriedContext:
         )
         *before, last = self.request.prior
         silent = [window.changed(summary="") for window in before]
-        self.request = self.request.changed(prior=(*silent, self.transfer.into(last)))
+        self.request = self.request.changed(
+            prior=(*silent, last.changed(summary=self.transfer.text))
+        )
 
 
 def hidden_windows(

@@ -13,7 +13,7 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.window_seals import parents_of
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.continuation import is_summary
+from crp_integrations.envelope.candidates import is_summary
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace

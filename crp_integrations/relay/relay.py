@@ -390,13 +390,16 @@ class Relay:
         return together.batch()
 
     def preview(self, query: str, **asking: Unpack[QuestionFields]) -> EnvelopePreview:
-        """The envelope that a question would get; no model is called, nothing is sealed.
+        """The envelope that `ask` would give to the model; no model is called, nothing is sealed.
 
         Spec: CRP-SPEC-003 §12
+
+        Raises:
+            CRPError: the question would be refused for the same reason.
         """
-        turn = self.turn(query, **asking)
+        turn = self.play(query, **asking).preview_window()
         self._check_model(turn.request.model)
-        return preview(turn.preview())
+        return preview(turn.preview(), turn.awaits)
 
     def _together(self, queries: Sequence[str], asking: QuestionFields) -> BatchTurns:
         questions = several(queries, "queries", "a list, such as [question]")

@@ -49,7 +49,6 @@ from crp_integrations.session.window_graph import (
     check_limits,
     last_windows,
     pattern_of,
-    prior_windows,
 )
 from crp_integrations.session.window_graph import seen_windows as ancestry
 from crp_integrations.vocabulary import (
@@ -170,7 +169,8 @@ def admit_window(
         nodes = tuple(sorted((*nodes, *in_memory.nodes), key=lambda node: node.window_number))
         own = {node.continuation_id: node for node in nodes if node.continuation_id}
         parents = resolve_continuations(request.continuation_ids, session_id, own.get)
-        after = _named_windows(place.parents, nodes)
+        by_id = {node.window_id: node for node in nodes}
+        after = tuple(by_id[id_] for id_ in place.parents if id_ in by_id)
         last = parents or (() if after or request.prior else last_windows(nodes))
         before = _ancestors(nodes, last, named=bool(parents))
         priors = sessions.priors(before)
@@ -214,12 +214,13 @@ def admit_window(
     known = {**priors, **in_memory.priors} if before else {}
     for id_ in hidden_windows(namespace, nodes, known):
         known.pop(id_, None)
-    earlier_windows = () if request.prior else tuple(prior_windows(before, known))
+    # A window whose texts the store no longer keeps is left out.
+    ids = () if request.prior else before
+    earlier_windows = tuple(known[id_] for id_ in ids if id_ in known)
     continued = earlier_windows if parents else ()
     prior = request.prior or merge_fan_out(continued)
-    # Only named parents are checked: questions that merely share a session do not branch.
-    if parents:
-        check_limits(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
+    # Questions that merely share a session do not branch, so only named parents have followers.
+    check_limits(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
     followed = parents or after or last_windows(nodes)
     report_only = parse_policy(request.report_only) if request.report_only else None
     return Admission(
@@ -253,11 +254,6 @@ def _ancestors(
         if named:
             raise
         return ()
-
-
-def _named_windows(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
-    by_id = {node.window_id: node for node in nodes}
-    return tuple(by_id[id_] for id_ in ids if id_ in by_id)
 
 
 def _preferred(left: float, agent: RegisteredAgent | None, settings: Settings) -> Strategy | None:

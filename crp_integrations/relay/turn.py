@@ -28,7 +28,6 @@ from crp_integrations.errors import (
     LimitReached,
     PolicyRelaxed,
     RequestError,
-    SafetyHalt,
     StaleTip,
     StoreError,
 )
@@ -36,6 +35,7 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.window_trace import invocation_hash
 from crp_integrations.messages import Message, Reply, Usage
 from crp_integrations.policy.demands import UNFITTED
+from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.verdict import unread_note
 from crp_integrations.relay import compaction
 from crp_integrations.relay.conditional_requests import cap_tier
@@ -89,14 +89,14 @@ from crp_integrations.relay.verdict import (
 from crp_integrations.relay.window_envelope import WindowEnvelope
 from crp_integrations.relay.window_headers import (
     WindowHeaders,
+    barred_error,
     refusal_headers,
-    trail_id,
     window_headers,
 )
 from crp_integrations.relay.window_records import DraftMaker, WindowCalls, WindowEnd
 from crp_integrations.relay.window_seal import ClosedWindow, close, journal_events
 from crp_integrations.relay.world import World
-from crp_integrations.vocabulary import EventType, GroundingMode, HaltReason, Strategy
+from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 
 T = TypeVar("T")
 # Name of the remedy whose prompt quotes the text to continue from.
@@ -113,6 +113,8 @@ class Turn:
     Attributes:
         agent_turn: number of this model call in an agent's run; 0 outside of one.
         part: whether other windows may continue the answer.
+        awaits: what `begin` does before it packs and a preview cannot do: the purposes of model
+            calls, or `parts` for windows that answer parts of the question first.
     """
 
     def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
@@ -132,6 +134,9 @@ class Turn:
         # What was left out of the conversation; None before it was checked.
         self._compaction: CompactionAccount | None = None
         self.part = False
+        # False for a preview.
+        self._writes = True
+        self.awaits: list[str] = []
         self._passes = AnswerPasses(request.strategy, world.settings.dispatch)
         self._outdated: tuple[str, ...] = ()
         self._closed: ClosedWindow | None = None
@@ -206,8 +211,6 @@ class Turn:
         Spec: CRP-SPEC-005 §1.2, §19
         """
         needs, carried = self._packing.needs, self._carried_context
-        if isinstance(result, JudgeReply):
-            return self._take_judged(result)
         if isinstance(result, Reply) and (needs.waiting or (carried and carried.waiting)):
             self._must_be_open()
             self._calls.add(result)
@@ -217,12 +220,14 @@ class Turn:
                 carried.read(result)
             return self._seal_on_error(self._prepare)
         fitted = self._packing.last
-        if fitted is None or self._admission is None or not isinstance(result, Reply):
+        if fitted is None or self._admission is None or isinstance(result, tuple):
             raise RequestError("receive takes a Reply, after begin and before the turn has ended")
         try:
             with self._end_lock:
                 self._must_be_open()
-                return self._received(fitted, result, self._admission)
+                if isinstance(result, Reply):
+                    return self._received(fitted, result, self._admission)
+                return self._judge_on(fitted, self._admission, result)
         except PLACE_TAKEN as error:
             return self._end_without_answer("refused", error)
 
@@ -276,10 +281,26 @@ class Turn:
         return closed.seal.window_id
 
     def preview(self) -> Envelope:
-        """The envelope that a dispatch would carry; nothing is called, sealed or written.
+        """The envelope that `begin` would dispatch; nothing is called, sealed or written.
 
         Spec: CRP-SPEC-003 §12.1
+
+        Raises:
+            CRPError: the question would be refused for the same reason.
         """
+        self._writes = False
+        step = self.begin()
+        while not isinstance(step, FittedDispatch):
+            assert isinstance(step, Dispatch)
+            self.awaits.append(step.purpose)
+            # Without a usable reply, rules decompose and the end of an answer is its summary.
+            step = self.receive(Reply(text=""))
+        self._packing.remember(step.envelope)
+        return step.envelope
+
+    def retrieve(self) -> Envelope:
+        """The envelope of the question alone, for a caller that has it answered elsewhere."""
+        self._writes = False
         self._dispatch_as(self.request)
         envelope = self.fit(self.request.model).envelope
         self._packing.remember(envelope)
@@ -288,8 +309,9 @@ class Turn:
     def _admit(self) -> Outcome | None:
         """Admit the window to its session; returns an outcome if no model may be asked."""
         self._began = None if self._world.listeners.observer is None else self._world.clock.now()
-        # Checked before a model call is paid for; without write access nothing can be sealed.
-        self._packing.namespace.must_write()
+        if self._writes:
+            # Checked before a model call is paid for: without write access nothing can be sealed.
+            self._packing.namespace.must_write()
         self._seal_on_error(self._enter)
         return self._outcome
 
@@ -298,9 +320,11 @@ class Turn:
             self.request, self.session_id, self._packing.namespace, self._world, self._place
         )
         self._admission = admission
+        self._packing.policy = render_policy(admission.policy)
         if admission.barred is not None:
-            self._refuse_barred(admission.barred, admission.safety_budget)
-            return
+            self.note(EventType.SAFETY_HALT, reason=admission.barred.value)
+            left, region = admission.safety_budget, self.request.residency
+            raise barred_error(admission.barred, left, self.session_id, region)
         strategy = admission.strategy(self.request.strategy)
         if strategy is not self.request.strategy:
             self.note(
@@ -333,7 +357,7 @@ class Turn:
             if asking is not None:
                 return asking
             self._dispatch_as(self._carried_context.request)
-        return self._unmodified() or self.fit(self.request.model)
+        return (self._unmodified() if self._writes else None) or self.fit(self.request.model)
 
     def _dispatch_as(self, request: Request) -> None:
         """Use a changed request with the same question from now on."""
@@ -380,26 +404,17 @@ class Turn:
         self._judged_answer = self._judgement(fitted, answered, report)
         if self._judged_answer is None:
             return self._settled(fitted, answered, admission, report)
-        return self._judge_on(fitted, answered, admission)
+        return self._judge_on(fitted, admission)
 
-    def _take_judged(self, reply: JudgeReply) -> Step:
-        """Take a judge's reply; returns the next call to the judge, or the decision."""
-        fitted, answered, admission = self._packing.last, self._examined_reply, self._admission
-        judging = self._judged_answer
-        if judging is None or fitted is None or answered is None or admission is None:
+    def _judge_on(
+        self, fitted: FittedDispatch, admission: Admission, reply: JudgeReply | None = None
+    ) -> Step:
+        """Take a judge's reply, if any; returns the next call to the judge, or the decision."""
+        judging, answered = self._judged_answer, self._examined_reply
+        if judging is None or answered is None:
             raise RequestError("a judge's reply was given, but no judge was asked")
-        try:
-            with self._end_lock:
-                self._must_be_open()
-                judging.take(reply)
-                return self._judge_on(fitted, answered, admission)
-        except PLACE_TAKEN as error:
-            return self._end_without_answer("refused", error)
-
-    def _judge_on(self, fitted: FittedDispatch, answered: Reply, admission: Admission) -> Step:
-        """The next call of the judge, or the decision on its report."""
-        judging = self._judged_answer
-        assert judging is not None
+        if reply is not None:
+            judging.take(reply)
         step = self.judge_step(judging)
         if step is not None:
             return step
@@ -419,7 +434,7 @@ class Turn:
             attempts=self._calls.redispatches,
             world=self._world,
             part=self.part,
-            judge_failed=self._judge_failed,
+            judge_failed=self._judged_answer is not None and self._judged_answer.halts,
         )
         match verdict.decision:
             case AskAgain() as again:
@@ -533,9 +548,8 @@ class Turn:
         if self._compaction is not None:
             return request
         world = self._world
-        # A preview writes nothing, so it keeps no artifact either.
-        sealed = self._admission is not None and not request.cache.no_store
-        session = self.session_id if sealed else ""
+        # Without a session no artifact is written.
+        session = self.session_id if self._writes and not request.cache.no_store else ""
         if request.compaction is None and compaction.wants_compaction(request, world):
             with world.tracer.step("compact"):
                 request = compaction.compact_request(request, world, session)
@@ -665,13 +679,6 @@ class Turn:
         self._examined = (replace(examination, judged=report.judge), self._examined[1])
         return report
 
-    @property
-    def _judge_failed(self) -> bool:
-        """Whether the judge failed and its `failure` setting is `halt`."""
-        judging = self._judged_answer
-        halts = judging is not None and judging.judge.settings.failure == "halt"
-        return halts and judging is not None and bool(judging.failed)
-
     def _hand_report(self, report: Report) -> None:
         """Pass the report to its receivers, or have the answer judged in the background."""
         judging, judge = self._judged_answer, self._world.engines.judge
@@ -722,6 +729,8 @@ class Turn:
 
     def _seal_on_error(self, work: Callable[[], T]) -> T | Outcome:
         """Run work that precedes the call; on an error, seal the window as refused or failed."""
+        if not self._writes:
+            return work()
         try:
             return work()
         except CRPError as error:
@@ -732,19 +741,6 @@ class Turn:
             except StoreError as failure:
                 error.add_note(f"the window could not be sealed: {type(failure).__name__}")
             raise
-
-    def _refuse_barred(self, reason: HaltReason, left: float) -> Outcome:
-        spent = reason is HaltReason.BUDGET_DEPLETED
-        self._calls.note(EventType.SAFETY_HALT, reason=reason.value)
-        error = SafetyHalt(
-            f"no model was asked: {reason}",
-            trail=trail_id(self.session_id, self.request.residency),
-            reason=reason,
-            session_id=self.session_id,
-            directive="sessions.budget.enforce" if spent else "require-oversight halt",
-            value=f"a safety budget of {left:.4g}" if spent else "no approval",
-        )
-        return self._end_without_answer("refused", error)
 
     def _end_without_answer(
         self, outcome: str, error: CRPError, cause: BaseException | None = None

@@ -85,11 +85,13 @@ class WindowEnvelope:
     Attributes:
         request: the request; it may be replaced by one with the same question, for example for a
             re-dispatch with further instructions.
+        policy: the safety policy in force; empty without one.
         steps: measurements of write, select, compress and isolate for the last call.
     """
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
         self.request = self._asked = request
+        self.policy = ""
         self.steps: tuple[StepMeasurement, ...] = ()
         self.last: FittedDispatch | None = None
         self.made: EnvelopeInputs | None = None
@@ -102,6 +104,8 @@ class WindowEnvelope:
         self._view: FabricView | None = None
         self._candidates: Candidates | None = None
         self._packed_for = ("", "", 0)
+        # The request as admitted; remedies and searches change only `request`.
+        self._admitted: Request | None = None
 
     @property
     def begun(self) -> bool:
@@ -194,6 +198,7 @@ class WindowEnvelope:
     def match(self) -> ReuseMatch:
         """The result of `If-Match` for the request's own model; evaluated once."""
         request, world = self.request, self._world
+        self._admitted = self._admitted or request
         if request.if_match and self.conditional.match.status is None:
             counter = world.engines.counter_for(request.model)
             limit = world.engines.limit_for(request.model)[0]
@@ -334,12 +339,11 @@ class WindowEnvelope:
         state_hash: str | None = None,
         view: FabricView | None = None,
     ) -> Validators:
-        model, tokenizer, budget_tokens = packed_for
         return self.conditional.validators(
             view or self.reads(),
-            model=model,
-            tokenizer=tokenizer,
-            budget_tokens=budget_tokens,
+            self._admitted or self.request,
+            policy=self.policy,
+            packed_for=packed_for,
             needs=self.needs.sub_queries,
             state_hash=state_hash,
         )

@@ -137,6 +137,19 @@ def refusal_headers(
     )
 
 
+def barred_error(reason: HaltReason, left: float, session_id: str, residency: str) -> SafetyHalt:
+    """The error of a window for which no model may be asked, with `left` of its safety budget."""
+    spent = reason is HaltReason.BUDGET_DEPLETED
+    return SafetyHalt(
+        f"no model was asked: {reason}",
+        trail=trail_id(session_id, residency),
+        reason=reason,
+        session_id=session_id,
+        directive="sessions.budget.enforce" if spent else "require-oversight halt",
+        value=f"a safety budget of {left:.4g}" if spent else "no approval",
+    )
+
+
 def trail_id(session_id: str, residency: str = "") -> str:
     """The name of a session's trail in a region."""
     return "crp_trail_" + sha256_hex("\u241f".join(("trail", session_id, residency)))[:24]
@@ -168,8 +181,7 @@ def _set_session(
         return None
     settings = world.settings.sessions.token
     now = int(world.clock.now().timestamp())
-    # Limited to the last windows, since a session can have more than its graph may.
-    history = quality_tiers(windows)[-world.settings.sessions.graph.nodes :]
+    history = quality_tiers(windows)
     signed = token.sign_token(
         SessionToken(
             session_id=session.session_id,

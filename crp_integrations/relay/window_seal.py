@@ -17,7 +17,7 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finished
-from crp_integrations.envelope.continuation import is_summary
+from crp_integrations.envelope.candidates import is_summary
 from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
@@ -303,8 +303,7 @@ def _tier_warning(
         return {}
     before = sorted(admission.prior, key=lambda window: window.window_number)
     history = [*(window.quality_tier for window in before), end.envelope.quality_tier]
-    degradation = find_degradation(history, world.settings.envelope)
-    return degradation.data if degradation else {}
+    return find_degradation(history, world.settings.envelope)
 
 
 def _count_uses(sealing: Sealing) -> list[str]:

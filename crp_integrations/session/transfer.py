@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.ports import TokenCounter
@@ -35,6 +34,8 @@ SUMMARISE: Final = (
 class Transfer:
     """The text that one window passes to the next, in addition to deferred facts.
 
+    It enters the next envelope with the importance and relevance of `envelope.evolution`.
+
     Attributes:
         tokens: tokens of the text, by the next window's counter.
         summary_hash: `sha256:…` of the text if it is a summary, else empty.
@@ -48,14 +49,6 @@ class Transfer:
     def summary_hash(self) -> str:
         """The hash of a summary, which the graph records."""
         return sha256(self.text) if self.type is TransferType.SUMMARY else ""
-
-    def into(self, prior: EarlierWindow) -> EarlierWindow:
-        """The earlier window with this text as its summary.
-
-        The text enters the next envelope with the importance and relevance of
-        `envelope.evolution`.
-        """
-        return prior.changed(summary=self.text)
 
 
 def summary_tokens(answer_tokens: int, available_tokens: int, settings: TransferSettings) -> int:

@@ -8,11 +8,9 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.envelope.continuation import degradation_advice
-from crp_integrations.envelope.records import Advice, EarlierWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
 from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
@@ -26,7 +24,8 @@ def check_limits(
     """Refuse a window that would exceed the graph's size or the fan-out of its parent."""
     if len(windows) >= settings.nodes:
         raise LimitReached(
-            f"the session has {len(windows)} windows, at most {settings.nodes} allowed"
+            f"the session has {len(windows)} windows, at most {settings.nodes} allowed; begin "
+            "another session, or raise sessions.graph.nodes"
         )
     if len(parents) != 1:
         return
@@ -145,19 +144,6 @@ def _count_followers(known: Mapping[str, WindowNode]) -> Counter[str]:
 LACKS_DEPTH: Final = "quality falls from window to window; the domain may lack depth"
 
 
-@dataclass(frozen=True, slots=True)
-class TierDegradation:
-    """A steady fall of the quality tiers of the last windows, and the advice on it.
-
-    Attributes:
-        advice: advice to use `hierarchical` instead, with the tiers as reason.
-        data: journal fields of the warning: the tiers and the advice, no content.
-    """
-
-    advice: Advice
-    data: Mapping[str, object]
-
-
 def quality_tiers(windows: Sequence[WindowNode]) -> tuple[QualityTier, ...]:
     """The quality tier of each window that had an envelope, in the order of the graph.
 
@@ -170,21 +156,20 @@ def quality_tiers(windows: Sequence[WindowNode]) -> tuple[QualityTier, ...]:
 
 def find_degradation(
     history: Sequence[QualityTier], settings: EnvelopeSettings
-) -> TierDegradation | None:
-    """The warning and advice on falling tiers; None if they do not fall.
+) -> dict[str, object]:
+    """Journal fields of the warning that the last windows' tiers fall; empty if they do not.
 
     Spec: CRP-SPEC-003 §14.3
     """
     advice = degradation_advice(history, settings)
     if advice is None:
-        return None
+        return {}
     shown = history[-settings.pressure.falling_windows :]
-    data = {
+    return {
         "warning": LACKS_DEPTH,
         "recommended": f"dispatch_{advice.word.value}",
         "tiers": [tier.value for tier in shown],
     }
-    return TierDegradation(advice, data)
 
 
 def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple[str, ...]:
@@ -196,11 +181,3 @@ def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple
     Spec: CRP-SPEC-003 §14.2
     """
     return tuple(node.window_id for node in ancestors(windows, parents))
-
-
-def prior_windows(ids: Sequence[str], stored: Mapping[str, EarlierWindow]) -> list[EarlierWindow]:
-    """The stored records of earlier windows, in the order of the ids.
-
-    Spec: CRP-SPEC-003 §14.1
-    """
-    return [stored[id_] for id_ in ids if id_ in stored]

@@ -264,7 +264,8 @@ def test_the_model_that_answers_may_judge(here: Here, kb: Path) -> None:
         (("--judge-base", "http://127.0.0.1:9", "--judge", "self"), "--judge-base needs"),
         (("--judge", "no-such-model"), "no-such-model"),
         (("--judge", ""), "--judge is empty"),
-        (("--preview", "--judge", "m", "--session", "s"), "leave --session, --judge out"),
+        (("--preview", "--receipt", "new.json"), "leave --receipt out"),
+        (("--preview", "--continue", "crp_cont_" + "a" * 32), "crp_cont_aaaa"),
     ],
 )
 def test_what_cannot_be_meant(here: Here, kb: Path, arguments: tuple[str, ...], said: str) -> None:

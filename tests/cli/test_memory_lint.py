@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.fabric.records import Fact
-from crp_integrations.governance.memory_items import MEMORY_KEY, as_fact, item
+from crp_integrations.fabric.records import MEMORY_KEY, Fact
+from crp_integrations.governance.memory_items import as_fact, item
 from crp_integrations.guard.decisions import Subject
 from tests.cli.conftest import Here
 from tests.cli.test_ask import KEY

@@ -61,12 +61,13 @@ def fact(
     ingested_at: datetime | None = NOON,
     stale: bool = False,
     content: str | None = None,
+    source_id: str = "source",
 ) -> Candidate:
     text = f"text of {fact_id}" if content is None else content
     return Candidate(
         fact_id=fact_id,
         content=text,
-        source_id="source",
+        source_id=source_id,
         relevance=to_fixed(relevance),
         importance=to_fixed(importance),
         tokens=len(text) + 7 if tokens is None else tokens,

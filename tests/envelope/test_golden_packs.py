@@ -14,11 +14,11 @@ from tests.envelope.golden_packs import digests
 # Printed by `python -m tests.envelope.golden_packs 0 1 2 …`. A change of them is a change of some
 # algorithm, which then has another number, or of the settings' defaults.
 BEFORE = (
-    "08e72ab8467d5bee34f25b6a876702d2df9d0ea71132be7fed1e33d3b2d805bd",
-    "af09d7df942704b4eac44702011808f988b1ba499554fe46b04bad60c32ccd8e",
-    "8f7020cf244a2de4a7f2ba8019d8e20325e9d7f40d7660f0da92c4b2986e81b9",
-    "1a3333d6d54d6ac3ca2e3a4da2a75ccef74d8d27d8c83f4ed16284de2372419e",
-    "4d1bf47f735cf816fdda05a7de571a1215a7f2616099107732d2c307cd7872a6",
+    "982b002ea8d032ba51101d9b7a9a442fe925c233a16849a92d968acaff5032b4",
+    "50fabbb04b299394ac31ccc1273fa835b19fe8ac50dc595f3abbfff5a93cb6ca",
+    "9cd76d052c565b05391a5d671e4c2ab92cb12ec23ce656d1241f5ff2bbe4f995",
+    "eb2ff15fadc4526d02e1f878f22f5e8d0bca3022f0eb922620cea1301930ac74",
+    "b0b962a1b5423c48d741c34b97be31301b93bcba970ab0e0a1f29d26e04e5d8b",
 )
 
 

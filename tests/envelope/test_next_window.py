@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact
+from crp_integrations.envelope.candidates import SUMMARY_SOURCE, Candidate, Candidates, RankedFact
 from crp_integrations.envelope.continuation import (
     EARLIER,
-    SUMMARY_SOURCE,
     Pressure,
     assess_pressure,
     deferred_ids,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.candidates import Candidates, RankedFact
+from crp_integrations.envelope.candidates import SUMMARY_SOURCE, Candidates, RankedFact
 from crp_integrations.envelope.layout import order_facts, reusable_prefix
 from crp_integrations.envelope.pack import PACKERS, pack
 from crp_integrations.envelope.prompt import render
@@ -48,6 +48,26 @@ def test_every_packing_keeps_budget_and_cap_and_names_the_rest(
         assert ids(part) == [one for one in ids(facts) if one in set(ids(part))]
     assert packing.algorithm == f"{name}@1"
     assert k is not None or not packing.over_k
+
+
+@pytest.mark.parametrize("name", PACKERS)
+@pytest.mark.parametrize("pinned", [(), ("a",)])
+def test_a_maximum_counts_facts_and_no_summary(name: str, pinned: tuple[str, ...]) -> None:
+    def packed(place: float, tokens: int, k: int) -> list[str]:
+        summary = ranked("s", place, tokens=tokens, source_id=f"{SUMMARY_SOURCE}1")
+        rows = [*(ranked(i, 0.9 - n / 10, tokens=9) for n, i in enumerate("abc")), summary]
+        facts = sorted(rows, key=lambda row: -row.composite)
+        packing = pack(facts, 40, k, packing=name, pinned=pinned)
+        left = {*ids(packing.over_budget), *ids(packing.over_k)}
+        assert left == {*ids(facts)} - {*ids(packing.packed)}
+        return sorted(ids(packing.packed))
+
+    assert packed(0.95, 5, 1) == ["a", "s"]
+    assert packed(0.95, 5, 2) == ["a", "b", "s"]
+    # A summary that does not fit leaves its place to no fact.
+    assert packed(0.95, 60, 1) == (["a"] if name == "greedy" or pinned else [])
+    # Below the facts it is not reached.
+    assert packed(0.1, 5, 2) == ["a", "b"]
 
 
 def test_each_packing_takes_what_it_says() -> None:

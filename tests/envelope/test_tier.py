@@ -112,6 +112,31 @@ def test_an_empty_envelope_is_deficient() -> None:
     assert quality([], given=candidates()).tier is QualityTier.D
 
 
+@pytest.mark.requirement("003-8.1-5", "003-8.2-6")
+def test_an_empty_envelope_lists_every_cap() -> None:
+    empty = quality(
+        [],
+        over_budget=facts(3, importance=1.0),
+        saturation=Fraction(0),
+        grounding=GroundingMode.STRICT,
+        temporal=True,
+    )
+    assert [(cap.ceiling.value, cap.reason) for cap in empty.caps] == [
+        ("D", "no fact is included"),
+        ("C", "saturation 0.000 is below 0.85"),
+        ("C", "saturation 0.000 is below 0.80 in context-strict"),
+        ("B", "3 facts of importance 0.90 or more did not fit"),
+        ("D", "coverage 0.000 is below 0.30"),
+        ("C", "no fact of the primary community is included"),
+    ]
+    nothing = quality([], given=candidates(), saturation=Fraction(0), settings=LITERAL)
+    assert [cap.reason for cap in nothing.caps] == [
+        "no fact is included",
+        "saturation 0.000 is below 0.70",
+        "no candidate is relevant enough to count",
+    ]
+
+
 def scored(score: str, saturation: str, settings: EnvelopeSettings = SETTINGS) -> TierResult:
     """An envelope of full coverage whose relevance makes up the score."""
     weighted = Fraction(score) - Fraction(35, 100) - Fraction(30, 100) * Fraction(saturation)

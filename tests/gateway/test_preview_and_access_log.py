@@ -59,6 +59,21 @@ def test_a_preview_is_conditional_on_nothing_and_takes_what_a_question_takes(
     assert response.status_code == 424
 
 
+@pytest.mark.requirement("003-12.1-2", "003-14.2-1")
+def test_a_preview_continues_as_the_question_does(gateway: Gateway, server: Double) -> None:
+    session = {"CRP-Context-Session-Id": "crp_sess_7f3a9bc2d4e1f084"}
+    first = gateway.post(CHAT, {**BODY, "crp": {"k": 1}}, **session)
+    continued = {**session, "CRP-Context-Continuation-Id": first.json()["crp"]["continuation_id"]}
+    seen = gateway.post("/v1/preview", BODY, **continued).json()
+    answered = gateway.post(CHAT, BODY, **continued)
+    assert answered.headers["CRP-Context-ETag"] == seen["etag"] != first.headers["CRP-Context-ETag"]
+    assert seen["text"] in server.requests[-1].context
+    assert [fact["position"] for fact in seen["facts"]] == [*range(1, seen["facts_included"] + 1)]
+    unknown = {**session, "CRP-Context-Continuation-Id": "crp_cont_" + "a" * 32}
+    for path in ("/v1/preview", CHAT):
+        assert gateway.post(path, BODY, **unknown).status_code == 404
+
+
 class Lines(logging.Handler):
     """Everything that any logger of the process says, as it would be printed."""
 

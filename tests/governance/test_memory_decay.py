@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crp_integrations import Relay
 from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.rank import RankWeights, differ_in_age, freshness, rank
 from crp_integrations.fabric.lifecycle import CURVES, decay, known
+from crp_integrations.governance.memory_writer import MemoryWriter
 from crp_integrations.scores import SCALE
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
-from tests.doubles import NOON
+from tests.doubles import NOON, HashEmbedder
 from tests.fabric.lifecycle_fixtures import fabric
-from tests.governance.memories import CONTEXT, bound, fields, item, writer
+from tests.governance.memories import ANNA, CONTEXT, bound, fields, item, writer
 
 DAY = 86_400 * 1_000_000
 WEIGHTS = RankWeights(relevance=0, importance=0, freshness=SCALE, diversity=0, horizon_days=365)
@@ -103,3 +105,27 @@ def test_a_stored_memory_brings_its_function_to_selection(kind: str, tmp_path: A
     ids = [one.fact_id for one in door.items()]
     found = {one.fact_id: one.decay for one in bound(made).briefs(ids)}
     assert sorted(found.values(), key=str) == [None, "half-life@1:P3D"]
+
+
+@pytest.mark.requirement("SUM-item-1", "SUM-item-5")
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_memorys_age_counts_from_its_creation(kind: str, tmp_path: Any) -> None:
+    """It does not count from the moment at which an old memory is stored."""
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "kb")
+    with Relay.open(store, embedder=HashEmbedder(), clock=NOON, subject=ANNA) as relay:
+        door = MemoryWriter(relay.fabric)
+        born = (NOON - timedelta(days=3)).isoformat()
+        for number, more in enumerate(
+            ({"decay_fn": "half-life@1:P3D"}, {}, {"ttl": "P2D"}, {"ttl": "P4D"}), start=1
+        ):
+            text = f"Pump number {number} of hall four was replaced after the spring inspection."
+            aged = fields(number, content=text, created_at=born, **more)
+            door.write(item(aged), CONTEXT)
+        facts = relay.preview("Which pump was replaced after the inspection in spring?").facts
+        fresh = {fact.content[12]: fact.freshness_score for fact in facts}
+        assert fresh["1"] == 0.5
+        assert fresh["2"] == fresh["4"] == pytest.approx(1 - 3 / 365, abs=1e-4)
+        assert fresh["3"] == 0.0
+        # They were stored now, so that none counts as long unused.
+        stored = relay.fabric.facts([fact.fact_id for fact in facts])
+        assert {fact.ingested_at for fact in stored} == {NOON}

@@ -228,6 +228,8 @@ def test_only_an_etag_of_the_same_session_is_known(open_relay: Opener) -> None:
         ({"model": "gpt-4o"}, "model"),
         ({"max_tokens": 2_048}, "prompt"),
         ({"seed": 2**60}, "prompt"),
+        ({"policy": "warn-on HIGH"}, "policy"),
+        ({"safety_mode": "strict"}, "policy"),
     ],
 )
 def test_a_known_etag_of_another_request_is_a_miss_that_says_why(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations import Relay
-from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.envelope.candidates import SUMMARY_SOURCE
 from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer

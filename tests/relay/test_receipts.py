@@ -268,7 +268,8 @@ def test_a_candidate_that_is_held_keeps_the_receipt_off_the_disk(
     open_relay: Opener, place: Path
 ) -> None:
     """Though it was not shown: the receipt names every candidate."""
-    relay = opened(open_relay, store=SqliteStore(place))
+    alone = {"continue_incomplete": False}
+    relay = opened(open_relay, store=SqliteStore(place), dispatch=alone)
     session = SESSION
     relay.add(
         ["A walruszq sleeps in the shade of tulips and roses every spring."],

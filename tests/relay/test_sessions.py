@@ -18,6 +18,7 @@ from crp_integrations import Relay
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.errors import (
+    LimitReached,
     PolicyRelaxed,
     StaleTip,
     TokenRefused,
@@ -161,14 +162,22 @@ def test_a_token_does_not_open_a_policy(open_relay: Opener) -> None:
     assert error.status_hint == 403
 
 
-def test_a_long_session_keeps_a_token_that_can_be_sent(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, LOW, sessions={"graph": {"nodes": 3}})
-    for _ in range(6):
-        answer = answered(relay)
+@pytest.mark.parametrize("asking", [{}, {"cache": "no-store"}])
+def test_a_session_takes_so_many_windows_and_no_more(
+    open_relay: Opener, asking: dict[str, str]
+) -> None:
+    relay, model = opened(open_relay, LOW, sessions={"graph": {"nodes": 3}})
+    for _ in range(3):
+        answer = answered(relay, **asking)
     said = parse_response(answer.headers).set_session
     assert said is not None
-    assert len(said.quality_history) == 3
-    assert said.window == 6
+    assert (len(said.quality_history), said.window) == (3, 3)
+    asked = len(model.calls)
+    error = refusal(relay, **asking)
+    assert isinstance(error, LimitReached)
+    assert "sessions.graph.nodes" in str(error)
+    assert len(model.calls) == asked
+    assert answered(relay, session_id=OTHER).window_number == 1
 
 
 # --- continuations -----------------------------------------------------------------------
@@ -186,6 +195,17 @@ def test_a_continuation_id_loads_what_was_seen(open_relay: Opener) -> None:
     # The others are there, and would all be there in a session of its own.
     alone = answered(relay, OPERATOR, session_id=OTHER)
     assert seen <= {fact.fact_id for fact in alone.envelope.facts}
+
+
+def test_a_summary_takes_no_facts_place(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW, FACTS[1])
+    first = answered(relay, k=1)
+    second = continued(relay, first, k=1)
+    (seen,), (summary, fact) = first.envelope.facts, second.envelope.facts
+    assert summary.content == EARLIER + LOW
+    assert fact.content in FACTS
+    assert fact.fact_id != seen.fact_id
+    assert second.envelope.total_facts_available == 2
 
 
 @pytest.mark.requirement("003-14.1-4")

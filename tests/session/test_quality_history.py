@@ -11,8 +11,7 @@ from crp_integrations.envelope.records import EarlierWindow, SeenFact
 from crp_integrations.errors import RequestError, UnknownContinuation
 from crp_integrations.seals import sha256
 from crp_integrations.session import window_graph
-from crp_integrations.session.transfer import Transfer
-from crp_integrations.vocabulary import AdviceWord, QualityTier, TransferType
+from crp_integrations.vocabulary import QualityTier
 from tests.envelope.builders import SETTINGS, LetterCounter, candidates
 from tests.session.window_nodes import DIAMOND, chain
 
@@ -39,25 +38,23 @@ def test_a_sessions_tiers_one_for_each_window_with_an_envelope() -> None:
 @pytest.mark.parametrize("falls", [(A, B, C), (S, A, B, C), (A, A, B, C), (B, C, D), (D, S, A, D)])
 def test_falling_tiers_recommend_to_aggregate(falls: tuple[QualityTier, ...]) -> None:
     found = window_graph.find_degradation(falls, SETTINGS)
-    assert found is not None
-    assert found.advice.word is AdviceWord.HIERARCHICAL
-    assert found.data["recommended"] == "dispatch_hierarchical"
-    assert found.data["warning"] == (
-        "quality falls from window to window; the domain may lack depth"
-    )
-    assert found.data["tiers"] == [tier.value for tier in falls[-3:]]
+    assert found == {
+        "warning": "quality falls from window to window; the domain may lack depth",
+        "recommended": "dispatch_hierarchical",
+        "tiers": [tier.value for tier in falls[-3:]],
+    }
 
 
 @pytest.mark.parametrize("holds", [(), (A,), (A, B), (A, A, B), (A, B, B), (C, B, A), (A, B, C, C)])
 def test_tiers_that_hold_recommend_nothing(holds: tuple[QualityTier, ...]) -> None:
-    assert window_graph.find_degradation(holds, SETTINGS) is None
+    assert window_graph.find_degradation(holds, SETTINGS) == {}
 
 
 @given(st.lists(st.sampled_from(QualityTier), max_size=8))
 def test_only_three_falls_in_a_row_count(tiers: list[QualityTier]) -> None:
     last = [tier.place for tier in tiers[-3:]]
     falls = len(last) == 3 and last[0] < last[1] < last[2]
-    assert (window_graph.find_degradation(tiers, SETTINGS) is not None) is falls
+    assert bool(window_graph.find_degradation(tiers, SETTINGS)) is falls
 
 
 def test_a_window_has_seen_what_those_before_it_were_shown() -> None:
@@ -75,9 +72,9 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
         "b": prior("b", 2, "f2"),
         "c": prior("c", 2, "f3", left=("f5",)),
     }
-    told = {"c": Transfer(TransferType.RESULT_ONLY, "So it is.", 3).into(kept["c"])}
+    told = {"c": kept["c"].changed(summary="So it is.")}
     windows = {**kept, **told}
-    found = window_graph.prior_windows(window_graph.seen_windows(DIAMOND, ["b", "c"]), windows)
+    found = [windows[id_] for id_ in window_graph.seen_windows(DIAMOND, ["b", "c"])]
     assert [one.window_id for one in found] == ["root", "b", "c"]
     assert set(seen_hashes(found)) == {"f1", "f2", "f3"}
     assert deferred_ids(found) == ("f4", "f5")
@@ -85,13 +82,8 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
     assert [one.content for one in made.facts] == [EARLIER + "So it is."]
 
 
-def test_what_the_store_no_longer_keeps_is_left_out() -> None:
-    found = window_graph.prior_windows(("root", "a"), {"root": prior("root", 1)})
-    assert [one.window_id for one in found] == ["root"]
-
-
 def test_siblings_with_one_summary_give_one_fact() -> None:
-    same = [Transfer(TransferType.SUMMARY, "Same.", 1).into(prior(id_, 2)) for id_ in "bc"]
+    same = [prior(id_, 2).changed(summary="Same.") for id_ in "bc"]
     made = evolve(candidates(), same, counter=LetterCounter(), settings=SETTINGS)
     assert [one.content for one in made.facts] == [EARLIER + "Same."]
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.continuation import EARLIER, SUMMARY_SOURCE, evolve
+from crp_integrations.envelope.candidates import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import EARLIER, evolve
 from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.scores import to_fixed
 from crp_integrations.seals import sha256
@@ -159,9 +160,10 @@ def test_what_goes_over_is_one_fact_of_the_next_envelope() -> None:
     prior = EarlierWindow(
         window_number=1, etag=sha256("e"), facts_seen=(), quality_tier=QualityTier.A
     )
-    told = settled(TransferType.SUMMARY, summary="Opened in 1911.", fidelity=0.9).into(prior)
+    text = settled(TransferType.SUMMARY, summary="Opened in 1911.", fidelity=0.9).text
+    told = prior.changed(summary=text)
     (fact,) = evolve(candidates(), [told], counter=LetterCounter(), settings=ENVELOPE).facts
     assert (fact.content, fact.importance) == (EARLIER + "Opened in 1911.", to_fixed(0.95))
     assert fact.source_id == f"{SUMMARY_SOURCE}1"
-    silent = settled(TransferType.FACTS_ONLY).into(prior.changed(summary="old"))
+    silent = prior.changed(summary=settled(TransferType.FACTS_ONLY).text)
     assert silent.summary == ""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.fabric.lifecycle import carried
-from crp_integrations.fabric.records import Edge, Fact, Source, Where
+from crp_integrations.fabric.records import Edge, Fact, Source, Where, age_start
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus
 
@@ -52,6 +52,7 @@ class FactBrief:
     Attributes:
         importance_weight: importance in [0, 1].
         labels: access labels, sorted.
+        ingested_at: when its age begins.
         decay: decay function in the fact's metadata, None for none.
         expires_at: when the ttl ends, None for never.
     """
@@ -78,7 +79,7 @@ class FactBrief:
             fact.source_location,
             fact.importance_weight,
             fact.community_label,
-            fact.ingested_at,
+            age_start(fact.metadata, fact.ingested_at),
             fact.status,
             fact.labels,
             carried(fact.metadata) if fact.metadata else None,

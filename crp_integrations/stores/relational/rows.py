@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.fabric.lifecycle import DECAY_KEY, carried
 from crp_integrations.fabric.ports import FactBrief
-from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.records import MEMORY_KEY, Fact, age_start
 from crp_integrations.fabric.state_hash import WAY_OUT
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical, iso, sha256
@@ -70,8 +70,9 @@ Stored = TypeVar("Stored", bound=Record)
 BRIEF_COLUMNS = (
     "schema, content_hash, fact_id, content, source_id, source_location, importance_weight, "
     "community_label, ingested_at, status, labels, expires_at, "
-    # Only one entry of the metadata is read, and few facts have it.
-    f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') > 0 THEN metadata END"
+    # Only two entries of the metadata are read, and few facts have them.
+    f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') > 0 OR instr(metadata, '\"{MEMORY_KEY}\"') > 0 "
+    "THEN metadata END"
 )
 _BRIEF_SCHEMAS = frozenset({"fact/1", "fact/2"})
 
@@ -155,6 +156,7 @@ def brief(values: Sequence[Any]) -> FactBrief:
     schema, stored_hash, id, content, source, location, importance, community, *more = values
     ingested_at, status, labels, expires_at, metadata = more
     try:
+        read = {} if metadata is None else json.loads(metadata)
         if schema not in _BRIEF_SCHEMAS:
             raise ValueError(schema)
         if not (isinstance(importance, float) and 0.0 <= importance <= 1.0):
@@ -168,10 +170,10 @@ def brief(values: Sequence[Any]) -> FactBrief:
             location,
             importance,
             None if community is None else str(community),
-            None if ingested_at is None else _moment(ingested_at),
+            age_start(read, None if ingested_at is None else _moment(ingested_at)),
             status_of(status, id),
             () if labels == "[]" else _labels(labels),
-            None if metadata is None else carried(json.loads(metadata)),
+            carried(read) if read else None,
             None if expires_at is None else _moment(expires_at),
         )
     except (LookupError, ValueError, TypeError) as error:

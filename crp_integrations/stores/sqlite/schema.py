@@ -45,7 +45,7 @@ _FACTS: Final = (
         fact_count INTEGER NOT NULL, status TEXT NOT NULL, labels TEXT NOT NULL,
         metadata TEXT NOT NULL
     )""",
-    # `expires_at` is derived from ttl and ingested_at, always with microseconds, so that the texts
+    # `expires_at` is derived from ttl and age, always with microseconds, so that the texts
     # sort as times.
     """CREATE TABLE facts (
         fact INTEGER PRIMARY KEY, fact_id TEXT NOT NULL UNIQUE, schema TEXT NOT NULL,
