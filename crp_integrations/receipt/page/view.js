@@ -266,7 +266,7 @@ function statedOf(read, chain, content) {
   const [model, settings, envelope, made] = ["model", "settings", "envelope", "package"]
     .map((name) => content[name] || {});
   const { judged, engines } = content.examined || {};
-  const state = /"state_hash":"([^"]*)"/.exec(read.text(content.seal) || "");
+  const state = /"state_hash":"([^"]*)"/.exec(read.named("seal") || "");
   return [
     ["Session", chain.session_id], ["Window", chain.window_id], ["Time", chain.timestamp],
     ["HMAC of the window", chain.hmac], ["State of the store", state && state[1]],
@@ -274,6 +274,7 @@ function statedOf(read, chain, content) {
     ["Model", [model.asked, model.answered].filter(Boolean)
       .filter((name, place, all) => all.indexOf(name) === place).join(", answered as ")],
     ["Model of the judge", judged && judged.calls.length ? judged.model : ""],
+    ["Temperature", (content.request || {}).temperature],
     ["Candidates of the search", content.envelope ? String(content.candidates.length) : ""],
     ["Sources of the candidates", [...new Set(content.candidates.map((one) => one.source))].sort().join(", ")],
     ["Tokenizer", counterOf(model)], ["Embedder", model.embedder], ["Reranker", model.reranker],
