@@ -6,7 +6,7 @@ function restingOn({ predicate, leaves }) {
   const { request, examined, envelope, candidates } = content;
   const messages = (list) => (list || []).flatMap((one) => [one.leaf, one.frame]);
   const named = (name) => leaves.findIndex((leaf) => leaf.name === name);
-  const numbers = [content.seal, named("context"), named("answer")];
+  const numbers = [named("seal"), named("context"), named("answer")];
   if (request.shaped && content.calls.length) {
     numbers.push(request.question, request.system_prompt, ...request.instructions, ...messages(request.history),
       ...messages(content.calls[0].messages));
@@ -162,7 +162,7 @@ async function recomputed(opening, texts) {
   const read = reader(opening, texts, content);
   await checkSelection(read, content);
   checkPrompt(read, content);
-  const { response_hash: hash } = JSON.parse(read.text(content.seal));
+  const { response_hash: hash } = JSON.parse(read.named("seal"));
   if (!hash) throw new NotHere("the window has no seal");
   if (hash !== (await sealOf(read.named("answer")))) differ("seal.response_hash", "it is not the hash of the answer");
   if (content.examined && content.examined.judged) {

@@ -277,7 +277,7 @@ function statedOf(read, opening, content) {
   const [model, settings, envelope, made] = ["model", "settings", "envelope", "package"]
     .map((name) => content[name] || {});
   const { judged, engines } = content.examined || {};
-  const state = /"state_hash":"([^"]*)"/.exec(read.text(content.seal) || "");
+  const state = /"state_hash":"([^"]*)"/.exec(read.named("seal") || "");
   return [
     ["Asked by", Number.isInteger(content.asker) ? valuesIn(read.text(content.asker)) : ""],
     ["Documents", (content.documents || []).map((one) => `${one.source}: ${valuesIn(read.text(one.leaf))}`).join("; ")],
@@ -289,6 +289,7 @@ function statedOf(read, opening, content) {
     ["Model", [model.asked, model.answered].filter(Boolean)
       .filter((name, place, all) => all.indexOf(name) === place).join(", answered as ")],
     ["Model of the judge", judged && judged.calls.length ? judged.model : ""],
+    ["Temperature", (content.request || {}).temperature],
     ["Candidates of the search", content.envelope ? String(content.candidates.length) : ""],
     ["Sources of the candidates", [...new Set(content.candidates.map((one) => one.source))].sort().join(", ")],
     ["Tokenizer", counterOf(model)], ["Embedder", model.embedder], ["Reranker", model.reranker],

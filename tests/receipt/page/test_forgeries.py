@@ -198,12 +198,13 @@ SIGNED: dict[str, Change] = {
     "claimed judge": _unjudged,
     "claims that nobody examined": _unexamined,
     "reply": _call(leaf=None),
+    "temperature": lambda predicate, _: predicate["content"]["request"].update(temperature="1.5"),
 }
 # What the page does not compute, and says so: there it holds if the signer also fits the digest.
 STATED = {
     "all times", "candidate", "hmac", "judge's time and tokens", "model everywhere",
     "model that answered", "name of the judge's prompt", "salt", "score", "session", "settings",
-    "source of a fact", "state hash", "time", "version",
+    "source of a fact", "state hash", "temperature", "time", "version",
 }  # fmt: skip
 
 
