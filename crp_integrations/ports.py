@@ -162,7 +162,7 @@ class Silent:
 T = TypeVar("T")
 
 
-def share_in_copies(original: T, memo: object) -> T:
+def share_in_copies(original: T, memo: object = None) -> T:
     """The `__deepcopy__` of an object that a deep copy shares instead of copying.
 
     LangChain, LlamaIndex and LangGraph copy callbacks and components. Locks and connections cannot

@@ -323,7 +323,7 @@ def catchable(own: ModelError, error: Exception, model: str, library: ModuleType
 @cache
 def _class_of_both(own: type[ModelError], theirs: type[Exception]) -> type[ModelError]:
     names = ("__module__", "__qualname__", "__doc__")
-    shown = {"__str__": Exception.__str__, "__repr__": Exception.__repr__, "__reduce__": _reduced}
+    shown = {"__repr__": Exception.__repr__, "__reduce__": _reduced}
     return type(own.__name__, (own, theirs), {n: getattr(own, n) for n in names} | shown)
 
 

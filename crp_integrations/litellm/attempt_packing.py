@@ -321,7 +321,8 @@ class AttemptPacking(CustomLogger):
         if streams and event == "success":
             details["complete_streaming_response"] = about[0]
         for callback in synchronous_callbacks(own, event, streams=streams):
-            await asyncio.to_thread(self.log_event, details, *about, log.debug, callback)
+            arguments = (details, *about, log.debug, callback)
+            await asyncio.to_thread(self.log_event, *arguments)
 
 
 def deployment_model(kwargs: dict[str, Any]) -> tuple[str, int | None]:

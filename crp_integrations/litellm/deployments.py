@@ -325,7 +325,7 @@ class Deployments(WholeReplies):
             own = translate(error, self._group, litellm)
         if isinstance(own, ModelError):
             own.tried = own.tried or tuple(running.tried)
-            status = getattr(error, "status_code", None)
+            status = None if error is own else getattr(error, "status_code", None)
             own.provider_status = status if running.tried and isinstance(status, int) else None
             return catchable(own, error, self._group, litellm)
         return own

@@ -23,6 +23,7 @@ from crp_integrations.errors import (
     ModelNotFound,
     ModelRateLimited,
     ModelTimeout,
+    RequestError,
 )
 from crp_integrations.litellm import CRPRouter
 from tests.adapters.litellm_deployments import ASKED, WAYS, answered, entry, outcomes, router
@@ -73,9 +74,11 @@ def test_an_error_is_one_of_litellms_and_one_of_this_package(
             response.status_code,
             response.text,
         )
-    # The words are this package's, which repeat nothing of a prompt.
-    assert error.message == str(error) == error.args[0]
-    assert "SECRET-ECHO" not in f"{error} {error!r}"
+    # The sentence is this package's; the provider's words follow it.
+    assert error.message == str(error)
+    assert str(error).startswith(error.args[0])
+    assert error.refusal is None or error.refusal["message"] in str(error)
+    assert fault in ("forbidden", "slow", "drop", "broken", "unavailable") or error.refusal
     assert error.tried == ("openai/gpt-4o",)
     assert outcomes(relay, SESSION) == ["failed"]
 
@@ -135,6 +138,17 @@ def test_there_is_one_class_for_each_pair(relay: Relay, server: Double) -> None:
             called_by(server, relay).completion("main", ASKED)
         kinds.add(type(caught.value))
     assert len(kinds) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"n": 2}, {"crp": {"k": 0}}, {"crp": {"policy": "halt"}}, {"messages": []}]
+)
+def test_a_refused_request_has_the_status_that_clients_read(
+    relay: Relay, server: Double, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        called_by(server, relay).completion("main", **{"messages": ASKED, **arguments})
+    assert caught.value.status_code == caught.value.status_hint == 400
 
 
 # --- further attributes --------------------------------------------------------------------
