@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,9 +23,13 @@ class CRPError(Exception):
         directive: the demand that is not met: a directive such as `halt-on HIGH`, `accept-risk
             LOW`, or a setting or law such as `judge_failure halt`; empty for none.
         value: the value found, such as `CRITICAL` or `2 found`.
+        status_code: `status_hint` under the name that clients of OpenAI read, unless the error is also
+            one of LiteLLM's classes, which have their own.
     """
 
     status_hint: int = 500
+    # Not a property, which would hide the value of LiteLLM's class.
+    status_code = cached_property(lambda self: self.status_hint)
 
     def __init__(self, *args: object, directive: str = "", value: str = "") -> None:
         super().__init__(*args)
@@ -245,8 +250,8 @@ class ModelError(CRPError):
         status_hint: the provider's own status for 400, 401, 403, 404, 409, 422 and 429, else 502.
         tried: models that were tried, in order; empty when that is not known.
         refusal: the provider's error as `message`, `type`, `param` and `code`; None where it sent
-            no such error. It may quote the prompt, so it is returned to the caller and never
-            logged.
+            no such error. Its words end the text of this error. They may quote the prompt, so this
+            package returns them to the caller and never logs them.
         retry_after: the provider's `Retry-After`; empty without one.
     """
 
@@ -255,6 +260,12 @@ class ModelError(CRPError):
     refusal: Mapping[str, Any] | None = None
     retry_after: str = ""
     _provider_status: int | None = None
+
+    def __str__(self) -> str:
+        # Not `super()`, which is LiteLLM's class where an error is an instance of that too.
+        sentence = Exception.__str__(self)
+        words = " ".join(str((self.refusal or {}).get("message", "")).split())
+        return f"{sentence}; its provider says: {words[:_MAX_QUOTED]}" if words else sentence
 
     @property
     def provider_status(self) -> int | None:
@@ -318,8 +329,10 @@ def provider_error(status: object, words: str = "") -> type[ModelError]:
     return _ERROR_BY_STATUS.get(status, ModelError) if isinstance(status, int) else ModelError
 
 
-# Maximum characters of a refusal's message, which may repeat a whole prompt.
+# Maximum characters of a refusal's message, which may repeat a whole prompt; and of its quotation
+# in the text of an error.
 _MAX_MESSAGE_CHARS: Final = 2_000
+_MAX_QUOTED: Final = 300
 # An API key, whole or masked with asterisks, as an authentication error quotes it.
 _KEY: Final = re.compile(
     r"\b(?:sk|pk|gsk|xai|hf|r8)[-_][\w*-]{4,}|\bAIza[\w*-]{6,}|[\w-]*\*{3,}[\w*-]*"

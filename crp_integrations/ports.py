@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.vectors import FloatRows
@@ -157,3 +157,15 @@ class Silent:
     def step(self, name: str) -> AbstractContextManager[None]:
         """A context manager without effect."""
         return nullcontext()
+
+
+T = TypeVar("T")
+
+
+def share_in_copies(original: T, memo: object = None) -> T:
+    """The `__deepcopy__` of an object that a deep copy shares instead of copying.
+
+    LangChain, LlamaIndex and LangGraph copy callbacks and components. Locks and connections cannot
+    be copied, and a copied handler would get the reports that the caller's own handler waits for.
+    """
+    return original

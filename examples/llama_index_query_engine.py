@@ -31,9 +31,9 @@ def main() -> None:
 
     print("prompt that the model got:", response)
     for scored in response.source_nodes:
-        about = scored.node.metadata["crp"]
+        about = scored.node.metadata["crp_fact"]
         print(f"{about['position']}. {about['composite_score']:.3f}  {scored.node.get_content()}")
-    envelope = response.source_nodes[0].node.metadata["crp"]["envelope"]
+    envelope = response.source_nodes[0].node.metadata["crp_fact"]["envelope"]
     print(
         f"{envelope['token_count']} of {envelope['token_budget']} tokens, "
         f"tier {envelope['quality_tier']}"

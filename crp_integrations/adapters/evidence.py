@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
@@ -21,6 +21,8 @@ Item = TypeVar("Item")
 
 log = logging.getLogger("crp_integrations.adapters")
 
+# Key of a packed fact in the metadata of a document or node; `crp` is that of an answer's report.
+FACT_KEY: Final = "crp_fact"
 # Skips "sha256:"; twelve digits are enough to tell the texts of one id apart.
 HASH_PART = slice(7, 19)
 

@@ -7,7 +7,6 @@ was not observed is recorded as missing.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -330,9 +329,8 @@ Attach = Literal["full", "summary", "id"]
 # Maximum size of a summary as JSON, also with all non-ASCII characters escaped.
 SUMMARY_BYTES: Final = 1_024
 _MAX_ID, _MAX_REASON, _MAX_QUOTE = 96, 160, 80
-# Every attached report has at least one of these keys; no other `crp` metadata has any.
-_REPORT_KEYS: Final = frozenset({"report_id", "risk_level"})
-_LOG: Final = logging.getLogger("crp_integrations.adapters")
+# A field of every attached report; no other metadata has it.
+_REPORT_KEY: Final = "report_hash"
 
 
 def check_attach(attach: str) -> None:
@@ -343,51 +341,45 @@ def check_attach(attach: str) -> None:
 
 
 def attachment_of(report: Report, attach: str) -> Attachment:
-    """The part of a report for an answer's metadata, as plain JSON: all, a summary, or the id."""
+    """The part of a report for an answer's metadata, as plain JSON: all, a summary, or the ids."""
     match attach:
         case "full":
             return report.model_dump(mode="json")
         case "id":
-            return {"report_id": report_id(report)}
+            return _ids(report)
         case _:
             return summarise_report(report)
 
 
-def report_id(report: Report) -> str:
-    """The window id, which `Relay.report` accepts; without a sealed window, the report's hash."""
-    return report.window_id or report.report_hash
+def _ids(report: Report) -> Attachment:
+    """The window id, which `Relay.report` accepts and which is empty for none; and the hash."""
+    return {"window_id": _clipped(report.window_id, _MAX_ID), "report_hash": report.report_hash}
 
 
 def summarise_report(report: Report) -> Attachment:
-    """A report in at most 1,024 bytes of JSON: the findings, and the id of the whole report.
+    """Fields of a report in at most 1,024 bytes of JSON, each in the form that it has there.
 
-    `claims` counts the answer's claims; `risk_score` is None if the level is UNKNOWN. Reasons, the
-    gravest first, then flagged claims in order, are included as far as they fit; `flagged_total`
-    counts all flagged claims.
+    `risk_score` is None if the level is UNKNOWN. Flags, then reasons, the gravest first, then the
+    flagged claims alone, in order, are included as far as they fit.
     """
-    flagged = [claim for claim in report.claims if claim.flagged]
     made: Attachment = {
-        "report_id": _clipped(report_id(report), _MAX_ID),
+        **_ids(report),
         "session_id": _clipped(report.session_id, _MAX_ID),
         "risk_level": report.risk_level.value,
         "risk_score": None if report.risk_score is None else round(report.risk_score, 4),
-        "claims": {
-            "read": report.claim_counts.read,
-            "supported": report.claim_counts.supported,
-            "wrong": report.claim_counts.wrong,
-            "unread": report.claim_counts.unread,
-        },
+        "claim_counts": report.claim_counts.model_dump(),
         "verification": report.verification.value,
         "checked_by": _clipped(report.checked_by, _MAX_ID),
         "grounding_pct": round(report.grounding_pct, 4),
         "flagged": report.flagged,
-        "flagged_total": len(flagged),
+        "flags": [],
         "reasons": [],
-        "flagged_claims": [],
+        "claims": [],
     }
-    for reason in report.reasons:
-        _append_fitting(made, "reasons", _clipped(reason, _MAX_REASON))
-    for claim in flagged:
+    for name, values in (("flags", report.flags), ("reasons", report.reasons)):
+        for value in values:
+            _append_fitting(made, name, _clipped(value, _MAX_REASON))
+    for claim in report.claims:
         entry = {
             "claim_id": _clipped(claim.claim_id, _MAX_ID),
             "start": claim.start,
@@ -396,7 +388,7 @@ def summarise_report(report: Report) -> Attachment:
             "error": claim.error.value if claim.error else None,
             "text": _clipped(claim.text, _MAX_QUOTE),
         }
-        if not _append_fitting(made, "flagged_claims", entry):
+        if claim.flagged and not _append_fitting(made, "claims", entry):
             break
     return made
 
@@ -420,7 +412,7 @@ def _clipped(text: str, most: int) -> str:
 def attached_report(metadata: object) -> Attachment | None:
     """The report, summary or id attached to an answer's metadata; None if there is none."""
     report = metadata.get("crp") if isinstance(metadata, Mapping) else None
-    return dict(report) if isinstance(report, Mapping) and _REPORT_KEYS & report.keys() else None
+    return dict(report) if isinstance(report, Mapping) and _REPORT_KEY in report else None
 
 
 class ReportDelivery:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import sys
 from contextlib import suppress
 from functools import partial
@@ -176,7 +177,9 @@ def _run() -> None:
     try:
         app()
     except CRPError as error:
-        typer.echo(f"crp: {error}", err=True)
+        # An error names an argument of Python, and the shell has an option for it.
+        sentence = _JUDGE_ARGUMENT.sub(_option, str(error))
+        typer.echo(f"crp: {sentence}", err=True)
         sys.exit(_error_status())
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
@@ -186,6 +189,15 @@ def _run() -> None:
         # Flush now: a failure while Python exits would print a traceback.
         if sys.stdout is not None:
             sys.stdout.flush()
+
+
+# An argument for the judge in an error's text, with its value: `judge_when`, `judge='NAME'`.
+_JUDGE_ARGUMENT: Final = re.compile(r"\b(judge_(?:when|failure)|judge(?==))(?:='?([^\s',;]+)'?)?")
+
+
+def _option(argument: re.Match[str]) -> str:
+    name, value = argument.groups()
+    return " ".join(filter(None, ("--" + name.replace("_", "-"), value)))
 
 
 def _error_status() -> int:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from inspect import iscoroutinefunction
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
@@ -139,6 +140,38 @@ def callback_lists() -> tuple[list[Any], ...]:
     lists = (litellm.callbacks, litellm.input_callback, litellm.success_callback)
     others = getattr(litellm, "_async_success_callback", None)
     return lists if others is None else (*lists, others)
+
+
+def synchronous_callbacks(own: Iterable[Any], event: str, *, streams: bool = False) -> list[Any]:
+    """The functions and methods that only LiteLLM's synchronous path calls.
+
+    Args:
+        own: callbacks of this call, besides those of the process.
+        event: `success` or `failure`.
+        streams: whether the answer is a stream.
+    """
+    from litellm.integrations.custom_logger import CustomLogger
+
+    litellm: Any = library()
+    name, failure = f"async_log_{event}_event", event == "failure"
+    called = []
+    for callback in dict.fromkeys((*own, *getattr(litellm, f"{event}_callback"))):
+        if isinstance(callback, CustomLogger):
+            # Of a whole answer, a logger without the asynchronous method hears in either path.
+            if (streams or failure) and getattr(type(callback), name) is getattr(
+                CustomLogger, name
+            ):
+                called.append(getattr(callback, f"log_{event}_event"))
+        # The asynchronous path calls functions for a failure. A router's own method counts its
+        # calls, and that path calls its twin.
+        elif (
+            callable(callback)
+            and not failure
+            and not iscoroutinefunction(callback)
+            and not isinstance(getattr(callback, "__self__", None), litellm.Router)
+        ):
+            called.append(callback)
+    return called
 
 
 # --- responses -------------------------------------------------------------------------------
@@ -290,7 +323,7 @@ def catchable(own: ModelError, error: Exception, model: str, library: ModuleType
 @cache
 def _class_of_both(own: type[ModelError], theirs: type[Exception]) -> type[ModelError]:
     names = ("__module__", "__qualname__", "__doc__")
-    shown = {"__str__": Exception.__str__, "__repr__": Exception.__repr__, "__reduce__": _reduced}
+    shown = {"__repr__": Exception.__repr__, "__reduce__": _reduced}
     return type(own.__name__, (own, theirs), {n: getattr(own, n) for n in names} | shown)
 
 

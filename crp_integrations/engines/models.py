@@ -34,6 +34,7 @@ from crp_integrations.errors import (
     ModelTimeout,
     RequestError,
     provider_error,
+    provider_refusal,
 )
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall, Usage
 from crp_integrations.ports import Model
@@ -257,7 +258,7 @@ def model_object_name(source: object) -> str:
 
 
 def model_error(error: Exception, model: str) -> ModelError:
-    """Convert a framework's error; its message is left out, as it may quote the prompt."""
+    """Convert a framework's error, with the provider's words if it holds any."""
     status = getattr(error, "status_code", None) or getattr(
         getattr(error, "response", None), "status_code", None
     )
@@ -268,6 +269,7 @@ def model_error(error: Exception, model: str) -> ModelError:
         kind = ModelTimeout
     made = kind(f"the chat model {model!r:.80} failed with {type(error).__name__}")
     made.provider_status = status if isinstance(status, int) else None
+    made.refusal = provider_refusal(getattr(error, "body", None) or getattr(error, "message", None))
     made.tried = (model,)
     return made
 

@@ -57,7 +57,7 @@ from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
 from crp_integrations.language import memo
-from crp_integrations.ports import Clock, Embedder, TokenCounter
+from crp_integrations.ports import Clock, Embedder, TokenCounter, share_in_copies
 from crp_integrations.validation import of_kind
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus, SourceKind
@@ -83,6 +83,8 @@ class Namespace(FabricView):
         subject: the subject on whose behalf everything is read and written.
         guard: decides on access, also to content kept outside of the fabric.
     """
+
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self, region: FabricRegion, subject: Subject, guard: Guard, shared: Sequence[str] = ()

@@ -144,9 +144,10 @@ def read_question(
 
 def check_model(model: str, listed: Sequence[str]) -> None:
     """Raise if the gateway does not allow a model."""
-    if listed and model not in listed:
+    if not model or (listed and model not in listed):
         raise ModelUnlisted(
-            f"model {model!r:.120} is not one of the allowed models: {', '.join(sorted(listed))}"
+            f"model {model!r:.120} is not one of the allowed models: "
+            f"{', '.join(sorted(listed)) or 'any name'}"
         )
 
 

@@ -231,7 +231,9 @@ class LogEntry:
 def log_failure(request_id: str, error: CRPError) -> None:
     """Log why a request failed: for status 500 or above, and for every upstream failure."""
     if error.status_hint >= INTERNAL_ERROR or isinstance(error, ModelError):
-        _LOG.warning("request %s: %s: %s", request_id, type(error).__name__, error)
+        # Without the provider's words, which may quote the prompt.
+        sentence = Exception.__str__(error)
+        _LOG.warning("request %s: %s: %s", request_id, type(error).__name__, sentence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,7 +303,7 @@ class ContextAssembler:
             drop_reports=make_drop_reports(
                 dropped, envelope.facts, {fact.fact_id: fact for fact in every}, now
             ),
-            evidence=beside.sightings,
+            evidence={item.id: beside.sightings.get(item.id, ()) for item in pack.items},
             warnings=fitted.warnings,
             tools=tools,
             minimal=fitted.minimal,

@@ -310,7 +310,7 @@ class ComposedPack:
         envelope: the envelope that the pack presents; its text is what a model is shown.
         texts: the texts of the pack's items, by reference.
         drop_reports: one per reason; together they name everything that was left out.
-        evidence: all retrievers' hits for each fact that is shown, by item id.
+        evidence: all retrievers' hits for each item, by its id; empty for what the caller gave.
         minimal: whether the pack contains only message and policies, or no fact.
     """
 

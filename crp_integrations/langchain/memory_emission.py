@@ -17,6 +17,7 @@ from langgraph.types import Command
 from crp_integrations.adapters.arguments import check_emitter
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.memory_writer import Emitter
+from crp_integrations.ports import share_in_copies
 
 log = logging.getLogger("crp_integrations.langchain")
 
@@ -37,6 +38,8 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
     Raises:
         RequestError: `emitter` is not an Emitter.
     """
+
+    __deepcopy__ = share_in_copies
 
     def __init__(self, emitter: Emitter) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from crp_integrations.adapters import evidence
 from crp_integrations.adapters.conversations import Conversation, turn_metadata
-from crp_integrations.adapters.evidence import OfferedFact, fact_metadata
+from crp_integrations.adapters.evidence import FACT_KEY, OfferedFact, fact_metadata
 from crp_integrations.adapters.observed_answers import (
     Attachment,
     attached_report,
@@ -76,7 +76,7 @@ def documents_of(envelope: Envelope, originals: Mapping[str, Document]) -> list[
             Document(
                 id=original.id if original is not None else fact.fact_id,
                 page_content=fact.content,
-                metadata={**own, METADATA_KEY: fact_metadata(envelope, place)},
+                metadata={**own, FACT_KEY: fact_metadata(envelope, place)},
             )
         )
     return made

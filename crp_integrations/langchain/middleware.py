@@ -64,6 +64,7 @@ from crp_integrations.langchain.runs import (
     outer_agent,
     session_of,
 )
+from crp_integrations.ports import share_in_copies
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, drive
@@ -129,6 +130,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     """
 
     state_schema = CRPState
+
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class CRPRetriever(BaseRetriever):
     Spec: CRP-SPEC-003 §5 to §7
 
     The envelope, with the reason for each dropped document, is published as the custom event
-    `crp_envelope`; each document has its own part in `metadata["crp"]`.
+    `crp_envelope`; each document has its own part in `metadata["crp_fact"]`.
 
     Attributes:
         relay: relay that finds the facts; None if `source` is given.
@@ -201,7 +201,7 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     """Keeps the documents that fit the budget best, in the order for the prompt.
 
     For `ContextualCompressionRetriever`, and any chain with documents and a question. A document
-    keeps its id and metadata, and has its own part of the envelope in `metadata["crp"]`.
+    keeps its id and metadata, and has its own part of the envelope in `metadata["crp_fact"]`.
 
     Spec: CRP-SPEC-003 §6, §7
 

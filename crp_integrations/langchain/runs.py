@@ -29,6 +29,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import attach_rejected, message_of, rejected_in
 from crp_integrations.messages import Message
 from crp_integrations.observability.observers import RUN_SPANS
+from crp_integrations.ports import share_in_copies
 from crp_integrations.relay.relay import Relay
 from crp_integrations.session.records import session_id_of
 
@@ -152,6 +153,8 @@ class RunTree:
 
 class RunTreeHandler(BaseCallbackHandler):
     """Records every run with its parent, and the documents of retrievers; see `RunTree`."""
+
+    __deepcopy__ = share_in_copies
 
     def __init__(self) -> None:
         self._runs = RunTree()

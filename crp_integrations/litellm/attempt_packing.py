@@ -7,6 +7,7 @@ an attempt to its call, so metadata contains no id that could leak.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -16,9 +17,16 @@ from weakref import ReferenceType
 from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations.engines.litellm import ARGUMENTS, message_json, refuse_crp, tells_end
-from crp_integrations.engines.litellm_versions import entries_of, library, plain_tools
+from crp_integrations.engines.litellm_versions import (
+    callback_lists,
+    entries_of,
+    library,
+    plain_tools,
+    synchronous_callbacks,
+)
 from crp_integrations.errors import ConfigError, ModelContextExceeded, RequestError
 from crp_integrations.messages import Message
+from crp_integrations.ports import share_in_copies
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.steps import Dispatch, FittedDispatch
 from crp_integrations.vocabulary import Purpose
@@ -168,6 +176,7 @@ def first_model(router: Any, group: str) -> str:
 
 
 litellm = library()
+log = logging.getLogger("crp_integrations.litellm")
 
 
 # Sampling values that a turn may set and that not every model supports.
@@ -201,6 +210,7 @@ class CallAttempts:
         sent: messages to send.
         own: names of the sampling values that the turn chose instead of the caller.
         proxied: True for a call that LiteLLM's proxy makes; it keeps a requested stream.
+        functions: value of `FUNCTION_CALLBACKS` for this call.
         model: model of the last attempt.
         tried: models tried, in order.
         refused: error of this package in the last attempt's packing; None if it was packed.
@@ -214,6 +224,7 @@ class CallAttempts:
     sent: list[dict[str, Any]] = field(default_factory=list)
     own: frozenset[str] = frozenset()
     proxied: bool = False
+    functions: tuple[Any, ...] | None = None
     model: str = ""
     tried: list[str] = field(default_factory=list)
     refused: Exception | None = None
@@ -241,10 +252,16 @@ class CallAttempts:
 CURRENT_ATTEMPTS: Final[ContextVar[ReferenceType[CallAttempts] | None]] = ContextVar(
     "crp_litellm_attempts", default=None
 )
+# Inside `CRPRouter.completion` the `success_callback` of the call; None in asynchronous calls.
+FUNCTION_CALLBACKS: Final[ContextVar[tuple[Any, ...] | None]] = ContextVar(
+    "crp_litellm_functions", default=None
+)
 
 
 class AttemptPacking(CustomLogger):
     """Replaces the messages of an attempt with those packed for its model."""
+
+    __deepcopy__ = share_in_copies
 
     # LiteLLM calls this with these parameter names.
     async def async_pre_call_deployment_hook(
@@ -283,6 +300,29 @@ class AttemptPacking(CustomLogger):
         # Set at every attempt: the router starts each from the messages it was called with.
         taken = _supported_arguments(kwargs, running.own)
         return {**(taken if running.proxied else _without_stream(taken)), "messages": running.sent}
+
+    async def async_log_success_event(
+        self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        """Call what LiteLLM calls with an answer in its synchronous path, which packs nothing."""
+        await self._call_synchronous("success", kwargs, response_obj, start_time, end_time)
+
+    async def async_log_failure_event(
+        self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        """The twin of `async_log_success_event` for a failure."""
+        await self._call_synchronous("failure", kwargs, response_obj, start_time, end_time)
+
+    async def _call_synchronous(self, event: str, kwargs: dict[str, Any], *about: Any) -> None:
+        own, details = FUNCTION_CALLBACKS.get(), dict(kwargs)
+        if own is None:
+            return
+        streams = bool(kwargs.get("stream"))
+        if streams and event == "success":
+            details["complete_streaming_response"] = about[0]
+        for callback in synchronous_callbacks(own, event, streams=streams):
+            arguments = (details, *about, log.debug, callback)
+            await asyncio.to_thread(self.log_event, *arguments)
 
 
 def deployment_model(kwargs: dict[str, Any]) -> tuple[str, int | None]:
@@ -328,5 +368,6 @@ _HOOK: Final = AttemptPacking()
 
 def install_hook() -> None:
     """Make LiteLLM call the hook; a second call has no effect."""
-    if _HOOK not in litellm.callbacks:
-        litellm.callbacks.append(_HOOK)
+    for callbacks in callback_lists():
+        if _HOOK not in callbacks:
+            callbacks.append(_HOOK)

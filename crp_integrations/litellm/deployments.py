@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 from weakref import ref
 
+from crp_integrations.adapters.conversations import context_value
 from crp_integrations.engines.litellm import StreamedReply, as_chunk, reply_of
 from crp_integrations.engines.litellm_versions import (
     catchable,
@@ -43,6 +44,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.litellm.attempt_packing import (
     CURRENT_ATTEMPTS,
+    FUNCTION_CALLBACKS,
     SAMPLING,
     CallAttempts,
     call_arguments,
@@ -181,6 +183,7 @@ class Deployments(WholeReplies):
         self._group = group
         self._arguments = dict(arguments)
         self._streams = streams
+        self._functions = FUNCTION_CALLBACKS.get()
         self._made: dict[int, tuple[WatchedTurn, Dispatch]] = {}
 
     def watched(self, turn: Drivable) -> WatchedTurn:
@@ -224,6 +227,7 @@ class Deployments(WholeReplies):
             messages=messages,
             base=base,
             sent=messages,
+            functions=self._functions,
             own=frozenset(
                 name
                 for name in SAMPLING
@@ -321,7 +325,7 @@ class Deployments(WholeReplies):
             own = translate(error, self._group, litellm)
         if isinstance(own, ModelError):
             own.tried = own.tried or tuple(running.tried)
-            status = getattr(error, "status_code", None)
+            status = None if error is own else getattr(error, "status_code", None)
             own.provider_status = status if running.tried and isinstance(status, int) else None
             return catchable(own, error, self._group, litellm)
         return own
@@ -382,11 +386,12 @@ class WatchedTurn:
 
 async def _await_in_call(running: CallAttempts, awaited: Awaitable[T]) -> T:
     """Await something while the hook packs for this call."""
-    token = CURRENT_ATTEMPTS.set(ref(running))
-    try:
+    # A stream's chunks are awaited in the context of their reader.
+    with (
+        context_value(CURRENT_ATTEMPTS, ref(running)),
+        context_value(FUNCTION_CALLBACKS, running.functions),
+    ):
         return await awaited
-    finally:
-        CURRENT_ATTEMPTS.reset(token)
 
 
 async def read_answer(

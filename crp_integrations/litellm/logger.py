@@ -26,6 +26,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message, Reply, ToolCall, with_forced_calls
+from crp_integrations.ports import share_in_copies
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.evidence import has_evidence, named_passages
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
@@ -105,6 +106,8 @@ class CRPLogger(CustomLogger):
             True, although no model is called here.
         ConfigError: the embedder, the settings or the judge has the wrong type.
     """
+
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ from crp_integrations.litellm.response_metadata import proof_of, proven_chunks, 
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy
+from crp_integrations.ports import share_in_copies
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.question_fields import QuestionFields, from_headers
@@ -209,6 +210,8 @@ class CRPProxyHook(CustomLogger):
             a function.
         PolicySyntaxError: the policy does not follow its grammar.
     """
+
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self, relay: RelayOf, *, refuse_others: bool = False, **asking: Unpack[QuestionFields]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from crp_integrations.adapters.arguments import check_relay, check_values
-from crp_integrations.adapters.conversations import question_of
+from crp_integrations.adapters.conversations import context_value, question_of
 from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.litellm import (
     ARGUMENTS,
@@ -17,6 +17,7 @@ from crp_integrations.engines.litellm import (
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import RequestError
 from crp_integrations.litellm.attempt_packing import (
+    FUNCTION_CALLBACKS,
     check_entries,
     first_model,
     install_hook,
@@ -101,6 +102,19 @@ class CRPRouter:
         if name.startswith("_") or "router" not in vars(self):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r:.80}")
         return getattr(self.router, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of `litellm.Router`; one that it does not have is refused."""
+        if name.startswith("_") or name == "router" or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        # `dir` first, since LiteLLM warns where a deprecated attribute is read.
+        elif name in dir(self.router) or hasattr(self.router, name):
+            setattr(self.router, name, value)
+        else:
+            raise AttributeError(
+                f"litellm.Router has no attribute {name!r:.80} to set; name one of its own, such "
+                "as num_retries"
+            )
 
     async def acompletion(
         self,
@@ -196,7 +210,8 @@ class CRPRouter:
         Raises:
             RequestError: it is called inside a call of a router, which it would block.
         """
-        return run_blocking(self.acompletion(model, messages, **kwargs))
+        with context_value(FUNCTION_CALLBACKS, tuple(kwargs.get("success_callback") or ())):
+            return run_blocking(self.acompletion(model, messages, **kwargs))
 
 
 def _pop_fields(kwargs: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

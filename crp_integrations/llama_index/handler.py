@@ -65,6 +65,7 @@ from crp_integrations.llama_index.spans import (
     agent_run,
 )
 from crp_integrations.messages import Message
+from crp_integrations.ports import share_in_copies
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.evidence import answer_text, has_evidence
 from crp_integrations.relay.examination import grounding_mode
@@ -158,6 +159,8 @@ class DPEEventHandler(BaseEventHandler):
     _judge: Judge | None = PrivateAttr()
     _attach: str = PrivateAttr()
     _last_report: dict[str, Any] | None = PrivateAttr(default=None)
+
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from llama_index.core.vector_stores.types import (
 )
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
-from crp_integrations.adapters.evidence import OfferedFact, fact_metadata, facts_of
+from crp_integrations.adapters.evidence import FACT_KEY, OfferedFact, fact_metadata, facts_of
 from crp_integrations.adapters.vector_stores import (
     StoreItem,
     item_extra,
@@ -146,8 +146,8 @@ def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> 
         node = _copy(scored.node)
         if node.get_content(metadata_mode=MetadataMode.LLM) != fact.content:
             _show_only(node, fact.content)
-        node.metadata[METADATA_KEY] = fact_metadata(envelope, place)
-        _hide(node, (METADATA_KEY,))
+        node.metadata[FACT_KEY] = fact_metadata(envelope, place)
+        _hide(node, (FACT_KEY,))
         made.append(NodeWithScore(node=node, score=scored.score))
     return made
 
@@ -190,10 +190,7 @@ def hide_own_metadata(nodes: Iterable[NodeWithScore]) -> None:
             key
             for key, value in node.metadata.items()
             if key == RECEIPT_KEY
-            or (
-                isinstance(value, dict)
-                and (key in _KEYS or isinstance(value.get(METADATA_KEY), dict))
-            )
+            or (isinstance(value, dict) and (key in _KEYS or isinstance(value.get(FACT_KEY), dict)))
         ]
         if ours:
             _hide(node, ours)

@@ -27,7 +27,7 @@ from crp_integrations.adapters.arguments import (
     check_relay,
     check_values,
 )
-from crp_integrations.adapters.evidence import facts_of
+from crp_integrations.adapters.evidence import FACT_KEY, facts_of
 from crp_integrations.adapters.observed_answers import (
     Attach,
     check_attach,
@@ -37,7 +37,6 @@ from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.messages import answer_metadata, chat_message_of
 from crp_integrations.llama_index.model import LlamaIndexModel, check_llm, check_nodes, model_name
 from crp_integrations.llama_index.nodes import (
-    METADATA_KEY,
     offers,
     packed_nodes,
     stored_nodes,
@@ -375,7 +374,7 @@ class CRPSynthesizer(BaseSynthesizer):
 
     def _whole_envelope(self, nodes: list[NodeWithScore]) -> list[NodeWithScore] | None:
         """The nodes in envelope order if they are a whole envelope that fits; else None."""
-        records: list[Any] = [scored.node.metadata.get(METADATA_KEY) for scored in nodes]
+        records: list[Any] = [scored.node.metadata.get(FACT_KEY) for scored in nodes]
         if not nodes or not all(
             isinstance(record, dict) and "position" in record for record in records
         ):
@@ -401,7 +400,7 @@ def _text(query: QueryType) -> str:
 def _with_envelope(response: RESPONSE_TYPE, shown: Sequence[NodeWithScore]) -> RESPONSE_TYPE:
     if not shown:
         return response
-    records = [scored.node.metadata[METADATA_KEY] for scored in shown]
+    records = [scored.node.metadata[FACT_KEY] for scored in shown]
     about = {**records[0]["envelope"], "facts": [record["fact_id"] for record in records]}
     response.metadata = {**(response.metadata or {}), "crp_envelope": about}
     return response

@@ -46,8 +46,8 @@ class CRPRetriever(BaseRetriever):
 
     The budget counts what the model is shown: facts of a relay without metadata, nodes of another
     retriever with the metadata that they do not exclude. Each node is a copy with its own part of
-    the envelope in `metadata["crp"]`, hidden from prompts and embeddings. The envelope, with the
-    reason for each dropped node, is published as an `EnvelopeEvent`.
+    the envelope in `metadata["crp_fact"]`, hidden from prompts and embeddings. The envelope, with
+    the reason for each dropped node, is published as an `EnvelopeEvent`.
 
     Args:
         source: a relay, a retriever, or an index.
@@ -185,9 +185,9 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
     Spec: CRP-SPEC-003 §6, §7
 
     The budget counts what a synthesizer shows the model: each node's text with the metadata that
-    the node does not exclude. Each copy has `metadata["crp"]`, which is excluded from prompts and
-    embeddings. Nodes without text for the model, such as images, are left out. Rerank events and
-    an `EnvelopeEvent` are published.
+    the node does not exclude. Each copy has `metadata["crp_fact"]`, which is excluded from prompts
+    and embeddings. Nodes without text for the model, such as images, are left out. Rerank events
+    and an `EnvelopeEvent` are published.
 
     Attributes:
         model: model whose tokenizer counts.

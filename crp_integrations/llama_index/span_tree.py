@@ -47,6 +47,7 @@ from crp_integrations.llama_index.spans import (
     read_in_span,
     session_of,
 )
+from crp_integrations.ports import share_in_copies
 from crp_integrations.session.records import session_id_of
 
 # In case LlamaIndex never reports the end of a root, the oldest tree is dropped for the newest; a
@@ -338,6 +339,8 @@ class DPESpanHandler(BaseSpanHandler[BaseSpan]):
     """
 
     _tree: SpanTree = PrivateAttr(default_factory=SpanTree)
+
+    __deepcopy__ = share_in_copies
 
     @classmethod
     def class_name(cls) -> str:

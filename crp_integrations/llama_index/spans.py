@@ -27,6 +27,7 @@ from crp_integrations.adapters.conversations import context_value
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.memory_writer import Emitter
+from crp_integrations.ports import share_in_copies
 from crp_integrations.session.records import session_id_of
 
 
@@ -290,6 +291,8 @@ class EmittingHandler(BaseEventHandler):
     """
 
     _emitter: Emitter = PrivateAttr()
+
+    __deepcopy__ = share_in_copies
 
     def __init__(self, emitter: Emitter) -> None:
         check_emitter(emitter, "EmittingHandler")

@@ -61,7 +61,7 @@ from crp_integrations.governance.settings import HistorySettings
 from crp_integrations.governance.tools import ToolSelector
 from crp_integrations.governance.window_trace import Observer
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.ports import KeyRing, Model, Tracer
+from crp_integrations.ports import KeyRing, Model, Tracer, share_in_copies
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
 from crp_integrations.relay.compaction import compact_messages, sandbox_of
@@ -139,6 +139,8 @@ class Relay:
     Attributes:
         fabric: the namespace of the tenant, and of the region, that the relay was opened for.
     """
+
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self,

@@ -234,6 +234,6 @@ def test_an_answer_that_was_not_examined_is_unknown_and_says_why() -> None:
     told = summarise_report(unread_report("no retriever ran"))
     assert told["risk_level"] == "UNKNOWN" and told["risk_score"] is None
     assert told["verification"] == "UNREAD" and told["grounding_pct"] == 0.0
-    assert told["claims"] == {"read": 0, "supported": 0, "wrong": 0, "unread": 0}
-    assert told["reasons"] == ["no retriever ran"] and told["report_id"]
+    assert told["claim_counts"] == {"read": 0, "supported": 0, "wrong": 0, "unread": 0}
+    assert told["reasons"] == ["no retriever ran"] and told["flags"] == ["not-examined"]
     assert len(json.dumps(told)) <= SUMMARY_BYTES

@@ -59,7 +59,7 @@ class TestIdsUsedAgain:
         ).invoke(QUESTION)
         assert {document.page_content for document in packed} == {TOWER, BRIDGE}
         assert {document.id for document in packed} == {"1"}
-        assert len({document.metadata["crp"]["fact_id"] for document in packed}) == 2
+        assert len({document.metadata["crp_fact"]["fact_id"] for document in packed}) == 2
 
     def test_the_fact_ids_do_not_depend_on_the_order(self) -> None:
         documents = [Document(TOWER, id="1"), Document(BRIDGE, id="1"), Document("Other.", id="2")]

@@ -313,7 +313,7 @@ async def test_an_agent_with_tools_keeps_the_boundary(server, way):
         # The second time the answers of the first are in the history, reports and all.
         state = await agent.ainvoke(ask, config) if way == "ainvoke" else agent.invoke(ask, config)
     assert [one.type for one in state["messages"]] == ["human", "ai", "tool", "ai"] * 2
-    assert state["messages"][-1].response_metadata["crp"]["report_id"]
+    assert state["messages"][-1].response_metadata["crp"]["window_id"]
     assert len(server.requests) == 4
     for seen in server.requests:
         boundary(seen)

@@ -97,8 +97,8 @@ def test_documents_are_the_packed_envelope(relay, budget):
     assert envelope_text(documents) == envelope.text
     assert counter_for("gpt-4o").count(envelope_text(documents)) <= budget
     for document, fact in zip(documents, envelope.facts, strict=True):
-        assert document.metadata["crp"]["position"] == fact.position
-        assert document.metadata["crp"]["envelope"]["etag"] == envelope.etag
+        assert document.metadata["crp_fact"]["position"] == fact.position
+        assert document.metadata["crp_fact"]["envelope"]["etag"] == envelope.etag
         json.dumps(document.metadata)
 
 
@@ -124,8 +124,8 @@ def test_wrapping_an_existing_retriever_keeps_chain_ids_and_metadata():
     assert 0 < len(packed) < len(FACTS)
     for document in packed:
         original = next(d for d in documents if d.id == document.id)
-        assert {k: v for k, v in document.metadata.items() if k != "crp"} == original.metadata
-        assert "crp" not in original.metadata
+        assert {k: v for k, v in document.metadata.items() if k != "crp_fact"} == original.metadata
+        assert "crp_fact" not in original.metadata
 
 
 def test_nothing_of_crp_reaches_the_model(relay):

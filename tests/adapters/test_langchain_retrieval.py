@@ -103,8 +103,8 @@ async def test_what_is_kept_is_the_envelope(budget):
         original = DOCUMENTS[int(document.id[1:])]
         assert document.page_content == original.page_content
         assert document.metadata["source"] == original.metadata["source"]
-        assert document.metadata["crp"]["envelope"]["token_budget"] == budget
-        assert "crp" not in original.metadata
+        assert document.metadata["crp_fact"]["envelope"]["token_budget"] == budget
+        assert "crp_fact" not in original.metadata
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
@@ -155,7 +155,7 @@ class Shelf(BaseRetriever):
 
 def shown_part(document, original):
     """The part of a document that is shown, by its spans."""
-    crp = document.metadata["crp"]
+    crp = document.metadata["crp_fact"]
     return " \u2026 ".join(original[start:end] for start, end in crp["spans"])
 
 
@@ -176,7 +176,7 @@ async def test_the_end_of_a_document_above_the_budget_is_shown(way):
     (part,) = [one for one in kept if one.id == "long"]
     assert "7741" in part.page_content
     assert part.page_content == shown_part(part, LONG)
-    assert part.metadata["crp"]["content_hash"]
+    assert part.metadata["crp_fact"]["content_hash"]
     assert counter_for("gpt-4o").count(envelope_text(kept)) <= 200
 
 
@@ -204,4 +204,4 @@ async def test_a_second_look_finds_what_the_first_documents_lead_to(way):
 def test_chunks_of_one_source_say_where_they_stand():
     chunk = Document("A chunk of a report.", metadata={"source": "a.md", "start_index": 40})
     (kept,) = CRPDocumentCompressor(model="gpt-4o").compress_documents([chunk], "A report?")
-    assert kept.metadata["crp"]["source_location"] == "40-60"
+    assert kept.metadata["crp_fact"]["source_location"] == "40-60"

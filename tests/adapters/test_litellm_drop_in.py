@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
+import time
+from collections import Counter
 from typing import Any
 
 import litellm
 import openai
 import pytest
+from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations import Relay
 from crp_integrations.errors import (
@@ -20,6 +23,7 @@ from crp_integrations.errors import (
     ModelNotFound,
     ModelRateLimited,
     ModelTimeout,
+    RequestError,
 )
 from crp_integrations.litellm import CRPRouter
 from tests.adapters.litellm_deployments import ASKED, WAYS, answered, entry, outcomes, router
@@ -70,9 +74,11 @@ def test_an_error_is_one_of_litellms_and_one_of_this_package(
             response.status_code,
             response.text,
         )
-    # The words are this package's, which repeat nothing of a prompt.
-    assert error.message == str(error) == error.args[0]
-    assert "SECRET-ECHO" not in f"{error} {error!r}"
+    # The sentence is this package's; the provider's words follow it.
+    assert error.message == str(error)
+    assert str(error).startswith(error.args[0])
+    assert error.refusal is None or error.refusal["message"] in str(error)
+    assert fault in ("forbidden", "slow", "drop", "broken", "unavailable") or error.refusal
     assert error.tried == ("openai/gpt-4o",)
     assert outcomes(relay, SESSION) == ["failed"]
 
@@ -134,6 +140,17 @@ def test_there_is_one_class_for_each_pair(relay: Relay, server: Double) -> None:
     assert len(kinds) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments", [{"n": 2}, {"crp": {"k": 0}}, {"crp": {"policy": "halt"}}, {"messages": []}]
+)
+def test_a_refused_request_has_the_status_that_clients_read(
+    relay: Relay, server: Double, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        called_by(server, relay).completion("main", **{"messages": ASKED, **arguments})
+    assert caught.value.status_code == caught.value.status_hint == 400
+
+
 # --- further attributes --------------------------------------------------------------------
 
 
@@ -155,9 +172,90 @@ def test_an_attribute_that_nobody_has_is_an_error(relay: Relay, server: Double) 
         _ = called._no_such
 
 
+def test_an_attribute_is_set_on_litellms_router(relay: Relay, server: Double) -> None:
+    server.fault = "broken"
+    called = called_by(server, relay)
+    called.num_retries = 2
+    assert called.router.num_retries == 2
+    with pytest.raises(ModelError):
+        called.completion("main", ASKED)
+    assert len(server.requests) == 3
+    with pytest.raises(AttributeError, match=r"'retries'.*num_retries"):
+        called.retries = 2
+
+
 def test_a_router_is_copied_and_made_without_its_constructor(relay: Relay, server: Double) -> None:
     called = called_by(server, relay)
     assert copy.copy(called).router is called.router
     bare = CRPRouter.__new__(CRPRouter)
     assert not hasattr(bare, "num_retries")
     assert not hasattr(bare, "__setstate__")
+
+
+# --- callbacks ------------------------------------------------------------------------------
+
+
+class BothWays(CustomLogger):
+    def __init__(self, calls: list[str]) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def log_success_event(self, *about: Any, **named: Any) -> None:
+        self.calls.append("logger")
+
+    def log_failure_event(self, *about: Any, **named: Any) -> None:
+        self.calls.append("logger")
+
+
+class Asynchronous(BothWays):
+    async def async_log_success_event(self, *about: Any, **named: Any) -> None:
+        self.calls.append("logger's twin")
+
+    async def async_log_failure_event(self, *about: Any, **named: Any) -> None:
+        self.calls.append("logger's twin")
+
+
+def waited_for(calls: list[str], count: int) -> Counter[str]:
+    for _ in range(100):
+        if len(calls) >= count:
+            break
+        time.sleep(0.05)
+    time.sleep(0.2)  # for a call too many
+    return Counter(calls)
+
+
+@pytest.mark.parametrize("how", ["whole", "stream", "failure"])
+def test_completion_calls_each_callback_once_as_litellms_router_does(
+    relay: Relay, server: Double, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def function(kwargs: Any, response: Any, start: Any, end: Any) -> None:
+        assert kwargs["messages"][-1] == ASKED[-1]
+        text = "complete_streaming_response" if how == "stream" else "litellm_call_id"
+        assert how == "failure" or (kwargs[text] and response.choices[0].message.content)
+        calls.append("function")
+
+    async def coroutine(kwargs: Any, response: Any, start: Any, end: Any) -> None:
+        calls.append("coroutine")
+
+    def of_the_call(kwargs: Any, response: Any, start: Any, end: Any) -> None:
+        calls.append("of the call")
+
+    called = called_by(server, relay)
+    event = "failure" if how == "failure" else "success"
+    server.fault = "bad-request" if how == "failure" else ""
+    monkeypatch.setattr(litellm, f"{event}_callback", [function, coroutine])
+    monkeypatch.setattr(litellm, f"_async_{event}_callback", [])
+    monkeypatch.setattr(litellm, "callbacks", [BothWays(calls), Asynchronous(calls)])
+    wanted = Counter(["function", "of the call", "coroutine", "logger", "logger's twin"])
+    own = {f"{event}_callback": [of_the_call]}
+    if how == "failure":
+        own, wanted = {}, wanted - Counter(["of the call"])
+        with pytest.raises(ModelError):
+            called.completion("main", ASKED)
+    elif how == "stream":
+        assert list(called.completion("main", ASKED, stream=True, **own))
+    else:
+        called.completion("main", ASKED, **own)
+    assert waited_for(calls, wanted.total()) == wanted

@@ -94,7 +94,7 @@ def test_metadata_reaches_neither_prompt_nor_embedding():
     (packed, *_) = CRPNodePostprocessor(model="gpt-4o").postprocess_nodes(
         scored({"file": "a.md"}), query_str=QUESTION
     )
-    assert packed.node.metadata["crp"]["position"] == 1
+    assert packed.node.metadata["crp_fact"]["position"] == 1
     json.dumps(packed.node.metadata)
     for mode in (MetadataMode.LLM, MetadataMode.EMBED):
         text = packed.node.get_content(metadata_mode=mode)
@@ -128,7 +128,7 @@ def test_it_works_in_a_query_engine():
     assert str(response) == FACTS[0]
     assert len(llm.prompts) == 1
     assert "crp" not in llm.prompts[0]
-    assert all("crp" in node.node.metadata for node in response.source_nodes)
+    assert all("crp_fact" in node.node.metadata for node in response.source_nodes)
     (event,) = heard
     assert len(event.envelope["facts"]) == len(response.source_nodes)
 
@@ -145,7 +145,7 @@ def test_every_text_of_one_id_is_packed():
     packed = CRPNodePostprocessor(model="gpt-4o").postprocess_nodes(nodes, query_str=QUESTION)
     assert {node.node.get_content() for node in packed} == {first, second}
     assert {node.node.node_id for node in packed} == {"1"}
-    assert len({node.node.metadata["crp"]["fact_id"] for node in packed}) == 2
+    assert len({node.node.metadata["crp_fact"]["fact_id"] for node in packed}) == 2
 
 
 @pytest.mark.parametrize("node", [TextNode(text="SECRET \ud800"), TextNode(text="x", id_="\ud800")])
@@ -206,7 +206,7 @@ async def test_every_way_to_answer_sees_packed_nodes_without_metadata(mode, asyn
     response = await engine.aquery(QUESTION) if asynchronous else engine.query(QUESTION)
     assert str(response) == FACTS[0]
     budgets = {
-        node.node.metadata["crp"]["envelope"]["token_budget"] for node in response.source_nodes
+        node.node.metadata["crp_fact"]["envelope"]["token_budget"] for node in response.source_nodes
     }
     assert budgets == {70}
     json.dumps(response.metadata)
@@ -256,7 +256,7 @@ def test_the_end_of_a_node_above_the_budget_is_shown():
     post = CRPNodePostprocessor(model="gpt-4o", budget_tokens=200)
     packed = post.postprocess_nodes(nodes, query_str="What is the access code of the north vault?")
     (part,) = [one.node for one in packed if one.node.node_id == "long"]
-    told = part.metadata["crp"]
+    told = part.metadata["crp_fact"]
     shown = part.get_content(metadata_mode=MetadataMode.LLM)
     assert "7741" in shown
     assert shown == " \u2026 ".join(LONG[start:end] for start, end in told["spans"])

@@ -126,7 +126,7 @@ async def test_facts_of_a_relay_are_packed_as_the_model_sees_them(way, events):
     assert (
         counter_for("gpt-4o").count(event.envelope["text"]) == event.envelope["token_count"] <= 60
     )
-    places = [one.node.metadata["crp"]["position"] for one in nodes]
+    places = [one.node.metadata["crp_fact"]["position"] for one in nodes]
     assert places == list(range(1, len(nodes) + 1))
     json.dumps([one.node.metadata for one in nodes])
     assert no_metadata("".join(shown(nodes)))
@@ -179,10 +179,12 @@ def test_facts_shown_in_part_are_nodes_of_those_parts():
     ]
     retriever = CRPRetriever(opened(*parted), model="gpt-4o", budget_tokens=120)
     nodes = retriever.retrieve("When was part 2 of plant 3 built?")
-    assert [one for one in nodes if one.node.metadata["crp"]["spans"]], "some are shown in part"
+    assert [one for one in nodes if one.node.metadata["crp_fact"]["spans"]], (
+        "some are shown in part"
+    )
     text = render(shown(nodes))
     assert counter_for("gpt-4o").count(text) <= 120
-    assert {one.node.metadata["crp"]["envelope"]["token_count"] for one in nodes} == {
+    assert {one.node.metadata["crp_fact"]["envelope"]["token_count"] for one in nodes} == {
         counter_for("gpt-4o").count(text)
     }
 

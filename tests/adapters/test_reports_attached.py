@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -15,6 +16,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_core.tracers.context import collect_runs
 from langgraph.checkpoint.memory import InMemorySaver
+from litellm import completion
 from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
 
 from crp_integrations import SafetyHalt, examine
@@ -26,15 +28,25 @@ from crp_integrations.langchain import (
     CRPMiddleware,
     CRPRunnable,
     DPECallbackHandler,
+    EmittingMiddleware,
     report_of,
 )
-from crp_integrations.llama_index import CRPAgentLLM, CRPQueryEngine, DPEEventHandler
+from crp_integrations.litellm import CRPLogger, CRPProxyHook, CRPRouter
+from crp_integrations.llama_index import (
+    CRPAgentLLM,
+    CRPQueryEngine,
+    DPEEventHandler,
+    DPESpanHandler,
+    EmittingHandler,
+)
 from crp_integrations.llama_index import report_of as report_on_response
 from crp_integrations.vocabulary.provenance import RiskLevel
 from tests.adapters import llama_index_doubles as llama
 from tests.adapters.langchain_doubles import FACTS, opened, overheard, scripted
 from tests.adapters.llama_index_doubles import HALTING, QUESTION, WRONG
+from tests.adapters.test_memory_emission import emitting
 
+IDS = ["window_id", "report_hash"]
 REPORT = examine(WRONG, context=list(FACTS), question=QUESTION)
 TEXT = st.text(st.characters(), max_size=3_000)
 
@@ -68,7 +80,7 @@ def test_a_summary_never_takes_more_than_its_kilobyte(data):
     assert len(written.encode("utf-8", "surrogatepass")) <= SUMMARY_BYTES
     assert len(json.dumps(made)) <= SUMMARY_BYTES
     assert made["risk_level"] == report.risk_level
-    assert made["flagged_total"] == count
+    assert len(made["claims"]) <= count
 
 
 def test_a_summary_names_what_is_wrong_and_where_the_report_is():
@@ -77,10 +89,10 @@ def test_a_summary_names_what_is_wrong_and_where_the_report_is():
         CRPRunnable(relay, llm=scripted(WRONG), **HALTING).invoke(QUESTION)
     report = caught.value.report
     made = summarise_report(report)
-    assert relay.report(made["report_id"]).report_hash == report.report_hash
+    assert relay.report(made["window_id"]).report_hash == made["report_hash"]
     assert made["risk_level"] == report.risk_level
     assert made["reasons"] == list(report.reasons)
-    (claim,) = made["flagged_claims"]
+    (claim,) = made["claims"]
     assert WRONG[claim["start"] : claim["end"]].startswith(claim["text"])
     assert (claim["status"], claim["error"]) == ("CONTRADICTED", "NUMBER")
     assert len(json.dumps(report.model_dump(mode="json"))) > 4 * SUMMARY_BYTES
@@ -116,6 +128,41 @@ def agent_llm(**options):
     return llm.chat([LlamaMessage(role="user", content=QUESTION)])
 
 
+def assert_same_shape(part, whole):
+    """Whatever the part has, the whole has under the same name and in the same form."""
+    for name, value in part.items():
+        assert type(value) is type(whole[name]) or None in (value, whole[name]), name
+        if isinstance(value, dict):
+            assert value.keys() == whole[name].keys()
+        for item in value if name == "claims" else ():
+            assert_same_shape(item, whole["claims"][0])
+
+
+def routed():
+    router = CRPRouter(
+        [{"model_name": "main", "litellm_params": {"model": "openai/gpt-4o", "api_key": "x"}}],
+        relay=opened(),
+    )
+    asked = [{"role": "user", "content": QUESTION}]
+    return router.completion("main", asked, mock_response=WRONG).crp
+
+
+def logged():
+    logger = CRPLogger()
+    logger.install()
+    with logger.shown(list(FACTS), QUESTION):
+        asked = [{"role": "user", "content": QUESTION}]
+        response = completion("gpt-4o", asked, mock_response=WRONG)
+    return logger.report(response)
+
+
+@pytest.mark.parametrize("reports", [routed, logged])
+def test_litellm_has_the_shape_of_the_other_adapters(reports):
+    full = reports()
+    assert_same_shape(report_of(runnable()), full)
+    assert Report.model_validate(full)
+
+
 COMPONENTS = {
     "CRPRunnable": (runnable, report_of),
     "CRPMiddleware": (middleware, report_of),
@@ -138,9 +185,11 @@ def test_a_component_attaches_as_much_as_it_is_told_and_hands_all_of_it_over(nam
     (report,) = handed
     assert report.distortion_types == ("NUMBER_CHANGED",)
     assert summary == summarise_report(report)
+    assert summary["flags"] == list(report.flags)
     full = found(answer(attach="full"))
     assert Report.model_validate(full).distortion_types == ("NUMBER_CHANGED",)
-    assert list(found(answer(attach="id"))) == ["report_id"]
+    assert list(found(answer(attach="id"))) == IDS
+    assert_same_shape(summary, full)
     with pytest.raises(RequestError, match="'most' is not one of full, summary, id"):
         answer(attach="most")
     with pytest.raises(RequestError, match="on_report is int"):
@@ -186,7 +235,7 @@ async def test_a_report_is_found_in_events_results_and_nowhere_else():
     heard, _ = await overheard(
         parsed(), QUESTION, "astream_events", config={"callbacks": [handler]}
     )
-    assert list(report_of(heard)) == ["report_id"]
+    assert list(report_of(heard)) == IDS
     result = []
 
     class Ends(BaseCallbackHandler):
@@ -195,7 +244,7 @@ async def test_a_report_is_found_in_events_results_and_nowhere_else():
 
     parsed().invoke(QUESTION, {"callbacks": [handler, Ends()]})
     assert report_of(result[0]) == report_of(result[0].generations[0][0])
-    assert list(report_of(result[0])) == ["report_id"]
+    assert list(report_of(result[0])) == IDS
     message = result[0].generations[0][0].message
     # A later answer that nothing is attached to has none, whatever an earlier one has.
     assert report_of({"messages": [message]}) == report_of(message)
@@ -210,7 +259,7 @@ def test_a_handler_around_a_whole_turn_takes_its_report_and_attaches_nothing_its
     handler = DPECallbackHandler(on_report=heard.append)
     message = CRPRunnable(opened(), llm=scripted(WRONG)).invoke(QUESTION, {"callbacks": [handler]})
     (report,) = heard
-    assert report["window_id"] == report_of(message)["report_id"]
+    assert report["window_id"] == report_of(message)["window_id"]
 
 
 def test_an_event_handler_around_an_agents_llm_is_given_all_of_the_report():
@@ -218,7 +267,7 @@ def test_an_event_handler_around_an_agents_llm_is_given_all_of_the_report():
     with DPEEventHandler(on_report=heard.append) as handler:
         response = agent_llm()
     (event,) = heard
-    assert event.report["window_id"] == report_on_response(response)["report_id"]
+    assert event.report["window_id"] == report_on_response(response)["window_id"]
     assert handler.last_report == event.report
     assert report_on_response(event) == event.report
 
@@ -262,3 +311,28 @@ def test_ten_tool_calls_write_little_into_a_checkpointer(capsys):
     assert sizes["summary"][1] <= SUMMARY_BYTES
     assert sizes["summary"][0] < sizes["full"][0] / 2
     assert sizes["id"][0] < sizes["summary"][0]
+
+
+HANDLERS = {
+    "DPECallbackHandler": lambda relay: DPECallbackHandler(relay=relay),
+    "CRPMiddleware": CRPMiddleware,
+    "EmittingMiddleware": lambda relay: EmittingMiddleware(emitting(relay.fabric.add)),
+    "DPEEventHandler": lambda relay: DPEEventHandler(relay=relay),
+    "DPESpanHandler": lambda relay: DPESpanHandler(),
+    "EmittingHandler": lambda relay: EmittingHandler(emitting(relay.fabric.add)),
+    "CRPLogger": lambda relay: CRPLogger(),
+    "CRPProxyHook": CRPProxyHook,
+}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_a_deep_copy_shares_a_handler(name):
+    handler = HANDLERS[name](opened())
+    assert copy.deepcopy({"callbacks": [handler]})["callbacks"] == [handler]
+    assert copy.deepcopy(handler) is handler
+
+
+def test_a_copied_component_has_the_same_store():
+    relay = opened()
+    chain = copy.deepcopy(CRPRunnable(relay, llm=scripted(WRONG)))
+    assert relay.report(report_of(chain.invoke(QUESTION))["window_id"])

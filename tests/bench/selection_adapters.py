@@ -70,7 +70,9 @@ def _langchain(corpus: Corpus, budget: Budget, **fields: Any) -> Adapter:
 
     def show(question: str) -> list[ShownText]:
         return [
-            ShownText(int(str(one.id)), one.page_content, one.metadata["crp"]["composite_score"])
+            ShownText(
+                int(str(one.id)), one.page_content, one.metadata["crp_fact"]["composite_score"]
+            )
             for one in retriever.invoke(question)
         ]
 
@@ -102,7 +104,7 @@ def _node(corpus: Corpus, budget: Budget) -> Adapter:
             ShownText(
                 int(one.node.node_id),
                 one.node.get_content(metadata_mode=MetadataMode.LLM),
-                one.node.metadata["crp"]["composite_score"],
+                one.node.metadata["crp_fact"]["composite_score"],
             )
             for one in nodes
         ]

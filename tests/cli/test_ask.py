@@ -212,6 +212,15 @@ def kb(here: Here, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_an_error_names_the_options_of_the_shell(here: Here, kb: Path) -> None:
+    asked = ["ask", QUESTION, "--store", "kb"]
+    unread = here(*asked, "--policy", "halt-on HIGH", cwd=kb)
+    assert "give --judge …, such as --judge openai/gpt-4o-mini, or write" in unread.stderr
+    useless = here(*asked, "--judge-when", "always", cwd=kb)
+    assert "--judge-when needs a judge; give --judge …" in useless.stderr
+    assert unread.returncode == useless.returncode == 1
+
+
 def test_the_judge_of_one_question(here: Here, kb: Path, judge: Double) -> None:
     how = ("--store", "kb", "--judge", NAME, "--judge-base", judge.url)
     said = here("ask", QUESTION, *how, "--json", cwd=kb, OPENAI_API_KEY="sk-judge")

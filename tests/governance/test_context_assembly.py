@@ -336,7 +336,8 @@ def test_each_item_says_who_found_it_and_how() -> None:
     )
     made = compose(relay_of([*(text_of(n) for n in range(12)), *told]), tools=(tool(1),))
     by_id = {item.id: item for section in made.pack.sections for item in section.items}
-    facts = [id_ for id_ in by_id if id_ in made.evidence]
+    assert made.evidence.keys() == by_id.keys() == {item.id for item in made.pack.items}
+    facts = [id_ for id_ in by_id if made.evidence[id_]]
     assert len(facts) > 10
     names = set()
     for id_ in facts:
@@ -410,7 +411,7 @@ def test_labels_that_policy_shuts_out_do_not_enter() -> None:
     assert "number 1 at" in made.text
     assert "number 2 at" not in made.text
     assert "number 3 at" not in made.text
-    fact = next(item for item in made.pack.items if item.id in made.evidence)
+    fact = next(item for item in made.pack.items if made.evidence[item.id])
     assert all(item.security_label for item in made.pack.items)
     assert fact.evidence.filters == {"without": "export:restricted"}
     assert fact.security_label == "tenant:local"
@@ -438,7 +439,7 @@ def test_memories_of_all_types_rank_by_reranker_and_decay() -> None:
     made = compose(relay)
     scores = {item.id: item.score for item in made.pack.items}
     assert scores[ids["exact"]] > scores[ids["fresh"]] > scores[ids["plain"]]
-    assert {item.evidence.reranker for item in made.pack.items if item.id in made.evidence} == {
+    assert {item.evidence.reranker for item in made.pack.items if made.evidence[item.id]} == {
         "lifts@1"
     }
 

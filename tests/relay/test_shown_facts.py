@@ -110,16 +110,19 @@ def test_a_langchain_document_holds_what_is_shown_and_says_which_part_it_is(
     envelope = parted_relay.turn(QUESTION, model="gpt-4o", budget_tokens=BUDGET).preview()
     assert envelope_text(documents) == envelope.text
     shown = parted(envelope)
-    (document,) = (one for one in documents if one.metadata["crp"]["spans"])
+    (document,) = (one for one in documents if one.metadata["crp_fact"]["spans"])
     assert document.page_content == shown.content
-    words = document.metadata["crp"]
+    words = document.metadata["crp_fact"]
     assert [tuple(span) for span in words["spans"]] == list(shown.spans)
     assert words["content_hash"] == sha256(LONG)
     assert words["fact_id"] == shown.fact_id
     json.dumps(words)
     for other in documents:
         if other is not document:
-            assert (other.metadata["crp"]["spans"], other.metadata["crp"]["content_hash"]) == (
+            assert (
+                other.metadata["crp_fact"]["spans"],
+                other.metadata["crp_fact"]["content_hash"],
+            ) == (
                 [],
                 "",
             )
