@@ -23,8 +23,8 @@ class CRPError(Exception):
         directive: the demand that is not met: a directive such as `halt-on HIGH`, `accept-risk
             LOW`, or a setting or law such as `judge_failure halt`; empty for none.
         value: the value found, such as `CRITICAL` or `2 found`.
-        status_code: `status_hint` under the name that clients of OpenAI read, unless the error is also
-            one of LiteLLM's classes, which have their own.
+        status_code: `status_hint` under the name that clients of OpenAI read, unless the error is
+            also one of LiteLLM's classes, which have their own.
     """
 
     status_hint: int = 500

@@ -206,10 +206,15 @@ def budget_fields(budget: int | Mapping[str, float] | None) -> dict[str, Any]:
 Preset = Literal["default", "literal"]
 Profile = Literal["observe", "protocol"]
 # Actions that the specifications take by default: continuation and remedies (CRP-SPEC-005 §10.3,
-# §19.1), enforcing the safety budget (related facts §8), quarantine (CRP-SPEC-009 §8.4).
+# §19.1), enforcing the safety budget (related facts §8), ending a session at 50 windows (§5),
+# quarantine (CRP-SPEC-009 §8.4).
 PROTOCOL: Final[dict[str, Any]] = {
     "dispatch": {"continue_incomplete": True, "redispatch_on_contradiction": True},
-    "sessions": {"budget": {"enforce": True}, "transfer": {"summaries": True}},
+    "sessions": {
+        "budget": {"enforce": True},
+        "graph": {"nodes": 50},
+        "transfer": {"summaries": True},
+    },
     "fabric": {"lifecycle": {"quarantine": True}},
 }
 TOML_NAME = "crp.toml"
@@ -226,8 +231,8 @@ class Settings(BaseSettings):
     Attributes:
         preset: `default`, or `literal` for exactly what the specifications say.
         profile: `observe` only reports; `protocol` turns on what the specifications do by
-            default: continuation, remedies, quarantine, and a safety budget that withholds
-            answers. Individual settings take precedence over it.
+            default: continuation, remedies, quarantine, at most 50 windows a session, and a
+            safety budget that withholds answers. Individual settings take precedence over it.
         model: model asked when a call names none; `extractive` needs no key.
         max_windows: maximum windows of a session, the total in `CRP-Context-Window: 1/5`.
         context_limits: tokens by model name; they take precedence over every table.

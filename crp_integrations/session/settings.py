@@ -127,11 +127,12 @@ class WindowGraphSettings(Part):
     Spec: related facts §5
 
     Attributes:
-        nodes: maximum number of windows of a session, in all branches together.
+        nodes: maximum number of windows of a session, in all branches together; None for no limit.
+            The document's limit of 50 belongs to the profile `protocol`.
         fan_out: maximum number of windows that follow one window.
     """
 
-    nodes: int = Field(default=50, ge=1)
+    nodes: int | None = Field(default=None, ge=1)
     fan_out: int = Field(default=10, ge=1)
 
 

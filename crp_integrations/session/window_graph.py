@@ -22,7 +22,7 @@ def check_limits(
     windows: Sequence[WindowNode], parents: Sequence[str], settings: WindowGraphSettings
 ) -> None:
     """Refuse a window that would exceed the graph's size or the fan-out of its parent."""
-    if len(windows) >= settings.nodes:
+    if settings.nodes is not None and len(windows) >= settings.nodes:
         raise LimitReached(
             f"the session has {len(windows)} windows, at most {settings.nodes} allowed; begin "
             "another session, or raise sessions.graph.nodes"

@@ -180,6 +180,12 @@ def test_a_session_takes_so_many_windows_and_no_more(
     assert answered(relay, session_id=OTHER).window_number == 1
 
 
+def test_fifty_windows_are_the_limit_of_the_protocol_alone(open_relay: Opener) -> None:
+    for profile, limit in (("observe", None), ("protocol", 50)):
+        relay, _ = opened(open_relay, LOW, profile=profile)
+        assert relay.settings.sessions.graph.nodes == limit
+
+
 # --- continuations -----------------------------------------------------------------------
 
 

@@ -98,7 +98,7 @@ def find_faults(
             > settings.fan_out
             for parent in known
         ),
-        GraphFaultKind.NODES: len(known) > settings.nodes,
+        GraphFaultKind.NODES: settings.nodes is not None and len(known) > settings.nodes,
     }
     return frozenset(kind for kind, wrong in said.items() if wrong)
 
