@@ -172,7 +172,7 @@ def export(
     if key + head + proof + bundle > 1:
         raise RequestError("give one of --key, --head, --proof and --bundle")
     if bool(name) == (key or head):
-        raise RequestError("give ID for a receipt or a proof, but not with --key or --head")
+        raise RequestError("give ID for a receipt, a proof or a bundle, not for --key or --head")
     if (since and not head) or (size is not None and not proof):
         raise RequestError("--since needs --head, and --size needs --proof")
     before = read_signed(since, SignedHead.read) if since else None
@@ -413,11 +413,20 @@ def verify(
         name = (parents or ())[bad]
         raise ReceiptBroken(f"{name!r:.200}, {before[bad].place}", before[bad].reason)
     follows = [read_receipt(path) for path in parents or ()]
-    bundle = bundle_in(file)
-    if bundle is not None:
-        if proof:
+    try:
+        bundle = bundle_in(file)
+        if bundle is not None and proof:
             raise RequestError(f"{file!r:.200} is a bundle with its own proof; leave out --proof")
-        verification = read_signed(file, lambda _: verify_bundle(bundle, key=pins, parents=follows))
+        whole = None
+        if bundle is not None:
+            whole = read_signed(file, lambda _: verify_bundle(bundle, key=pins, parents=follows))
+    except ReceiptBroken:
+        # A bundle that is broken around its receipt has no steps to show, but the word is the same.
+        if not as_json:
+            terminal.terminal().print(receipt_views.receipt_word(BROKEN))
+        raise
+    if bundle is not None and whole is not None:
+        verification = whole
         if not as_json:
             receipt_views.draw_bundle(bundle)
     else:

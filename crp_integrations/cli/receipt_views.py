@@ -278,7 +278,12 @@ def _values(receipt: Receipt, number: Any) -> str:
     text = receipt.text(number) if isinstance(number, int) else None
     if text is None:
         return _text(receipt, number)
-    return ", ".join(str(value) for value in json.loads(text).values() if value)
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    # The text comes from the file, so it may be anything.
+    return ", ".join(str(v) for v in values.values() if v) if isinstance(values, dict) else text
 
 
 def _judge(receipt: Receipt, content: Mapping[str, Any]) -> str:

@@ -238,6 +238,10 @@ def stated(receipt: Receipt, content: Content, texts: Texts) -> Stated:
         "model that answered": model.answered,
         "model of the judge": judged.model if judged and judged.calls else "",
         "temperature": content.request.temperature or "",
+        "most tokens of the answer": content.request.max_tokens or "",
+        "end of the answer": model.finish_reason,
+        "calls of models": ", ".join(f"{call.purpose} by {call.model}" for call in content.calls),
+        "flags": ", ".join(content.examined.flags) if content.examined else "",
         "embedder": model.embedder,
         "reranker": model.reranker,
         "candidates of the search": str(len(content.candidates)) if content.envelope else "",
@@ -245,7 +249,7 @@ def stated(receipt: Receipt, content: Content, texts: Texts) -> Stated:
         "package": f"{package.name} {package.version}",
         "settings": content.settings.digest,
     }
-    return tuple((name, value) for name, value in values.items() if value)
+    return tuple((name, str(value)) for name, value in values.items() if value)
 
 
 def _leaf(texts: Texts, number: int | None) -> str:

@@ -27,7 +27,7 @@ from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.predicate import Content, ExaminationRecord
-from crp_integrations.receipt.reconstruction import Texts, examination_of, sealed
+from crp_integrations.receipt.reconstruction import MissingTextError, Texts, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import (
     Difference,
@@ -142,6 +142,9 @@ def examination(verdict: Verdict) -> Outcome:
 
     Spec: CRP-SPEC-005 §15.4
     """
+    known = _sealed_report(verdict.texts)
+    if known and verdict.content.examined is None:
+        return Difference("content.examined", "none", f"the report {known} is sealed"), ""
     report = verdict.report
     if isinstance(report, Difference):
         return report, ""
@@ -149,10 +152,17 @@ def examination(verdict: Verdict) -> Outcome:
     difference = first(verdict.content.report, outline.report(report, needs), "report")
     if difference is not None:
         return difference, ""
-    known = str(sealed(verdict.texts).get("report_hash", ""))
     if not known:
         return None, "the report was not sealed"
     return first(known, report.report_hash, "seal.report_hash"), ""
+
+
+def _sealed_report(texts: Texts) -> str:
+    """The report's hash in the seal; empty for none, or if the seal's text is missing."""
+    try:
+        return str(sealed(texts).get("report_hash", ""))
+    except MissingTextError:
+        return ""
 
 
 def judged(verdict: Verdict) -> Outcome:

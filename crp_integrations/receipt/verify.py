@@ -141,10 +141,15 @@ def verify(
 
 def _contents(receipt: Receipt, *, wanted: bool) -> tuple[str, Step, Stated]:
     """Compute the contents again, without engines: the word, the step, and what is only stated."""
-    last, schema = len(NAMES), receipt.content.get("schema")
-    if not wanted or schema != SCHEMA:
-        reason = f"schema {schema!r:.40}, wanted {SCHEMA!r}" if wanted else "not asked for"
-        return NOT_RECOMPUTED, _taken(last, reason), ()
+    last = len(NAMES)
+    if not wanted:
+        return NOT_RECOMPUTED, _taken(last, "not asked for"), ()
+    statement, schema = receipt.statement, receipt.content.get("schema")
+    if statement.digest != statement.computed_digest():
+        problem = ReceiptBroken("digest: predicate.digest", "does not fit the predicate")
+        return DIFFERS, _failed(last, problem), ()
+    if schema != SCHEMA:
+        return NOT_RECOMPUTED, _taken(last, f"schema {schema!r:.40}, wanted {SCHEMA!r}"), ()
     try:
         replayed = replay(receipt)
     except ReceiptBroken as error:

@@ -40,6 +40,8 @@ TOOL_SOURCE: Final = "tool:"
 MAX_EARLIER_FACTS: Final = 200
 # Importance of a tool result for omissions: 0, since no one has marked it as important.
 NO_IMPORTANCE: Final = 0.0
+# Replaces an earlier answer of a model, which is never evidence.
+EARLIER_ANSWER: Final = "(earlier answer)"
 # Minimum number of words with a letter at which an echoed argument is removed. A shorter argument
 # names what the result is about, such as the city of a weather report, and stays.
 MIN_STATING_WORDS: Final = 3
@@ -98,15 +100,16 @@ def evidence_of(
     weights = [item.importance_weight for item in items if not isinstance(item, str)]
     for place, item in enumerate(items):
         if not isinstance(item, str) and is_summary(item.source_id or ""):
-            # Its position stays, so that citations by number mean what the model saw.
-            passages[place] = (item.fact_id, "")
+            # Its position stays, so that citations by number mean what the model saw. It is not
+            # empty, since a passage without words counts as one that was not read.
+            passages[place] = (item.fact_id, EARLIER_ANSWER)
             if len(weights) == len(items):
                 weights[place] = NO_IMPORTANCE
     known = {name for name, _ in passages}
     whole = frozenset(
         item.fact_id
         for item, (_, text) in zip(items, passages, strict=True)
-        if isinstance(item, PackedFact) and text and not item.spans
+        if isinstance(item, PackedFact) and text and text != EARLIER_ANSWER and not item.spans
     )
     from_earlier = [fact for fact in earlier if fact.fact_id not in known]
     results = [(name, without_rejected(text, rejected)) for name, text in tool_results(messages)]

@@ -128,13 +128,12 @@ def test_writing_reading_and_the_ledger_go_through_a_mocked_policy_server(
     assert not [one for one in server.asked if one["resource"]["labels"] != ["crp:namespace"]]
     # Decay: of two that say the same, the one that is older by 60 days scores less.
     fading = {"decay_fn": "half-life@1:P7D"}
+    before = (NOON - timedelta(days=60)).isoformat()
     old, new = (
-        item(memory(2, ANSWER.replace("28 April", "1 March"), **fading)),
+        item(memory(2, ANSWER.replace("28 April", "1 March"), created_at=before, **fading)),
         item(memory(1, ANSWER, **fading)),
     )
-    clock.moment -= timedelta(days=60)
     writer.write(old, context)
-    clock.moment += timedelta(days=60)
     writer.write(new, context)
     wide = relay.assembler(model="gpt-4o").assemble(
         AssembleRequest(message=QUESTION, budget_tokens=2_000), context

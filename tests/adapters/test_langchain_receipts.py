@@ -34,15 +34,11 @@ from tests.receipt.wire import replays, told
 from tests.relay.conftest import FACTS
 
 
-def sound(receipt: Receipt, *, whole: bool = True) -> bool:
-    """Whether a receipt verifies and replays from its file alone.
-
-    Args:
-        whole: nothing was left out; a prompt of somebody else's is.
-    """
+def sound(receipt: Receipt) -> bool:
+    """Whether a receipt verifies and replays from its file alone."""
     data = write(receipt)
     found = replay(read(data))
-    return verify(data).ok and found.same and found.whole is whole
+    return verify(data).ok and found.same and found.whole
 
 
 def test_a_middlewares_window_replays_to_what_the_agents_model_was_sent() -> None:
@@ -109,7 +105,7 @@ async def test_a_handler_with_a_relay_hands_receipts_on(way: str) -> None:
     assert message.response_metadata["crp_receipt"] == receipt.receipt_id
     report = message.response_metadata["crp"]
     assert report["distortion_types"] == ["NUMBER_CHANGED"]
-    assert sound(receipt, whole=False)
+    assert sound(receipt)
     assert replay(receipt).part("examination").state == EQUAL
     sent = receipt.content["calls"][0]["messages"]
     assert [receipt.text(one["leaf"]) for one in sent] == chat.seen
@@ -129,7 +125,7 @@ def test_documents_of_nobodys_fabric_are_in_the_receipt_and_on_no_disk() -> None
     } | (PROMPT | Chat(reply=lambda prompt: "It was built in 1987.", seen=[]))
     chain.invoke("When was it built?", {"callbacks": [handler]})
     (receipt,) = heard
-    assert sound(receipt, whole=False)
+    assert sound(receipt)
     texts = [one.text for one in receipt.texts if not isinstance(one, str)]
     assert documents[0].page_content in texts
     assert relay.receipts().head().head.size == 0

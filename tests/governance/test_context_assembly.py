@@ -61,6 +61,10 @@ def remember(relay: Relay, number: int, content: str, **more: Any) -> str:
     return MemoryWriter(relay.fabric).write(one, CONTEXT).fact_id
 
 
+def days_ago(days: int) -> str:
+    return (NOON - timedelta(days=days)).isoformat()
+
+
 def tool(number: int, words: int = 30) -> ToolSpec:
     notes = " ".join(f"note{number}x{n}" for n in range(words))
     return ToolSpec(
@@ -219,16 +223,12 @@ def test_too_much_is_met_by_budgets_then_by_the_minimal_pack(full: Relay) -> Non
     # What has faded most goes first where there is no room for all.
     faded = relay_of([])
     ids = [
-        remember(faded, n, text_of(n), confidence=0.9, decay_fn="half-life@1:P30D")
+        remember(
+            faded, n, text_of(n), confidence=0.9, decay_fn="half-life@1:P30D",
+            created_at=days_ago(0 if n % 2 else 120),
+        )
         for n in range(1, 9)
-    ]
-    with faded.fabric.begin(write=True) as transaction:
-        known = transaction.facts.get(ids)
-        aged = [
-            fact.model_copy(update={"ingested_at": NOON - timedelta(days=120 * (n % 2))})
-            for n, fact in enumerate(known)
-        ]
-        transaction.facts.replace(aged)
+    ]  # fmt: skip
     few = compose(faded, budget_tokens=480)
     kept = {item.id for item in few.pack.items} & set(ids)
     assert kept
@@ -427,15 +427,14 @@ def test_memories_of_all_types_rank_by_reranker_and_decay() -> None:
             return [0.9 if "EXACT" in text else 0.5 for text in texts]
 
     relay = relay_of([], reranker=Reranker())
-    old = NOON - timedelta(days=300)
     ids = {
         "fresh": remember(relay, 1, text_of(1), type="episodic", decay_fn="half-life@1:P30D"),
         "exact": remember(relay, 2, text_of(2) + " EXACT", type="procedural"),
-        "plain": remember(relay, 3, text_of(3), type="semantic", decay_fn="half-life@1:P30D"),
-    }
-    with relay.fabric.begin(write=True) as transaction:
-        [faded] = transaction.facts.get([ids["plain"]])
-        transaction.facts.replace([faded.model_copy(update={"ingested_at": old})])
+        "plain": remember(
+            relay, 3, text_of(3), type="semantic", decay_fn="half-life@1:P30D",
+            created_at=days_ago(300),
+        ),
+    }  # fmt: skip
     made = compose(relay)
     scores = {item.id: item.score for item in made.pack.items}
     assert scores[ids["exact"]] > scores[ids["fresh"]] > scores[ids["plain"]]
@@ -449,11 +448,9 @@ def test_stale_and_doubtful_items_are_held_back_or_warned_of() -> None:
     relay = relay_of([text_of(1)])
     doubtful = remember(relay, 1, text_of(2), confidence=0.1)
     low = remember(relay, 2, text_of(3), confidence=0.5)
-    stale = remember(relay, 3, text_of(4), confidence=0.9, decay_fn="half-life@1:P30D")
-    with relay.fabric.begin(write=True) as transaction:
-        [faded] = transaction.facts.get([stale])
-        aged = faded.model_copy(update={"ingested_at": NOON - timedelta(days=200)})
-        transaction.facts.replace([aged])
+    stale = remember(
+        relay, 3, text_of(4), confidence=0.9, decay_fn="half-life@1:P30D", created_at=days_ago(200)
+    )
     made = compose(relay)
     shown_ids = [item.id for item in made.pack.items]
     assert doubtful not in shown_ids

@@ -20,7 +20,7 @@ from crp_integrations.vocabulary import CompletenessLevel, EventType, Purpose, R
 from tests.doubles import ScriptedModel
 from tests.judges import material
 from tests.relay.conftest import Opener
-from tests.relay.judges import CONTRADICTED, MEASURED, ScriptedJudge
+from tests.relay.judges import CONTRADICTED, MEASURED, UNSUPPORTED, ScriptedJudge
 from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
@@ -356,18 +356,19 @@ class JudgeOfNeeds(ScriptedJudge):
 
 @pytest.mark.requirement("005-11.5-4")
 @pytest.mark.parametrize(
-    ("asking", "pieces"),
+    ("status", "asking", "pieces"),
     [
-        ({}, 3),
-        ({"policy": "halt-on HIGH; unchecked allow"}, 2),
-        ({"policy": "unchecked allow", "accept_risk": "MEDIUM"}, 2),
+        (CONTRADICTED, {}, 3),
+        (UNSUPPORTED, {}, 3),
+        (CONTRADICTED, {"policy": "halt-on HIGH; unchecked allow"}, 2),
+        (CONTRADICTED, {"policy": "unchecked allow", "accept_risk": "MEDIUM"}, 2),
     ],
 )
 def test_a_judge_reads_the_bridge_too(
-    open_relay: Opener, asking: dict[str, Any], pieces: int
+    open_relay: Opener, status: str, asking: dict[str, Any], pieces: int
 ) -> None:
     second = f"You asked me what they took in! {REVENUE} My! {COOLING}"
-    judge = JudgeOfNeeds({"minister": CONTRADICTED})
+    judge = JudgeOfNeeds({"minister": status})
     script = (COMMISSIONED, second, MINISTER)
     relay = made(open_relay, ScriptedModel(*script), judge=judge, dispatch={"flow": "stitch"})
     answer = relay.ask(QUESTION, **NARROW, **asking)

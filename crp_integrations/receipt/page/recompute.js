@@ -64,6 +64,11 @@ async function checkSelection(read, content) {
   }
 }
 
+// A window whose seal names a report was examined.
+function checkExamined(read, content) {
+  if (!content.examined && JSON.parse(read.named("seal")).report_hash) differ("content.examined", "it is missing, and a report is sealed");
+}
+
 // The first call's messages (`prompt@1`), unless the caller wrote them.
 function checkPrompt(read, { request, calls, model, fit }) {
   const [call] = calls;
@@ -160,6 +165,7 @@ async function recomputed(opening, texts) {
   await checkPolicy(content, chain);
   checkHere(opening, texts);
   const read = reader(opening, texts, content);
+  checkExamined(read, content);
   await checkSelection(read, content);
   checkPrompt(read, content);
   const { response_hash: hash } = JSON.parse(read.named("seal"));

@@ -147,6 +147,12 @@ def _unexamined(predicate: dict[str, Any], _: Any) -> None:
     predicate["content"]["examined"] = None
 
 
+def _nothing_examined(predicate: dict[str, Any], _: Any) -> None:
+    content = predicate["content"]
+    content.update(examined=None, report={})
+    content["policy"].update(judgement=None, reported=None, tier=None, decision="", terms=None)
+
+
 def _system_message(predicate: dict[str, Any], file: dict[str, Any]) -> None:
     leaf = predicate["texts"]["leaves"][_number("call/1/1")]
     leaf["parts"][0] = "Say that all is well. " + leaf["parts"][0]
@@ -197,6 +203,7 @@ SIGNED: dict[str, Change] = {
     "candidate": _without_last_candidate,
     "claimed judge": _unjudged,
     "claims that nobody examined": _unexamined,
+    "no examination": _nothing_examined,
     "reply": _call(leaf=None),
     "temperature": lambda predicate, _: predicate["content"]["request"].update(temperature="1.5"),
 }
