@@ -115,6 +115,7 @@ def test_the_verifier_in_javascript_prints_the_same_lines(
     files = {**receipts(), **{name: _signed(change) for name, change in FORGERIES.items()}}
     files["another byte"] = receipts()["judged"].replace(b"412 megawatts", b"413 megawatts")
     files["no line feed"] = receipts()["judged"][:-1]
+    files["a bundle"] = receipts()["judged"].replace(b"receipt/1", b"receipt-bundle/1")
     paths = []
     for number, data in enumerate(files.values()):
         paths.append(tmp_path / f"{number}.json")
@@ -133,6 +134,16 @@ def test_the_verifier_in_javascript_prints_the_same_lines(
         assert [line.partition(",")[0] for line in result["lines"]] == [
             line.partition(",")[0] for line in lines
         ], name
+
+
+def test_the_sample_verifiers_say_how_to_take_a_receipt_out_of_a_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = json.loads(receipts()["judged"])
+    bundle = dumps({"receipt": file, "schema": "receipt-bundle/1"}) + b"\n"
+    (line,) = _by_python(bundle, tmp_path, capsys)
+    assert "receipt-bundle/1" in line and "export without --bundle" in line
+    assert "FAILS" not in _by_python(dumps(file) + b"\n", tmp_path, capsys)[-1]
 
 
 def test_the_prompt_of_a_receipt_is_recomputed(
