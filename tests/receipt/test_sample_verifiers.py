@@ -14,9 +14,14 @@ from typing import Any
 
 import pytest
 
+from crp_integrations import Relay
+from crp_integrations.dpe.records import CONTRADICTION
 from crp_integrations.receipt.canonical import b64, dumps, unb64
+from crp_integrations.receipt.records import write
 from crp_integrations.receipt.signed_statement import IN_TOTO
 from crp_integrations.receipt.verify import verify
+from crp_integrations.stores.memory import MemoryStore
+from tests.doubles import ScriptedModel
 from tests.receipt.page import real
 from tests.receipt.page.samples import KEY
 from tests.requirements.rows import ROOT
@@ -47,8 +52,23 @@ def receipts() -> dict[str, bytes]:
     names = ("erased", "first", "judged", "redacted", "second")
     files = {name: (GOLDEN / f"{name}.json").read_bytes() for name in names}
     files |= {f"judged {number}": data for number, data in enumerate(real.session(), start=1)}
+    files["contradicts itself"] = _contradicting()
     unread = enumerate(real.session(judge=None), start=1)
     return files | {f"unread {number}": data for number, data in unread}
+
+
+def _contradicting() -> bytes:
+    """The receipt of an answer with a claim that an earlier one contradicts."""
+    model = ScriptedModel(
+        "The fee was approved by the board. The fee was not approved by the board."
+    )
+    with Relay.open(MemoryStore(), models=model) as relay:
+        relay.add(["The board of the harbour met in May and talked about the fee for ships."])
+        receipt = relay.receipt(relay.ask("Was the fee approved?", model="gpt-4o").receipt_id)
+    assert receipt is not None
+    (finding,) = receipt.content["report"]["claims"][1]["findings"]
+    assert finding["kind"] == CONTRADICTION
+    return write(receipt)
 
 
 Change = Callable[[dict[str, Any]], object]
