@@ -9,10 +9,12 @@ const refuse = (place, reason) => { throw new Error(`${place}: ${reason}`); };
 
 const LEVELS = ["LOW", "UNKNOWN", "MEDIUM", "HIGH", "CRITICAL"];
 const SPECIFIC = ["DATE", "INVENTION", "NAME", "NUMBER", "UNIT"];
+const DOUBTS = ["HIDDEN_TEXT", "contradiction"];
 // In millionths: the score of a level, and what each further claim above UNKNOWN adds.
 const SCORES = { LOW: 50_000, MEDIUM: 300_000, HIGH: 550_000, CRITICAL: 800_000 };
 const [FURTHER, MOST_FURTHER] = [10_000, 10];
 const UNSUPPORTED = { "context-strict": "HIGH", "context-preferred": "MEDIUM", open: "LOW" };
+const NOT_CHECKED = "the statuses by the judge's replies, its ids, prompt and context, chain and log";
 
 const worse = (one, other) => (LEVELS.indexOf(one) < LEVELS.indexOf(other) ? other : one);
 
@@ -67,7 +69,8 @@ function opened(bytes) {
   const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   if (!text.endsWith("\n")) refuse("file", "it does not end with a line feed");
   const file = fromCanonical(text.slice(0, -1), "file");
-  if (file.schema !== "receipt/1" || !file.envelope.signatures.length) refuse("file", "wanted schema receipt/1 and a signature");
+  if (file.schema !== "receipt/1") refuse("file", `its schema is ${file.schema}, wanted receipt/1; from a bundle, take its field receipt as canonical JSON with a line feed, or export without --bundle`);
+  if (!file.envelope.signatures.length) refuse("file", "it has no signature");
   const payload = fromBase64(file.envelope.payload, "payload");
   const statement = fromCanonical(new TextDecoder("utf-8", { fatal: true }).decode(payload), "payload");
   const { leaves, root } = statement.predicate.texts;
@@ -169,7 +172,7 @@ function isPersonal(claim, own, report) {
 
 function levelOf(claim, data, { report, examined }) {
   if (claim.disputed) return "MEDIUM";
-  const own = claim.findings.some((finding) => finding.kind === "HIDDEN_TEXT") ? "MEDIUM" : "LOW";
+  const own = claim.findings.some((finding) => DOUBTS.includes(finding.kind)) ? "MEDIUM" : "LOW";
   if (claim.status === "CONTRADICTED") {
     const highRisk = report.eu_ai_act_class === "HIGH" && examined.system.domain !== null;
     return highRisk || isPersonal(claim, data, report) ? "CRITICAL" : "HIGH";
@@ -221,7 +224,7 @@ export async function check(bytes) {
     const receipt = opened(bytes);
     lines.push("encoding: ok");
     for (step of Object.keys(CHECKS)) lines.push(`${step}: ok, ${await CHECKS[step](receipt)}`);
-    return { ok: true, lines };
+    return { ok: true, lines: [...lines, `not checked: ${NOT_CHECKED}`] };
   } catch (error) {
     return { ok: false, lines: [...lines, `${step}: FAILS, ${error.message}`] };
   }

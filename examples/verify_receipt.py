@@ -5,6 +5,8 @@
 Each check prints a line; the exit status is 1 when one fails. `--key` is the SHA-256 of the public
 key that you expect, from another source than the file. `--prompt` also prints the recomputed
 messages of each call, byte for byte. The format is described in docs/reference/receipt.md.
+
+Level and score are checked against the claims' statuses, which are taken as they stand.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 LEVELS = ("LOW", "UNKNOWN", "MEDIUM", "HIGH", "CRITICAL")
 SPECIFIC = ("DATE", "INVENTION", "NAME", "NUMBER", "UNIT")
+DOUBTS = ("HIDDEN_TEXT", "contradiction")
 # In millionths: the score of a level, and what each further claim above UNKNOWN adds.
 SCORES = {"LOW": 50_000, "MEDIUM": 300_000, "HIGH": 550_000, "CRITICAL": 800_000}
 FURTHER, MOST_FURTHER = 10_000, 10
 UNSUPPORTED = {"context-strict": "HIGH", "context-preferred": "MEDIUM", "open": "LOW"}
-
+NOT_CHECKED = "the statuses by the judge's replies, its ids, prompt and context, chain and log"
 
 NAME_WORD = re.compile(r"[^\W\d_]{3,}")
 
@@ -72,8 +75,13 @@ class Receipt:
         if not data.endswith(b"\n"):
             raise Broken("file: it does not end with a line feed")
         self.file = from_canonical(data[:-1], "file")
-        if self.file["schema"] != "receipt/1" or not self.file["envelope"]["signatures"]:
-            raise Broken("file: wanted schema receipt/1 and a signature")
+        if self.file["schema"] != "receipt/1":
+            raise Broken(
+                f"file: its schema is {self.file['schema']}, wanted receipt/1; from a bundle, take "
+                "its field receipt as canonical JSON with a line feed, or export without --bundle"
+            )
+        if not self.file["envelope"]["signatures"]:
+            raise Broken("file: it has no signature")
         self.payload = from_base64(self.file["envelope"]["payload"], "payload")
         self.statement = from_canonical(self.payload, "payload")
         self.content = self.statement["predicate"]["content"]
@@ -224,10 +232,10 @@ def check_level(receipt: Receipt) -> str:
 def level_of(claim: dict[str, Any], own: list[dict[str, Any]], content: dict[str, Any]) -> str:
     """The level of one claim."""
     report, examined = content["report"], content["examined"]
-    hidden = any(finding["kind"] == "HIDDEN_TEXT" for finding in claim["findings"])
+    doubted = any(finding["kind"] in DOUBTS for finding in claim["findings"])
     if claim["disputed"]:
         return "MEDIUM"
-    level = "MEDIUM" if hidden else "LOW"
+    level = "MEDIUM" if doubted else "LOW"
     if claim["status"] == "CONTRADICTED":
         high_risk = report["eu_ai_act_class"] == "HIGH" and examined["system"]["domain"] is not None
         level = "CRITICAL" if high_risk or is_personal(claim, own, report) else "HIGH"
@@ -320,6 +328,7 @@ def main() -> int:
             ("level", check_level),
         ):
             print(f"{step}: ok, {check(receipt)}")
+        print(f"not checked: {NOT_CHECKED}")
     except Broken as error:
         print(f"{step}: FAILS, {error}")
         return 1

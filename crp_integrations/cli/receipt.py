@@ -459,7 +459,8 @@ def redact(
     keep_quoting: Annotated[
         bool,
         typer.Option(
-            "--keep-quoting", help="Keep the answer and other texts that may quote the facts."
+            "--keep-quoting",
+            help="Keep answer, earlier answers and documents; context, prompts, judge and seal go.",
         ),
     ] = False,
     unshown: Annotated[

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crp_integrations import Relay
 from crp_integrations.dpe.judge import messages as judge
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.envelope import prompt
@@ -21,14 +22,18 @@ from crp_integrations.envelope.layout import order_facts
 from crp_integrations.envelope.reuse import etag
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.language.folded_text import Folded, undo_typesetting
-from crp_integrations.messages import Message
+from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.receipt.leaves import leaf_hash
 from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.records import Receipt, read
 from crp_integrations.receipt.signed_statement import pae
+from crp_integrations.relay.judge import Judge
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import GroundingMode, Strategy
+from tests.doubles import ScriptedModel
 from tests.house.pages import page_script
-from tests.receipt.page.real import session
+from tests.receipt.page.real import HANDBOOK, session
+from tests.relay.judges import ScriptedJudge
 from tests.requirements.rows import ROOT
 
 PAGE = ROOT / "docs/reference/recompute.md"
@@ -72,13 +77,7 @@ def test_hashes_of_a_receipt() -> None:
 def test_context_and_messages_of_a_receipt() -> None:
     for receipt in receipts():
         content = receipt.content
-        texts = []
-        for fact in content["envelope"]["facts"]:
-            candidate = content["candidates"][fact["at"]]
-            spans = fact.get("spans", ())
-            text = receipt.text(candidate["leaf"])
-            texts.append(page()["shown"](text, () if spans == candidate.get("spans") else spans))
-        context = page()["render"](texts)
+        context = page()["context"](content, receipt.text)
         assert context == receipt.text(receipt.number("context"))
         request, (call, *_) = content["request"], content["calls"]
         system = page()["system"]("", request["grounding"], request["strategy"], [], context)
@@ -93,43 +92,85 @@ def test_the_system_message(grounding: GroundingMode, strategy: Strategy) -> Non
     assert made == prompt.system_text(own, "[1] A")
 
 
+class _Judge(ScriptedJudge):
+    """Its first reply is unreadable; the others also find a claim between the numbered ones."""
+
+    def call(self, call: ModelCall) -> Reply:
+        if not self.calls:
+            self.calls.append(call)
+            return Reply(text="Let me see.", model="judge")
+        asked = json.loads(call.messages[1].content)
+        reply = json.loads(super().call(call).text)
+        verdict = {"text": "Really", "status": "UNSUPPORTED", "kind": "INVENTION", "quotes": []}
+        reply |= {"id": asked["id"], "unnumbered": [verdict]}
+        return Reply(text=json.dumps(reply), model="judge")
+
+
+TALK = (
+    Message(role="user", content="Left out, as only four messages are shown."),
+    Message(role="assistant", content="Postings are for workers. " * 40),
+    Message(role="user", content="And who pays?"),
+    Message(role="assistant", content="The employer."),
+    Message(role="user", content="Thanks! " * 100),
+)
+ANSWERS = (
+    "Really? Housing is inspected every six months. "
+    + " ".join(f"Transport worker {n} may be posted for at most {n} months." for n in range(40)),
+    "Transport workers may be posted for at most 12 months. Really? Housing is inspected.",
+)
+
+
+def _judged(window: int, **request: Any) -> tuple[Receipt, list[tuple[Message, ...]]]:
+    """The receipt of an answer, and the messages that its judge was sent."""
+    judge, model = _Judge(), ScriptedModel(ANSWERS[window > 10_000])
+    sites = (f"A transport worker may be posted to site {n} for {n} months." for n in range(130))
+    texts = [*HANDBOOK, " ".join(sites)]
+    with Relay.open(MemoryStore(), models=model, judge=Judge(judge, window_tokens=window)) as relay:
+        relay.fabric.add(texts)
+        receipt_id = relay.ask(
+            "How long may a worker be posted?", model="gpt-4o", **request
+        ).receipt_id
+        receipt = relay.receipt(receipt_id)
+    assert receipt is not None
+    return receipt, [call.messages for call in judge.calls]
+
+
+@pytest.mark.parametrize("window", [4_000, 100_000])
+@pytest.mark.parametrize(
+    "request_fields",
+    [{}, {"system_prompt": "Posted workers are 18 years old. " * 20, "history": TALK}],
+    ids=["alone", "with system prompt and history"],
+)
+def test_the_judges_messages(window: int, request_fields: dict[str, Any]) -> None:
+    receipt, sent = _judged(window, **request_fields)
+    made = page()["judge_messages"](receipt.content, receipt.text)
+    pairs = [[(str(message.role), message.content) for message in call] for call in sent]
+    assert made == pairs
+    calls = receipt.content["examined"]["judged"]["calls"]
+    assert [page()["prompt_hash"](call) for call in made] == [call["prompt_hash"] for call in calls]
+    users = [json.loads(call[1][1]) for call in pairs]
+    assert len(made[1]) == 4 and [user["id"] for user in users] == [call["id"] for call in calls]
+    assert any(call.get("pieces") for call in calls) == (window < 10_000)
+    assert any("note" in user for user in users) == (window < 10_000)
+    assert {"earlier", "system"} <= users[0].keys() or not request_fields
+    added = [claim for claim in receipt.content["report"]["claims"] if claim["sentence_index"] < 0]
+    assert added or window < 10_000
+
+
 def test_the_judges_messages_of_a_receipt() -> None:
-    judged = 0
     for receipt in receipts():
-        content = receipt.content
-        record, examined = content["examined"]["judged"], content["examined"]
-        if not record or not record["calls"]:
-            continue
-        judged += 1
-        texts = [
-            receipt.text(content["candidates"][fact["at"]]["leaf"])
-            for fact in content["envelope"]["facts"]
-        ]
-        if examined["passages"] is not None:
-            texts = [receipt.text(passage["pieces"][0]) for passage in examined["passages"]]
-        answer = receipt.text(examined["answer"]) or ""
-        others: dict[str, Any] = {"question": receipt.text(examined["question"])}
-        others["needs"] = [
-            [number, receipt.text(need)] for number, need in enumerate(examined["needs"], start=1)
-        ]
-        others["passages"] = [[str(number), text] for number, text in enumerate(texts, start=1)]
-        others["answer"] = parts = []
-        at = 0
-        for number, claim in enumerate(content["report"]["claims"], start=1):
-            if between := answer[at : claim["start"]].strip():
-                parts.append(between)
-            parts.append([number, answer[claim["start"] : claim["end"]]])
-            at = claim["end"]
-        if answer[at:].strip():
-            parts.append(answer[at:].strip())
-        (call,) = record["calls"]
-        id_ = page()["judge_id"](others)
-        assert id_ == call["id"]
-        user = json.dumps({"id": id_, **others}, ensure_ascii=False, separators=(",", ":"))
-        system = receipt.text(record["system"]) or ""
-        assert system == JudgePrompt().text
-        assert page()["prompt_hash"]([("system", system), ("user", user)]) == call["prompt_hash"]
-    assert judged == len(receipts())
+        (call,) = receipt.content["examined"]["judged"]["calls"]
+        (sent,) = page()["judge_messages"](receipt.content, receipt.text)
+        assert sent[0][1] == JudgePrompt().text
+        assert page()["prompt_hash"](sent) == call["prompt_hash"]
+
+
+def test_the_limits_of_the_judges_messages() -> None:
+    limits = [page()[name] for name in ("EARLIER", "EARLIER_CHARACTERS", "CHARACTERS", "AGAIN")]
+    assert limits == [
+        judge.EARLIER, judge.EARLIER_CHARACTERS, judge.SYSTEM_CHARACTERS, judge.AGAIN,
+    ]  # fmt: skip
+    assert judge.QUESTION_CHARACTERS == judge.SYSTEM_CHARACTERS
 
 
 def test_the_prompt_hash_of_messages() -> None:

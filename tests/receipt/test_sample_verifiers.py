@@ -14,9 +14,14 @@ from typing import Any
 
 import pytest
 
+from crp_integrations import Relay
+from crp_integrations.dpe.records import CONTRADICTION
 from crp_integrations.receipt.canonical import b64, dumps, unb64
+from crp_integrations.receipt.records import write
 from crp_integrations.receipt.signed_statement import IN_TOTO
 from crp_integrations.receipt.verify import verify
+from crp_integrations.stores.memory import MemoryStore
+from tests.doubles import ScriptedModel
 from tests.receipt.page import real
 from tests.receipt.page.samples import KEY
 from tests.requirements.rows import ROOT
@@ -47,8 +52,23 @@ def receipts() -> dict[str, bytes]:
     names = ("erased", "first", "judged", "redacted", "second")
     files = {name: (GOLDEN / f"{name}.json").read_bytes() for name in names}
     files |= {f"judged {number}": data for number, data in enumerate(real.session(), start=1)}
+    files["contradicts itself"] = _contradicting()
     unread = enumerate(real.session(judge=None), start=1)
     return files | {f"unread {number}": data for number, data in unread}
+
+
+def _contradicting() -> bytes:
+    """The receipt of an answer with a claim that an earlier one contradicts."""
+    model = ScriptedModel(
+        "The fee was approved by the board. The fee was not approved by the board."
+    )
+    with Relay.open(MemoryStore(), models=model) as relay:
+        relay.add(["The board of the harbour met in May and talked about the fee for ships."])
+        receipt = relay.receipt(relay.ask("Was the fee approved?", model="gpt-4o").receipt_id)
+    assert receipt is not None
+    (finding,) = receipt.content["report"]["claims"][1]["findings"]
+    assert finding["kind"] == CONTRADICTION
+    return write(receipt)
 
 
 Change = Callable[[dict[str, Any]], object]
@@ -115,6 +135,7 @@ def test_the_verifier_in_javascript_prints_the_same_lines(
     files = {**receipts(), **{name: _signed(change) for name, change in FORGERIES.items()}}
     files["another byte"] = receipts()["judged"].replace(b"412 megawatts", b"413 megawatts")
     files["no line feed"] = receipts()["judged"][:-1]
+    files["a bundle"] = receipts()["judged"].replace(b"receipt/1", b"receipt-bundle/1")
     paths = []
     for number, data in enumerate(files.values()):
         paths.append(tmp_path / f"{number}.json")
@@ -133,6 +154,16 @@ def test_the_verifier_in_javascript_prints_the_same_lines(
         assert [line.partition(",")[0] for line in result["lines"]] == [
             line.partition(",")[0] for line in lines
         ], name
+
+
+def test_the_sample_verifiers_say_how_to_take_a_receipt_out_of_a_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = json.loads(receipts()["judged"])
+    bundle = dumps({"receipt": file, "schema": "receipt-bundle/1"}) + b"\n"
+    (line,) = _by_python(bundle, tmp_path, capsys)
+    assert "receipt-bundle/1" in line and "export without --bundle" in line
+    assert "FAILS" not in _by_python(dumps(file) + b"\n", tmp_path, capsys)[-1]
 
 
 def test_the_prompt_of_a_receipt_is_recomputed(
