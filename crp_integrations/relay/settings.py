@@ -211,12 +211,10 @@ Profile = Literal["observe", "protocol"]
 PROTOCOL: Final[dict[str, Any]] = {
     "dispatch": {"continue_incomplete": True, "redispatch_on_contradiction": True},
     "sessions": {
-        "budget": {"enforce": True},
-        "graph": {"nodes": 50},
-        "transfer": {"summaries": True},
+        "budget": {"enforce": True}, "graph": {"nodes": 50}, "transfer": {"summaries": True},
     },
     "fabric": {"lifecycle": {"quarantine": True}},
-}
+}  # fmt: skip
 TOML_NAME = "crp.toml"
 MASTER_KEY_BYTES = 32
 # Variables that are not settings: of the command line, and documented ones for key files.
@@ -237,8 +235,7 @@ class Settings(BaseSettings):
         max_windows: maximum windows of a session, the total in `CRP-Context-Window: 1/5`.
         context_limits: tokens by model name; they take precedence over every table.
         tokenizer_files: vocabulary file by model name: `.model`, `tokenizer.json`, `.tiktoken`.
-        embedder: embedder if no argument gives one, such as `litellm:text-embedding-3-small`
-            or `onnx:FOLDER`; empty for the shipped one.
+        embedder: embedder if no argument gives one, as `onnx:FOLDER`; empty for the shipped one.
         reranker: reranker if no argument gives one, such as `onnx:FOLDER`; empty for none.
         timeout_s: maximum seconds for a model call.
         clock: fixed ISO 8601 time, for reproducible runs; None for real time.
@@ -259,10 +256,8 @@ class Settings(BaseSettings):
         judge: the model that is asked which claims hold; none without a name.
         steps: guardrails of writing, selecting, compressing and isolating; none by default.
         receipts: whether a receipt is signed and kept for each window.
-        receipt_weights: whether receipts contain custom weights; without it they contain the
-            digest of custom weights. Weights of a published preset are always included.
-        timestamp_authority: address of an RFC 3161 authority that stamps the head in a receipt's
-            bundle; none without it.
+        receipt_weights: whether receipts contain custom weights, or only their digest.
+        timestamp_authority: address of an RFC 3161 authority that stamps a bundle's head.
     """
 
     model_config = SettingsConfigDict(

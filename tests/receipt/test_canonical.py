@@ -224,6 +224,7 @@ def test_the_payload_is_what_rfc_8785_makes_of_it(number: int) -> None:
         "predicate": {
             "chain": told.chain.to_json(),
             "content": receipt.content,
+            "digest": told.digest,
             "texts": {
                 "leaves": [
                     {**one, "of": [*one["of"]], "parts": [*one["parts"]]} if "of" in one else one
