@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from inspect import iscoroutinefunction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -248,6 +249,8 @@ def _build_relay(
     places = replace(
         places, regions={name: _bind(fabric, parts, guard, name) for name in stores if name}
     )
+    if iscoroutinefunction(parts.reviewer):
+        raise ConfigError("reviewer is an async function; give a function that returns a bool")
     # An unknown region is refused before anything is written.
     places.of(parts.residency)
     delivery = ReportDelivery(parts.receiver, chosen.reports.capacity) if parts.receiver else None

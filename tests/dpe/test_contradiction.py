@@ -118,6 +118,8 @@ def test_a_contradiction_of_unread_claims_is_medium_and_is_a_reason() -> None:
         "Version 2 costs 5 euros. Version 3 costs 5 euros.",
         "Berlin has 3.6 million inhabitants. Berlin has 3,600,000 inhabitants.",
         "Plan A was approved. Was Plan A not approved?",
+        "Some rooms cost 40 euros. Some rooms cost 50 euros.",
+        "A standard room costs 40 euros. A standard room costs 50 euros.",
     ],
 )
 def test_by_default_only_the_same_words_contradict(answer: str) -> None:

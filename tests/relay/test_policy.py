@@ -13,6 +13,7 @@ from crp_integrations import Relay
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import (
     AccessDenied,
+    ConfigError,
     PolicyRelaxed,
     PolicySyntaxError,
     QualityUnreachable,
@@ -344,6 +345,14 @@ def test_without_a_reviewer_an_answer_to_be_reviewed_is_withheld(open_relay: Ope
     (event,) = session_events(relay, EventType.OVERSIGHT_TRIGGERED)
     assert event.data["mode"] == Oversight.HUMAN_REVIEW.value
     assert event.data["approved"] is False
+
+
+def test_an_async_reviewer_is_refused_at_once() -> None:
+    async def reviewer(report: Report, text: str) -> bool:
+        return True
+
+    with pytest.raises(ConfigError, match="async function"):
+        Relay.open(reviewer=reviewer)  # type: ignore[arg-type]
 
 
 def test_a_reviewer_sees_report_and_text_and_decides(open_relay: Opener) -> None:

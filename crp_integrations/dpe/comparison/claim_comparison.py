@@ -17,6 +17,7 @@ from crp_integrations.dpe.comparison.clause_words import (
     claim_tokens,
     content_keys,
     identifies,
+    is_indefinite,
     is_vague,
     points_back,
     qualified,
@@ -304,7 +305,8 @@ class _AnswerComparison(_Comparison):
         """The first earlier claim that cannot be true together with a claim; None for none."""
         tokens = claim_tokens(claim.reads_as)
         content = content_keys(tokens)
-        if not content or points_back(claim.reads_as) or asserts_nothing(claim.reads_as):
+        text = claim.reads_as
+        if not content or points_back(text) or asserts_nothing(text) or is_indefinite(text):
             return None
         matches = self._matches(tokens)
         own = [match for match in matches if match.same and _is_of(match, claim)]

@@ -209,6 +209,16 @@ def is_vague(text: str) -> bool:
     return len(named) < 2 and not any(w.text[0].isupper() or w.text[0].isdigit() for w in named)
 
 
+# Of two sentences about "some rooms" or "a room", each may be about other ones.
+_INDEFINITE: Final = frozenset("a an another any either several some".split())
+
+
+def is_indefinite(text: str) -> bool:
+    """Whether a claim's subject may be a different thing each time, like "some rooms"."""
+    subject = words(_LEAD.sub("", text, count=1))[:1]
+    return any(word.lower in _INDEFINITE for word in subject)
+
+
 def predicate_start(text: str) -> int:
     """The offset of a claim's finite verb; the text's length if there is none."""
     text_words = words(text)
