@@ -8,9 +8,8 @@ difference. A doubtful claim stays unread.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import (
@@ -163,23 +162,23 @@ class _Comparison:
         line = self.answer.rfind("\n", 0, claim.start) + 1
         return self.answer[line : claim.start].lstrip().startswith("#")
 
-    def _matches(self, tokens: Sequence[Token], end: float = inf) -> list[Match]:
-        """The clauses, in sentences that start before `end`, that agree with the words."""
+    def _matches(self, tokens: Sequence[Token]) -> list[Match]:
+        shape = shape_of(tokens)
+        matches = (_matched(tokens, shape, clause) for clause in self._clauses_near(tokens, shape))
+        return [match for match in matches if match is not None]
+
+    def _clauses_near(self, tokens: Sequence[Token], shape: tuple[str, ...]) -> Iterable[Match]:
+        """Each clause that may match, in order."""
+        del shape
         wanted = frozenset(
             t.key for t in tokens if t.value is None and t.key not in ("not", "never")
         ) - {"do", "does", "did"}
         if not wanted:
-            return []
-        matches: list[Match] = []
-        shape = shape_of(tokens)
+            return
         for passage, sentence in self.evidence.near(wanted):
-            if sentence.start >= end or not sentence.is_prose:
-                continue
-            for clause in sentence.clauses:
-                match = _matched(tokens, shape, Match(passage, sentence, clause))
-                if match is not None:
-                    matches.append(match)
-        return matches
+            if sentence.is_prose:
+                for clause in sentence.clauses:
+                    yield Match(passage, sentence, clause)
 
     def _unqualified(self, claim: Claim, match: Match) -> bool:
         """Whether the surrounding text changes the meaning of neither the claim nor the clause."""
@@ -305,26 +304,40 @@ class _AnswerComparison(_Comparison):
     def __init__(self, answer: str, passages: Sequence[tuple[str, str]], question: str) -> None:
         super().__init__(answer, EvidenceIndex([("", answer)], ""))
         self._passages, self._question = passages, question
+        self._by_shape: dict[tuple[str, ...], list[Match]] = {}
+        self._by_stems: dict[tuple[str, ...], list[Match]] = {}
+        clauses = [
+            Match(0, sentence, clause)
+            for _, sentence in self.evidence.sentences
+            if sentence.is_prose
+            for clause in sentence.clauses
+        ]
+        denied = any(clause.clause.denials for clause in clauses)
+        for clause in clauses:
+            self._by_shape.setdefault(clause.clause.shape, []).append(clause)
+            if denied:
+                self._by_stems.setdefault(tuple(clause.clause.stems), []).append(clause)
+
+    def _clauses_near(self, tokens: Sequence[Token], shape: tuple[str, ...]) -> Iterable[Match]:
+        alike = self._by_shape.get(shape, [])
+        if self._by_stems:
+            alike = alike + self._by_stems.get(tuple(without_denial(tokens)[0]), [])
+        return sorted(alike, key=_ends)
 
     def opposite(self, claim: Claim, earlier: Sequence[Claim]) -> Claim | None:
         """The first earlier claim that cannot be true together with a claim; None for none."""
         text = claim.reads_as
-        if is_indefinite(text) or points_back(text) or asserts_nothing(text):
+        if claim.status is ClaimStatus.NOT_CHECKABLE or is_indefinite(text) or points_back(text):
             return None
         tokens = claim_tokens(text)
         content = content_keys(tokens)
         if not content:
             return None
-        apart = [
-            match
-            for match in self._matches(tokens, claim.start)
-            if not match.same and _ends(match) <= claim.start
-        ]
-        if not apart:
-            return None
-        same = [match for match in self._matches(tokens) if match.same]
+        matches = self._matches(tokens)
+        apart = [match for match in matches if not match.same and _ends(match) <= claim.start]
+        same = [match for match in matches if match.same]
         # A claim that the answer repeats, or whose sentence qualifies it, is left to a reader.
-        if not same or not all(_is_of(match, claim) for match in same):
+        if not apart or not same or not all(_is_of(match, claim) for match in same):
             return None
         here, match = same[0], apart[0]
         lead = here.sentence.lead
@@ -389,10 +402,10 @@ def _matched(tokens: Sequence[Token], shape: tuple[str, ...], same: Match) -> Ma
         return None
     if abs(len(tokens) - len(other)) > 2:
         return None
-    their, others = clause.undenied
-    if abs(sum(key in DENIALS for key in shape) - len(others)) != 1:
+    denials = sum(key in DENIALS for key in shape)
+    if abs(denials - clause.denials) != 1 or without_denial(tokens)[0] != clause.stems:
         return None
-    if without_denial(tokens)[0] != their or _bounds([*tokens, *other]):
+    if _bounds([*tokens, *other]):
         return None
     ours, others = ([t for t in side if t.value is not None] for side in (tokens, other))
     return replace(same, denied=True) if all(map(same_token, ours, others)) else None

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import (
+    DENIALS,
     Token,
     figures,
     folded_keys,
@@ -74,9 +75,14 @@ class EvidenceClause:
         return shape_of(self.tokens)
 
     @cached_property
-    def undenied(self) -> tuple[list[str], list[Token]]:
-        """See `without_denial`."""
-        return without_denial(self.tokens)
+    def denials(self) -> int:
+        """The number of its denials."""
+        return sum(key in DENIALS for key in self.shape)
+
+    @cached_property
+    def stems(self) -> list[str]:
+        """Its stems without denials; see `without_denial`."""
+        return without_denial(self.tokens)[0]
 
 
 @dataclass
