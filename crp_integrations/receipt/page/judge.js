@@ -503,7 +503,8 @@ function isCounting(said, claim, text, source, [start, end], values) {
   const around = matterOf(line);
   const alike = shared(found.values, claim.values);
   if (isVerdict(line)) return alike + shared(found.words, claim.words) > 1;
-  if (!values.size && !within(claim.values, known)) return false;
+  const stated = (value) => claim.values.has(value) && question.values.has(value);
+  if (!within(claim.values, known) && [...values].every(stated)) return false;
   if (alike) return true;
   const cell = isCell(source.text, start, end);
   const short = found.count < JUDGING.leastWords;
