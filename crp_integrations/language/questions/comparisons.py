@@ -157,7 +157,9 @@ def find_alternatives(task: MaskedQuestion) -> QuestionComparison | None:
     mark = re.search(r":\s", left.mask) or re.search(r",\s", left.mask)
     if mark is None or task.first in AUXILIARIES:
         shared = coordinated_names(task, frozenset({"or"}))
-        return _for_each_member(shared, trim_frame(shared.before)) if shared else None
+        if shared is None or not content_stems(f"{shared.before.text} {shared.after.text}"):
+            return None
+        return _for_each_member(shared, trim_frame(shared.before))
     head, tail = left.cut(0, mark.start()), coordinated_pieces(right)
     listed = [*coordinated_pieces(left.cut(mark.end())), *tail[:1]]
     if not tail or len(listed) > MAX_ITEMS:

@@ -267,8 +267,9 @@ def split_tasks(question: MaskedQuestion) -> list[MaskedQuestion]:
         end = len(question.mask) if match is None else match.end()
         openings = _openings(question, start, end)
         # The last sentence may be the rest of one that was cut at an abbreviation's point.
-        if "?" in question.mask[start:end] and (match is not None or after_question):
-            openings = openings or [(start, start)]
+        marked = "?" in question.mask[start:end] and (match is not None or after_question)
+        if not openings and marked and len(words(question.text[start:end])) > 1:
+            openings = [(start, start)]
         after_question = match is not None and "?" in match.group()
         if openings:
             if asked:
