@@ -32,6 +32,7 @@ from crp_integrations.headers.records import (
     SetSessionValue,
 )
 from crp_integrations.headers.values import write_flagged
+from crp_integrations.validation import require_settings
 from crp_integrations.vocabulary import (
     AdviceWord,
     BudgetWarning,
@@ -147,7 +148,7 @@ def render_headers(
     Spec: CRP-SPEC-003 §15
     Spec: CRP-SPEC-005 §20
     """
-    context, chosen = passed or WindowContext(), settings or HeaderSettings()
+    context, chosen = passed or WindowContext(), require_settings(settings, HeaderSettings)
     examined = seal is None or seal.outcome in EXAMINED
     values: dict[str, Any] = {
         "session_id": session_id,

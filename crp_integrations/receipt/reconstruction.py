@@ -440,11 +440,13 @@ def _conversation(
 ) -> tuple[tuple[str, str], ...]:
     """The messages before the question: those that the judge saw, else the request's."""
     judged = examined.judged or JudgeRecord()
-    messages = judged.conversation or tuple(
-        message for message in content.request.history if message.role in ("user", "assistant")
+    messages = judged.conversation or content.request.history
+    spoken = (
+        (str(message.role), texts[message.leaf])
+        for message in messages
+        if message.role in ("user", "assistant")
     )
-    spoken = ((message.role, texts[message.leaf]) for message in messages)
-    return tuple((str(role), text) for role, text in spoken if text.strip())
+    return tuple((role, text) for role, text in spoken if text.strip())
 
 
 def sealed(texts: Texts) -> dict[str, Any]:

@@ -270,5 +270,5 @@ def test_a_model_object_without_asynchronous_calls_is_refused_at_opening(
     class Waiting:
         call = Whole.call
 
-    with pytest.raises(ConfigError, match="models is Waiting; .* an object with call and acall"):
+    with pytest.raises(ConfigError, match=r"models is Waiting; .* an object with call and acall"):
         open_relay(models=Waiting())

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from crp_integrations.dpe.pii.spans import LISTS, PersonalSpan, beside, listed, span
 
+if TYPE_CHECKING:
+    from phonenumbers import PhoneNumber
+
 _EMAIL: Final = re.compile(
     r"(?<![\w.!#$%&'*+/=?^`{|}~-])[\w!#$%&'*+/=?^`{|}~-](?:[\w.!#$%&'*+/=?^`{|}~-]{0,62}[\w+-])?"
     r"@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}[^\W\d_]{2,24}(?![\w-])"
