@@ -346,3 +346,11 @@ class TestEmbeddingsSuite(EmbeddingsIntegrationTests):
     @property
     def embedding_model_params(self):
         return {"embedder": HashEmbedder()}
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_text_without_words_is_named_as_empty(relay: Relay, text: str) -> None:
+    store = CRPVectorStore(relay)
+    with pytest.raises(FactRejected, match=r"item 2 has the empty text .*; leave it out"):
+        store.add_texts([FACTS[0], text])
+    assert store.similarity_search("reactor") == []

@@ -207,7 +207,7 @@ def _forms(text: str, other: str, regions: Sequence[str]) -> set[str]:
     if number is not None:
         return _e164([number], valid=False)
     if abroad is not None:
-        regions = (*regions, phonenumbers.region_code_for_country_code(abroad.country_code))
+        regions = (*regions, phonenumbers.region_code_for_country_code(abroad.country_code or 0))
     return _e164((_parse_phone(text, region) for region in regions), valid=True)
 
 
