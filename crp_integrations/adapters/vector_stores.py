@@ -180,7 +180,8 @@ class StoreItems:
         if not isinstance(item.content, str):
             raise FactRejected(f"item {number} is {type(item.content).__name__}, wanted a text")
         if not item.content.strip():
-            raise FactRejected(f"item {number} has the empty text {item.content!r:.40}; leave it out")
+            shown = f"{item.content!r:.40}"
+            raise FactRejected(f"item {number} has the empty text {shown}; leave it out")
         source = source_id(item.origin) if item.origin else USER_SOURCE
         own: dict[str, JsonValue] = {"id": item.id} if item.id else {}
         try:
