@@ -17,6 +17,7 @@ from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.headers.response_headers import answer_headers
+from crp_integrations.markup import counted
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.policy.demands import NOT_READ, read_completeness, uncounted_reason
 from crp_integrations.policy.directives import write_threshold
@@ -251,7 +252,8 @@ class ContinuedAnswer(ReportedQuestion):
         missing = len(read[-1].uncovered) if read else 0
         if not needs or 1.0 - missing / needs >= least:
             return release
-        value = f"{needs - missing} of {needs} needs are answered in {len(self._answers)} windows"
+        windows = counted(len(self._answers), "window")
+        value = f"{needs - missing} of {counted(needs, 'need')} answered in {windows}"
         error = QualityUnreachable(
             f"{demand}: {value}",
             tier=last.envelope.quality_tier,
