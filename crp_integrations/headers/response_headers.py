@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims
+from crp_integrations.dpe.stages.completeness import NOTHING
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import grammar, names
@@ -273,9 +274,15 @@ def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
         )
     if 9 in ran:
         values["flow"] = FlowValue(score=report.flow_score, remediation=flow_remedy)
-    if ran >= QUALITY_STAGES:
-        values["quality_score"] = report.rqa_score
+    values["quality_score"] = known_quality(report)
     return values
+
+
+def known_quality(report: Report) -> float | None:
+    """The quality score; None unless stages 6 to 9 ran and completeness, if asked for, was read."""
+    complete = report.quality.completeness.score is not None or NOTHING in report.stages
+    ran = {run.number for run in report.stages}
+    return report.rqa_score if complete and ran >= QUALITY_STAGES else None
 
 
 def _compliance_fields(report: Report) -> dict[str, Any]:
