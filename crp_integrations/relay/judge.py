@@ -30,7 +30,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.report_parts import FALLBACK, NO_DOUBT
 from crp_integrations.errors import ConfigError, ModelError, RequestError
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.ports import Model
+from crp_integrations.ports import Model, share_in_copies
 from crp_integrations.relay.settings import (
     DOUBT,
     JudgeSettings,
@@ -118,6 +118,9 @@ class Judge:
         ConfigError: a field has no usable value, or `model` is not a model.
         ModelNotFound: the name does not identify a provider.
     """
+
+    # A copy would have a budget of its own.
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self,
