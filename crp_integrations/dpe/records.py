@@ -68,7 +68,7 @@ class PersonalDatum(Part):
         where: `prompt` or `answer`.
         start, end: character offsets in that text.
         score: the recogniser's confidence, [0, 1].
-        in_question: whether the question contains the same datum.
+        in_question: whether the question, or a message before it, contains the same datum.
     """
 
     category: PersonalCategory

@@ -46,11 +46,11 @@ from crp_integrations.policy.verdict import (
     unread_note,
     withholding,
 )
-from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
+from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder, chosen_settings
 from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
 from crp_integrations.relay.session_admission import require_reader_of
-from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.storeless_functions import aexamine, examine
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode
@@ -114,13 +114,13 @@ class CRPGate(Runnable[Any, Any]):
         self._policy = parse_policy(policy)
         self._grounding = GroundingMode(grounding)
         self._reviewer = reviewer
-        self._embedder = embedder and chosen_embedder(embedder, settings or load())
+        self._embedder = embedder and chosen_embedder(embedder, chosen_settings(settings))
         self._settings = settings
         check_attach(attach)
         check_callables(on_report=judge_options.get("on_report"))
         self._attach = attach
         self._judge = judge_for("CRPGate", judge, judge_options, settings)
-        require_reader_of("CRPGate", {"policy": policy}, self._judge, settings or load())
+        require_reader_of("CRPGate", {"policy": policy}, self._judge, chosen_settings(settings))
         # A judge calls `on_report` itself.
         self._on_report = None if self._judge else judge_options.get("on_report")
         self.name = name

@@ -32,6 +32,7 @@ from crp_integrations.litellm.deployments import (
     run_blocking,
 )
 from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
+from crp_integrations.ports import share_in_copies
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream
 from crp_integrations.relay.judge import JUDGE_OPTIONS
@@ -54,6 +55,8 @@ class CRPRouter:
     Attributes:
         router: the wrapped `litellm.Router`.
     """
+
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self,

@@ -373,11 +373,11 @@ def judge_content(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[st
         instructions=None,
         system=None,
     )
+    content["conversation"] = [
+        {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
+        for n, (role, text) in enumerate(dossier.conversation, start=1)
+    ]
     if run.calls:
-        content["conversation"] = [
-            {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
-            for n, (role, text) in enumerate(dossier.conversation, start=1)
-        ]
         if dossier.instructions:
             content["instructions"] = _known_leaf(dossier.instructions, "system-prompt", texts)
             if content["instructions"] is None:

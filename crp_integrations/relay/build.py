@@ -275,12 +275,13 @@ def _build_relay(
     )
     _maintain(places, chosen, guard, parts.subject)
     own = Models(timeout_s=chosen.timeout_s)
+    models = own if parts.models is None else model_object(parts.models, "models")
     deliveries: list[PendingDeliveries] = [delivery] if delivery else []
     if isinstance(sink, HttpReports) and parts.violations is None:
         deliveries.append(sink)
     return Relay(
         world,
-        observe_model(parts.models or own, observer),
+        observe_model(models, observer),
         [*stores.values()],
         load_documents,
         check_model=own.known if parts.models is None else _any_name,

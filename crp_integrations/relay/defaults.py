@@ -29,7 +29,8 @@ from crp_integrations.ports import (
     TokenCounter,
 )
 from crp_integrations.records import Record
-from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.settings import Settings, load
+from crp_integrations.validation import require_settings
 from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 
 # Accepted arguments: the object itself, a string such as `litellm:text-embedding-3-small` or
@@ -41,6 +42,11 @@ RerankerSource: TypeAlias = Reranker | str | Path | Any
 FACT_TOKENIZER_MODEL: Final = "gpt-4"
 # Verifiers in this package only compare texts; those from elsewhere are models that read claims.
 _COMPARING_MODULES: Final = "crp_integrations.dpe."
+
+
+def chosen_settings(settings: Settings | None) -> Settings:
+    """The settings of a caller, or those of the `CRP_*` variables and the defaults."""
+    return require_settings(settings, Settings, load)
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:

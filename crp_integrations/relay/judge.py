@@ -30,7 +30,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.report_parts import FALLBACK, NO_DOUBT
 from crp_integrations.errors import ConfigError, ModelError, RequestError
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.ports import Model
+from crp_integrations.ports import Model, share_in_copies
 from crp_integrations.relay.settings import (
     DOUBT,
     JudgeSettings,
@@ -40,6 +40,7 @@ from crp_integrations.relay.settings import (
     same_provider,
 )
 from crp_integrations.seals import canonical, sha256_hex
+from crp_integrations.validation import require_settings
 
 _LOG = getLogger("crp_integrations.judge")
 
@@ -118,6 +119,9 @@ class Judge:
         ModelNotFound: the name does not identify a provider.
     """
 
+    # A copy would have a budget of its own.
+    __deepcopy__ = share_in_copies
+
     def __init__(
         self,
         model: JudgeSource,
@@ -129,7 +133,9 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        self.settings = _settings({**connection_fields(settings, model, own), **own})
+        self.settings = _settings(
+            {**connection_fields(require_settings(settings, JudgeSettings), model, own), **own}
+        )
         self.own = model is True
         self.on_report = _checked_receiver(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
@@ -166,7 +172,7 @@ class Judge:
         Args:
             source: the value of `judge=`; None for the judge of the settings, False for none.
         """
-        base = settings or JudgeSettings()
+        base = require_settings(settings, JudgeSettings)
         named = {name.removeprefix("judge_"): value for name, value in choices.items()}
         chosen = budget_fields(cast("int | None", named.pop("budget", None)))
         chosen |= {name: value for name, value in named.items() if value is not None}

@@ -409,10 +409,10 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
     """Name of the first invalid field, empty for the whole, and the problem; without its value."""
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "tuple_type":
-        # "Tuple" is a Python term; settings files have lists.
+    if first["type"] == "tuple_type":  # "Tuple" is a Python term; files and requests have lists.
         return field, "wanted a list"
-    return field, first["msg"].removeprefix("Value error, ")
+    problem = first["msg"].removeprefix("Value error, ").replace("Tuple should have", "wanted")
+    return field, problem.replace(" after validation, not", ", got")
 
 
 def _toml(root: Path | None) -> Path | None:
