@@ -85,6 +85,15 @@ class Reply(Record):
             return self.text
         return "\n".join(call.arguments for call in self.tool_calls)
 
+    def with_answer(self, answer: str) -> Reply | None:
+        """The reply with another answer; None if its answer is spread over several calls."""
+        if self.text.strip() or not self.answers_by_call:
+            return self.changed(text=answer)
+        if len(self.tool_calls) > 1:
+            return None
+        call = self.tool_calls[0].model_copy(update={"arguments": answer})
+        return self.changed(tool_calls=(call,))
+
 
 def with_forced_calls(reply: Reply, tool_choice: object) -> Reply:
     """The reply with its tool calls as its answer, if `tool_choice` names the tool to call.
