@@ -74,7 +74,7 @@ def matter_of(text: str) -> Matter:
     """What a text is about."""
     values, names, families = set[str](), set[str](), set[str]()
     count, begins, before = 0, True, ""
-    for written in _pieces(unicodedata.normalize("NFKC", text)):
+    for written in pieces_of(unicodedata.normalize("NFKC", text)):
         word = written.casefold()
         if written[0].isdigit():
             values.add("".join(sign for sign in word if sign not in SEPARATORS).lstrip("0") or "0")
@@ -99,7 +99,7 @@ def _family(word: str) -> str:
     return word.removesuffix("s")[:FAMILY]
 
 
-def _pieces(text: str) -> Iterator[str]:
+def pieces_of(text: str) -> Iterator[str]:
     """Words, figures with their separators, letters of scripts without blanks, and other signs."""
     place = 0
     while place < len(text):
@@ -166,9 +166,14 @@ CITATION: Final = r"\[\^?\d{1,3}(?:\s?[,;]\s?\d{1,3})*\]|\((?:source|passage)s?\
 _CITATION: Final = re.compile(CITATION, re.IGNORECASE)
 
 
+def without_citations(text: str) -> str:
+    """The text with a blank in place of each citation of a passage."""
+    return _CITATION.sub(" ", text)
+
+
 def claim_matter(text: str) -> Matter:
     """What a claim is about, without its citations."""
-    return matter_of(_CITATION.sub(" ", text))
+    return matter_of(without_citations(text))
 
 
 def is_cell(text: str, start: int, end: int) -> bool:
@@ -307,7 +312,7 @@ class Belief:
     def asserts(self, claim: str) -> bool:
         """Whether a claim has a value or a name that the question does not state."""
         matter = claim_matter(claim)
-        german = {piece.casefold() for piece in _pieces(claim)} & GERMAN
+        german = {piece.casefold() for piece in pieces_of(claim)} & GERMAN
         names = matter.names if len(german) < MOST_GERMAN else frozenset[str]()
         return not (matter.values <= self.question.values and names <= self.question.words)
 
@@ -325,7 +330,7 @@ def belief_of(answer: str, question: str, passages: Sequence[str]) -> Belief:
 
 
 def _letters_of(text: str) -> set[str]:
-    return {piece.casefold() for piece in _pieces(text) if _is_letter(piece[0])}
+    return {piece.casefold() for piece in pieces_of(text) if _is_letter(piece[0])}
 
 
 def _is_verdict(line: str) -> bool:

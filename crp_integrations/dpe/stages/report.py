@@ -93,7 +93,7 @@ def write_report(state: State) -> Report:
         "thresholds": _thresholds(state),
         "response_content_hash": sha256(state.dossier.answer),
     }
-    written = Report.model_construct(**fields)
+    written = Report.model_construct(**fields).about(state.dossier.answer)
     if state.tools.settings.decides == "claims":
         return derive(written, state.dossier, state.tools.settings)
     return _by_arithmetic(written, state)

@@ -395,7 +395,8 @@ function wordOf(item) {
   if (status === "NOT_CHECKED" || !JUDGING.first.includes(status)) return null;
   const quotes = Array.isArray(item.get("quotes")) ? item.get("quotes").slice(0, JUDGING.mostQuotes) : [];
   return { status, kind: JUDGING.kinds.find((kind) => kind === upper(item.get("kind"))) || null,
-    wrong: text(item.get("wrong")), text: text(item.get("text")), fix: text(item.get("fix")),
+    wrong: text(item.get("wrong")), text: text(item.get("text")),
+    fix: typeof item.get("fix") === "string" ? text(item.get("fix")) : null,
     reason: sliced(text(item.get("reason")), 0, JUDGING.longestSaid),
     quotes: quotes.filter((one) => one instanceof Map && one.get("text") !== "").map((one) => [place(one.get("in")), text(one.get("text"))]) };
 }
