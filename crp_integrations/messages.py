@@ -67,6 +67,7 @@ class Reply(Record):
         model: the model that answered, which after a fallback is not the one asked for.
         finish_reason: the provider's reason, such as `stop`, `length` or `tool_calls`.
         answers_by_call: whether the tool calls are the answer, as the caller forced a named tool.
+        parsed: whether other code has parsed the answer already, so that it cannot be repaired.
     """
 
     SCHEMA = "reply/1"
@@ -77,6 +78,7 @@ class Reply(Record):
     usage: Usage = Usage()
     finish_reason: str = "stop"
     answers_by_call: bool = False
+    parsed: bool = False
 
     @property
     def answer(self) -> str:
@@ -86,7 +88,9 @@ class Reply(Record):
         return "\n".join(call.arguments for call in self.tool_calls)
 
     def with_answer(self, answer: str) -> Reply | None:
-        """The reply with another answer; None if its answer is spread over several calls."""
+        """The reply with another answer; None if its form permits none."""
+        if self.parsed:
+            return None
         if self.text.strip() or not self.answers_by_call:
             return self.changed(text=answer)
         if len(self.tool_calls) > 1:

@@ -21,6 +21,7 @@ from crp_integrations.adapters.conversations import (
     AgentModelCalls,
     Conversation,
     context_value,
+    replace_text,
     sampling,
 )
 from crp_integrations.errors import ModelError, RequestError
@@ -106,6 +107,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         result = [
             message.model_copy(
                 update={
+                    **({"content": _repaired(message, answer)} if answer.repaired else {}),
                     "response_metadata": {**message.response_metadata, **proof},
                     # LangGraph uses the id to recognise messages that it has already streamed.
                     "id": message.id or str(uuid.uuid4()),
@@ -187,6 +189,8 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
             # no longer counts as a tool call.
             texts = [text for text in (reply.text, structured_text(message)) if text.strip()]
             reply = reply.changed(text="\n".join(texts), tool_calls=())
+        if response.structured_response is not None:
+            reply = reply.changed(parsed=True)
         return self._keep(call, reply, response)
 
 
@@ -261,6 +265,18 @@ def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:
     return [
         tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools
     ]
+
+
+def _repaired(message: AIMessage, answer: Answer) -> Any:
+    """The content of a message with the repaired text."""
+    if isinstance(message.content, str):
+        return answer.text
+    block: Any = {"type": "text", "text": answer.text}
+    return replace_text(
+        message.content,
+        block,
+        lambda own: isinstance(own, str) or own.get("type") == "text",
+    )
 
 
 def _plain_system(text: str) -> SystemMessage | None:

@@ -358,16 +358,21 @@ class Repaired(Part):
     """What an answer was before its repair.
 
     Attributes:
-        text: the text as the model wrote it.
-        report: the judged report on that text; the answer's own report is on the repaired one.
-        edits: what was changed, in order, with offsets in `text`.
+        reply: the reply as the model wrote it.
+        report: the judged report on its text; the answer's own report is on the repaired one.
+        edits: what was changed, in order, with offsets in its text.
         unrepaired: the flagged claims that stay, each with the reason.
     """
 
-    text: str
+    reply: Reply
     report: Report
     edits: tuple[Edit, ...]
     unrepaired: tuple[Unrepaired, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text before the repair."""
+        return self.reply.answer
 
 
 class Answer(Record):
@@ -401,6 +406,11 @@ class Answer(Record):
     receipt_id: str = ""
     compaction: CompactionAccount | None = None
     repaired: Repaired | None = None
+
+    @property
+    def model_reply(self) -> Reply:
+        """The reply as the model wrote it, which a repair has changed."""
+        return self.repaired.reply if self.repaired else self.reply
 
     def to_html(self) -> str:
         """An HTML page with the answer, its report, and the collapsed envelope."""

@@ -36,7 +36,7 @@ class OriginalAnswer:
     def record(self, settings_digest: str) -> Repaired:
         """The record of the repair for the caller."""
         return Repaired(
-            text=self.reply.answer,
+            reply=self.reply,
             report=finish(self.report, settings_digest=settings_digest),
             edits=self.repair.edits,
             unrepaired=self.repair.unrepaired,
