@@ -21,7 +21,6 @@ from crp_integrations.adapters.conversations import (
     AgentModelCalls,
     Conversation,
     context_value,
-    replace_text,
     sampling,
 )
 from crp_integrations.errors import ModelError, RequestError
@@ -30,6 +29,7 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.langchain.messages import (
     langchain_of,
     message_of,
+    repaired_content,
     reply_of,
     strip_metadata,
     structured_text,
@@ -107,7 +107,9 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         result = [
             message.model_copy(
                 update={
-                    **({"content": _repaired(message, answer)} if answer.repaired else {}),
+                    "content": repaired_content(message, answer.text)
+                    if answer.repaired
+                    else message.content,
                     "response_metadata": {**message.response_metadata, **proof},
                     # LangGraph uses the id to recognise messages that it has already streamed.
                     "id": message.id or str(uuid.uuid4()),
@@ -265,18 +267,6 @@ def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:
     return [
         tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools
     ]
-
-
-def _repaired(message: AIMessage, answer: Answer) -> Any:
-    """The content of a message with the repaired text."""
-    if isinstance(message.content, str):
-        return answer.text
-    block: Any = {"type": "text", "text": answer.text}
-    return replace_text(
-        message.content,
-        block,
-        lambda own: isinstance(own, str) or own.get("type") == "text",
-    )
 
 
 def _plain_system(text: str) -> SystemMessage | None:

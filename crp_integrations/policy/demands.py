@@ -435,9 +435,10 @@ READ: Final = (
     "block-distortion",
 )
 ACTING: Final = ("ask-again-on", "repair-on", "upgrade-on-risk")
+GIVE: Final = "give judge=…, such as judge='openai/gpt-4o-mini'"
 WAYS_OUT: Final = (
-    "give judge=…, such as judge='openai/gpt-4o-mini', or write the directive 'unchecked allow' "
-    "into the policy, which lets answers pass that no one read"
+    f"{GIVE}, or write the directive 'unchecked allow' into the policy, which lets answers pass "
+    "that no one read"
 )
 # Accepted levels that need no reader: CRITICAL accepts everything, UNKNOWN accepts unread answers.
 _UNREAD_ACCEPTED: Final = (RiskLevel.CRITICAL, RiskLevel.UNKNOWN)

@@ -26,7 +26,7 @@ from crp_integrations.errors import (
     UnknownContinuation,
 )
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.policy.demands import halting_demands, reader_demands, refusal_words
+from crp_integrations.policy.demands import GIVE, halting_demands, reader_demands, refusal_words
 from crp_integrations.policy.inheritance import (
     apply_mode,
     combine_strictest,
@@ -424,6 +424,8 @@ def unmeasured_demands(
     Args:
         reads: whether a model verifier, or the composite score of `literal`, decides on claims.
     """
+    if policy.repair_on is not None and judge is None:
+        return f"repair-on {policy.repair_on} needs a judge, which writes the corrections; {GIVE}"
     if reads:
         return ""
     if judge is None:
