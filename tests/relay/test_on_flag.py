@@ -96,9 +96,10 @@ def test_a_receipt_has_the_original_and_its_edits(open_relay: Opener) -> None:
     receipt = repaired_receipt(open_relay)
     record = receipt.content["repaired"]
     text = receipt.text(record["original"])
+    assert text is not None
     assert text == f"{WRONG} {OTHER}"
     for edit in reversed(record["edits"]):
-        text = text[: edit["start"]] + receipt.text(edit["leaf"]) + text[edit["end"] :]
+        text = text[: edit["start"]] + str(receipt.text(edit["leaf"])) + text[edit["end"] :]
     assert text == receipt.text(receipt.number("answer"))
     played = replay(receipt)
     assert played.word == "holds"

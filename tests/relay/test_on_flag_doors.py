@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import Response, StreamingResponse
@@ -86,7 +86,7 @@ def by_middleware(answers: Sequence[str], judge: Any, **how: Any) -> Played:
     agent = create_agent(
         model, [], middleware=[CRPMiddleware(langchain.opened(), judge=judge, **how)]
     )
-    state = agent.invoke({"messages": [("user", QUESTION)]})
+    state: Any = agent.invoke({"messages": [HumanMessage(QUESTION)]})
     return state["messages"][-1].text, len(model.seen)
 
 
@@ -126,7 +126,7 @@ class Engine(BaseQueryEngine):
         nodes = [NodeWithScore(node=TextNode(text=fact)) for fact in FACTS]
         text = self.left.pop(0)
         if self.streams:
-            return StreamingResponse(iter(text.split(" ")), source_nodes=nodes)
+            return StreamingResponse((word for word in text.split(" ")), source_nodes=nodes)
         return Response(text, source_nodes=nodes)
 
     async def _aquery(self, query_bundle: Any) -> Any:
@@ -303,3 +303,13 @@ def test_a_gated_query_engine_withholds() -> None:
         gate.query(QUESTION)
     with pytest.raises(RequestError, match="CRPGate takes a query engine"):
         QueryEngineGate("engine", judge=Repairs().judge)  # type: ignore[arg-type]
+
+
+def test_no_stream_of_an_agent_shows_what_is_repaired() -> None:
+    model = langchain.scripted(WRONG)
+    middleware = CRPMiddleware(
+        langchain.opened(), judge=Repairs().judge, on_flag="repair", block_streams=False
+    )
+    agent: Any = create_agent(model, [], middleware=[middleware])
+    parts = agent.stream({"messages": [HumanMessage(QUESTION)]}, stream_mode="messages")
+    assert "".join(part.text for part, _ in parts) == RIGHT
