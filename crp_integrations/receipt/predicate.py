@@ -200,6 +200,35 @@ class ExaminationRecord(Part):
     judged: JudgeRecord | None = None
 
 
+class EditRecord(Part):
+    """A change of the original answer: the characters replaced, and the leaf of the new words.
+
+    Attributes:
+        claim: id of the claim in the original's report.
+        leaf: None if the words were removed.
+    """
+
+    start: Count
+    end: Count
+    claim: str
+    leaf: LeafOrNone = None
+
+
+class RepairRecord(Part):
+    """The answer before its repair; with its edits it gives the answer.
+
+    Attributes:
+        original: leaf of the model's own text.
+        report: fields of the report on it, as those of the answer's report.
+        examined: the input of its examination, with the judge's call that has the corrections.
+    """
+
+    original: LeafNumber
+    edits: tuple[EditRecord, ...]
+    report: dict[str, Any]
+    examined: ExaminationRecord | None = None
+
+
 class TermsRecord(Part):
     """Conditions on an answer in addition to the policies.
 
@@ -473,6 +502,7 @@ class Content(Part):
         report: fields of the report without texts, numbers in millionths.
         asker: leaf of who asked: the tenant's name and a pseudonym of the subject, as JSON.
         documents: the documents of the facts that were shown; empty if the fabric has none.
+        repaired: the answer before its repair; None if it is as the model wrote it.
     """
 
     content: str = Field(alias="schema", pattern=r"^receipt-content/1$")
@@ -488,6 +518,7 @@ class Content(Part):
     calls: tuple[ModelCallRecord, ...] = ()
     report: dict[str, Any]
     examined: ExaminationRecord | None = None
+    repaired: RepairRecord | None = None
     policy: PolicyRecord
     asker: LeafOrNone = None
     documents: tuple[DocumentRecord, ...] = ()

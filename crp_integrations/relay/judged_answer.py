@@ -23,6 +23,7 @@ from crp_integrations.policy.verdict import JUDGE_HALTS
 from crp_integrations.relay.judge import (
     BACKGROUND,
     LATER,
+    SAMPLED_OUT,
     Judge,
     JudgeOptions,
     JudgeSource,
@@ -91,6 +92,7 @@ class JudgedAnswer:
         own_window: int = 0,
         left_out: Iterable[tuple[str, str]] = (),
         late: bool = False,
+        again: bool = False,
         terms: JudgeTerms | None = None,
     ) -> None:
         self.judge = judge
@@ -98,6 +100,9 @@ class JudgedAnswer:
         self.keep = not dossier.no_store
         self._report, self._dossier, self._settings = report, dossier, settings
         self._why = judge.skips(report, session_id)
+        if again and self._why == SAMPLED_OUT:
+            # A repaired text is never released unread.
+            self._why = ""
         if not self._why and judge.settings.mode == BACKGROUND and not late:
             self._why = LATER
         self._terms = terms or judge.terms(own_model, own_window, left_out)
