@@ -263,7 +263,7 @@ class Belief:
         matter = _longest(quoted.text)
         line = sentence_around(quoted.source, quoted.start, quoted.end)
         around = matter_of(line)
-        if _is_verdict(line):
+        if is_verdict(line):
             # The line may contain more than a verdict: the quotation must be about the claim.
             return len(matter.values & claim.values) + len(matter.words & claim.words) > 1
         if not quoted.values and not claim.values <= self.known:
@@ -328,7 +328,7 @@ def _letters_of(text: str) -> set[str]:
     return {piece.casefold() for piece in _pieces(text) if _is_letter(piece[0])}
 
 
-def _is_verdict(line: str) -> bool:
+def is_verdict(line: str) -> bool:
     """Whether a sentence states a verdict on claims or addresses their judge with one."""
     own = _letters_of(line)
     return bool(own & VERDICTS) and bool(own & JUDGED)
