@@ -54,8 +54,9 @@ GROUNDED: the evidence gives this value for this purpose, in whatever form (date
 minor unit, number or phone format, abbreviation, the id of the thing that was named), or it \
 follows by plain reading, arithmetic, counting, conversion or a rule of the system text. GROUNDED \
 too: the schema's default, and a choice that the tool and the user leave open (a reference, a \
-subject, a title, an optional setting, how a text is worded and how much it tells), if nothing in \
-the evidence speaks against it and every fact in it is in the evidence.
+subject, a title, an optional setting, how a text is worded, its greetings and courtesies, how \
+much it tells), if nothing in the evidence speaks against it and every fact in it follows from the \
+evidence.
 CONTRADICTED: the evidence has another value for it: that of another record, person, account, \
 place, date, unit, version or line; an outdated one; more, less, wider or for others than was \
 asked; or one that a rule, limit or condition excludes here.
@@ -72,10 +73,12 @@ a quotation of each; of a table or JSON quote the cells, each on its own. Do not
 assistant. "reason": one short sentence{language} for each CONTRADICTED or UNGROUNDED argument.
 "missing": one short sentence{language} on what stands in the way, else "": a confirmation, \
 approval, check or earlier step that the user, the system text or the tool's description demand \
-before this call and that has not happened; or a detail that the user gave, for which the tool has \
-a field that the call leaves out, so that the effect is another. Other calls that the request also \
-needs are not missing: they are made beside this one or after it. Nor is an optional field whose \
-default does what the user wants, nor a confirmation that nobody demands.
+before this call and that has not happened; or a detail that the user gave, that the tool has a \
+field for, and without which the call does something else (to another person or thing, at another \
+time, in another amount or scope). What only makes the call tell less may be left out, and so may \
+an optional field whose default does what the user wants. Other calls that the request also needs \
+are not missing: they are made beside this one or after it. Nor is a confirmation that nobody \
+demands.
 "run": true if every argument is GROUNDED, nothing is missing and the user wants this call now; \
 else false, with "reason".
 
