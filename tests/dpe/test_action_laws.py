@@ -199,6 +199,38 @@ def test_a_number_of_json_stands_in_money_and_in_its_minor_unit_if_wanted(cents:
         assert place_of(cents, f"pay {form} now") is None
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("+353855550147", "call 085 555 0147 after four"),
+        ("(503) 555-0172", "call +1 503 555 0172"),
+        ("9f31cad", "commit 9f31cad27be8e1a90f55d0c3b1a7c64e2f9d8a10"),
+        ("2026-05-20T06:40", "on 20 May 2026 at 6:40 am"),
+        ("812", "PR #812"),
+        ("2", "two adults"),
+    ],
+)
+def test_a_short_form_stands(value: str, text: str) -> None:
+    assert place_of(value, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("+353855550147", "call 085 555 0174"),
+        ("9f3c1ad", "commit 9f31cad27be8e1a90f55d0c3b1a7c64e2f9d8a10"),
+        ("9f31cad27be8", "commit 9f31cad"),
+        ("370400440713", "DE63 3704 0044 0713 9482 20"),
+        ("1.2", "v1.2.3"),
+        ("100 EUR", "100 USD"),
+        ("00123", "123"),
+        ("2026-05-20T06:40", "on 20 May 2026. The next day it is at 6:40 am"),
+    ],
+)
+def test_a_part_or_another_value_does_not_stand(value: str, text: str) -> None:
+    assert place_of(value, text) is None
+
+
 @given(st.sampled_from(["a.b", "a[].b", "a[1].b", "a"]), st.integers(0, 3))
 def test_a_rule_covers_its_path_and_what_is_below_it(path: str, place: int) -> None:
     arguments = {"a": [{"b": f"v{n}", "c": 1} for n in range(place + 1)]}
