@@ -107,3 +107,21 @@ def test_a_malformed_row_is_named(tmp_path: Path, row: Any) -> None:
 
 def test_a_path_of_the_data_is_a_pointer() -> None:
     assert pointer("$.lines[1].unit_price") == "/lines/1/unit_price"
+
+
+LABELLED = Path(__file__).parent / "labelled"
+
+
+def test_the_labelled_calls_are_whole_and_rules_see_little_of_what_is_wrong() -> None:
+    rules = read_rules(LABELLED / "action_rules.json")
+    cases = read_actions(LABELLED / "actions.jsonl", rules=rules, terms=JudgeTerms("m"))
+    assert len(cases) == 120
+    for case in cases:
+        paths = {path for path, _ in case.check.action.leaves}
+        assert case.check.problem == ""
+        assert (case.path in paths) if case.wrong else case.path == ""
+        assert case.check.shown.left_out == ()
+    scores = score(cases, {})
+    assert (scores["all"]["right"], scores["all"]["wrong"]) == (60, 60)
+    # A wrong value mostly stands in the neighbouring record: that is what a judge is for.
+    assert scores["rules"] == {"right": 100, "right_flagged": 2, "wrong": 23, "wrong_flagged": 1}
