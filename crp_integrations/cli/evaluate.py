@@ -17,6 +17,7 @@ from rich.table import Column
 from rich.text import Text
 
 from crp_integrations.cli import options
+from crp_integrations.cli.collect import collect
 from crp_integrations.cli.options import opened_relay
 from crp_integrations.cli.slo import BaselinePath, MetricsPath, read_record, write_metrics
 from crp_integrations.cli.terminal import print_table, terminal
@@ -419,6 +420,7 @@ def actions(
 app.command("selection")(selection)
 app.command("rot")(rot)
 app.command("drift")(drift)
+app.command("collect")(collect)
 
 
 def _judge_terms() -> JudgeTerms:
