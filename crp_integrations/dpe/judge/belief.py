@@ -269,7 +269,7 @@ class Belief:
         matter = _longest(quoted.text)
         line = sentence_around(quoted.source, quoted.start, quoted.end)
         around = matter_of(line)
-        if _is_verdict(line):
+        if is_verdict(line):
             # The line may contain more than a verdict: the quotation must be about the claim.
             return len(matter.values & claim.values) + len(matter.words & claim.words) > 1
         if not claim.values <= self.known and not quoted.values - (
@@ -336,7 +336,7 @@ def _letters_of(text: str) -> set[str]:
     return {piece.casefold() for piece in pieces_of(text) if _is_letter(piece[0])}
 
 
-def _is_verdict(line: str) -> bool:
+def is_verdict(line: str) -> bool:
     """Whether a sentence states a verdict on claims or addresses their judge with one."""
     own = _letters_of(line)
     return bool(own & VERDICTS) and bool(own & JUDGED)

@@ -90,7 +90,7 @@ _TEXT_OR_NONE: Final = {"type": ["string", "null"]}
 _NUMBERS: Final = {"type": "array", "items": {"type": "integer"}}
 
 
-def _list_of(**fields: Any) -> dict[str, Any]:
+def list_of(**fields: Any) -> dict[str, Any]:
     """A list of objects whose every field is required, as strict JSON schemas demand."""
     item = {
         "type": "object",
@@ -101,7 +101,7 @@ def _list_of(**fields: Any) -> dict[str, Any]:
     return {"type": "array", "items": item}
 
 
-_QUOTES: Final = _list_of(**{"in": _TEXT, "text": _TEXT})
+_QUOTES: Final = list_of(**{"in": _TEXT, "text": _TEXT})
 _VERDICT: Final[dict[str, Any]] = {
     "status": {"type": "string", "enum": list(STATUSES)},
     "quotes": _QUOTES,
@@ -112,10 +112,10 @@ _VERDICT: Final[dict[str, Any]] = {
 }
 _REPLY: Final[dict[str, Any]] = {
     "id": _TEXT,
-    "claims": _list_of(n={"type": "integer"}, **_VERDICT),
-    "unnumbered": _list_of(text=_TEXT, **_VERDICT),
-    "needs": _list_of(n={"type": "integer"}, answered={"type": "boolean"}, by=_NUMBERS),
-    "conflicts": _list_of(claims=_NUMBERS, passages=_QUOTES, reason=_TEXT_OR_NONE),
+    "claims": list_of(n={"type": "integer"}, **_VERDICT),
+    "unnumbered": list_of(text=_TEXT, **_VERDICT),
+    "needs": list_of(n={"type": "integer"}, answered={"type": "boolean"}, by=_NUMBERS),
+    "conflicts": list_of(claims=_NUMBERS, passages=_QUOTES, reason=_TEXT_OR_NONE),
 }
 
 RESPONSE_FORMAT: Final[dict[str, Any]] = {
