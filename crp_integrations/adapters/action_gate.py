@@ -99,7 +99,13 @@ class ActionGate:
                 raise ConfigError(f"ground_tools names {name!r:.40}; give names of tools")
         covered = None if ground_tools is True else frozenset(names)
         gate = cls(relay, covered, rules, on_ungrounded, on_action)
-        if gate.judge(asking) is None and on_ungrounded != REPORT and not any(rules.values()):
+        judge = _answer_judge(relay, asking)
+        if judge is not None and judge.own:
+            raise ConfigError(
+                "judge is True, and a model does not check its own tool calls; give a model, such "
+                "as judge='openai/gpt-4o-mini'"
+            )
+        if judge is None and on_ungrounded != REPORT and not any(rules.values()):
             raise ConfigError(
                 f"on_ungrounded is {on_ungrounded!r} and nothing reads the calls; give judge=…, or "
                 "rules such as ground_tools={'pay': {'iban': 'exact'}}"
@@ -107,19 +113,12 @@ class ActionGate:
         return gate
 
     def judge(self, asking: Mapping[str, Any]) -> Judge | None:
-        """The judge of a component with these question fields; it shares budget and cache.
+        """The judge for these question fields, with its cache and budget; None for none.
 
-        Raises:
-            ConfigError: the judge is the component's own model.
+        A component's own model is none: it does not check its own tool calls.
         """
-        fields: Any = {name: asking[name] for name in _JUDGING if asking.get(name) is not None}
-        judge = self.relay._judging(fields).engines.judge
-        if judge is not None and judge.own:
-            raise ConfigError(
-                "judge is True, and a model does not check its own tool calls; give a model, such "
-                "as judge='openai/gpt-4o-mini'"
-            )
-        return judge
+        judge = _answer_judge(self.relay, asking)
+        return None if judge is None or judge.own else judge
 
     @property
     def stops(self) -> bool:
@@ -241,6 +240,11 @@ def call_hash(name: str, arguments: str | Mapping[str, Any]) -> str:
 def approval_of(name: str, arguments: Mapping[str, Any]) -> str:
     """A person's approval of a call, as a text for the evidence."""
     return f"Approved: {name} {json.dumps(arguments, ensure_ascii=False, default=str)}"
+
+
+def _answer_judge(relay: Relay, asking: Mapping[str, Any]) -> Judge | None:
+    fields: Any = {name: asking[name] for name in _JUDGING if asking.get(name) is not None}
+    return relay._judging(fields).engines.judge
 
 
 def _definitions(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
