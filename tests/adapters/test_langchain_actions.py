@@ -203,6 +203,21 @@ def test_only_the_named_tools_are_checked():
     assert payments.judge.asked == 0
 
 
+@pytest.mark.parametrize("name", ["save_memory", "ask_colleague"])
+def test_what_is_remembered_or_handed_on_is_checked_too(name):
+    handed = []
+    named = tool(name, description="Take a text.")(lambda text: handed.append(text) or "taken")
+    payments = Payments(
+        calls({"text": "40 euros"}, {"text": "80 euros"}, name=name),
+        "Done.",
+        tools=[named],
+        ground_tools=[name],
+        on_ungrounded="return",
+    )
+    payments.run()
+    assert handed == ["40 euros"]
+
+
 def test_rules_need_no_judge():
     rules = {"pay": {"iban": "exact:user", "euros": "exact"}}
     payments = Payments(
