@@ -53,7 +53,12 @@ from crp_integrations.adapters.observed_answers import (
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims
 from crp_integrations.errors import ConfigError, SafetyHalt
-from crp_integrations.llama_index.grounded_tools import CheckedRun, grounded_tool, require_grounded
+from crp_integrations.llama_index.grounded_tools import (
+    CheckedRun,
+    grounded_tool,
+    require_grounded,
+    step_calls,
+)
 from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.llama_index.messages import (
     read_conversation,
@@ -321,8 +326,6 @@ class CRPAgentLLM(ChatLLM):
         )
         return {**prepared, TOOLS: specs}
 
-    # --- a window --------------------------------------------------------------------------
-
     def _window(self, messages: Sequence[ChatMessage], arguments: dict[str, Any]) -> _Window:
         span = current_span()
         if span is not None:
@@ -405,7 +408,8 @@ class CRPAgentLLM(ChatLLM):
         outer = around[0].own.get(key) if around else None
         depth = len(around)
         check_depth(depth, self._max_depth)
-        named = "" if around else self._named(span)
+        name = self._asking.get("session_id")
+        named = "" if around else session_id_of(name) if name else span_session(span)
         made = _AgentRun(session_id=named or new_session(), depth=depth, own=not named)
         made.judge = handed_judge(self._asking, outer.judge if outer is not None else {})
         if outer is not None:
@@ -418,18 +422,15 @@ class CRPAgentLLM(ChatLLM):
                     run.at_end.append(lambda: self._relay.end_session(made.session_id))
         return made
 
-    def _named(self, span: Span | None) -> str:
-        name = self._asking.get("session_id")
-        return session_id_of(name) if name else span_session(span)
-
     def _check_actions(self, window: _Window, answer: Answer) -> dict[str, Any]:
         """The reports on an answer's tool calls, for its metadata; the run keeps them too."""
         if self._gate is None:
             return {}
+        calls, tools = step_calls(answer.reply, window.tools, self._gate, self._grounded)
         window.run.actions = self._gate.check(
-            answer.reply.tool_calls,
+            calls,
             window.conversation,
-            window.tools,
+            tools,
             with_judge(self._asking, window.run.judge),
             envelope=answer.envelope,
             rejected=window.turn.request.rejected,

@@ -7,16 +7,20 @@ workflow's own events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from llama_index.core.agent.react.output_parser import ReActOutputParser
+from llama_index.core.agent.react.types import ActionReasoningStep
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput, adapt_to_async_tool
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
 from crp_integrations.adapters.action_gate import PAUSE, ActionGate, approval_of, call_hash
 from crp_integrations.errors import ConfigError
 from crp_integrations.llama_index.span_tree import HANDOFF
+from crp_integrations.messages import Reply, ToolCall
 
 # Name of the argument by which LlamaIndex passes a run's context to a tool.
 _CONTEXT: Final = "crp_context"
@@ -54,11 +58,44 @@ def require_grounded(
     for tool in tools if gate.stops else ():
         name = tool.metadata.get_name()
         handed_over = name == HANDOFF and gate.names is None
-        if gate.covers(name) and tool not in grounded and not handed_over:
-            raise ConfigError(
-                f"on_ungrounded is {gate.on_ungrounded!r}, and the agent runs the tool "
-                f"{name!r:.60} without a check; give the agent tools=llm.grounded(tools)"
-            )
+        if gate.covers(name) and not handed_over:
+            _require(name, gate, {name} if tool in grounded else ())
+
+
+def step_calls(
+    reply: Reply,
+    tools: Sequence[dict[str, Any]],
+    gate: ActionGate,
+    grounded: Collection[BaseTool],
+) -> tuple[Sequence[ToolCall], Sequence[dict[str, Any]]]:
+    """The tool calls of a reply, and the tools' definitions.
+
+    A `ReActAgent` gives its model no tools, and reads one call from the model's text.
+
+    Raises:
+        ConfigError: the call is to be stopped, and the agent runs its tool without a check.
+    """
+    if tools or reply.tool_calls:
+        return reply.tool_calls, tools
+    try:
+        step = ReActOutputParser().parse(reply.text)
+    except ValueError:
+        return (), ()
+    if not isinstance(step, ActionReasoningStep):
+        return (), ()
+    if gate.stops and gate.covers(step.action):
+        _require(step.action, gate, {tool.metadata.get_name() for tool in grounded})
+    arguments = json.dumps(step.action_input, ensure_ascii=False, default=str)
+    call = ToolCall(id="", name=step.action, arguments=arguments)
+    return [call], [tool.metadata.to_openai_tool(skip_length_check=True) for tool in grounded]
+
+
+def _require(name: str, gate: ActionGate, grounded: Container[str]) -> None:
+    if name not in grounded:
+        raise ConfigError(
+            f"on_ungrounded is {gate.on_ungrounded!r}, and the agent runs the tool {name!r:.60} "
+            "without a check; give the agent tools=llm.grounded(tools)"
+        )
 
 
 def grounded_tool(

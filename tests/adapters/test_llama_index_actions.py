@@ -1,7 +1,9 @@
 """Tool calls of LlamaIndex's agents, checked before the tools run."""
 
+import json
+
 import pytest
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.agent.workflow.workflow_events import ToolCallResult
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
@@ -188,3 +190,23 @@ async def test_a_workflow_hands_over_between_agents_whose_tools_are_grounded():
     assert error is None
     assert result.current_agent_name == "second"
     assert outputs(events)[0].metadata["crp_actions"][0]["tool"] == "handoff"
+
+
+REACT = "Thought: I pay.\nAction: pay\nAction Input: {}"
+
+
+@pytest.mark.parametrize("grounds", [True, False])
+async def test_the_calls_of_a_reasoning_agent_are_read_from_its_text(grounds):
+    payments = Payments("", grounds=grounds, on_ungrounded="return")
+    script = [REACT.format(json.dumps(arguments)) for arguments in (WRONG, WRONG, RIGHT)]
+    payments.model._reply = scripted(*script, "Thought: I can answer.\nAnswer: Done.")._reply
+    made = ReActAgent(llm=payments.llm, tools=payments.agent.tools)
+    events, _, error = await heard(made.run(ORDER))
+    if not grounds:
+        assert isinstance(error, ConfigError)
+        assert payments.paid == []
+        return
+    assert error is None
+    assert [entry["may_run"] for entry in outputs(events)[0].metadata["crp_actions"]] == [False]
+    assert payments.paid == [RIGHT["iban"]]
+    assert all(WRONG["iban"] not in text for text in payments.judge.evidence)
