@@ -20,9 +20,11 @@ from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import ModelCall
 from crp_integrations.policy.verdict import JUDGE_HALTS
+from crp_integrations.relay.budget import OVER_BUDGET, Payer, refuse_storeless
 from crp_integrations.relay.judge import (
     BACKGROUND,
     LATER,
+    NO_BUDGET,
     Judge,
     JudgeOptions,
     JudgeSource,
@@ -36,7 +38,7 @@ from crp_integrations.vocabulary import HaltReason
 
 
 class Judges:
-    """The judges of a component, each kept with its cache and its budgets."""
+    """The judges of a component, each kept with its cache."""
 
     MAX_JUDGES: Final = 32
 
@@ -86,7 +88,7 @@ class JudgedAnswer:
         dossier: Dossier,
         settings: DpeSettings,
         *,
-        session_id: str = "",
+        payer: Payer = Payer(),  # noqa: B008 - it is frozen
         own_model: str = "",
         own_window: int = 0,
         left_out: Iterable[tuple[str, str]] = (),
@@ -94,10 +96,10 @@ class JudgedAnswer:
         terms: JudgeTerms | None = None,
     ) -> None:
         self.judge = judge
-        self.session_id = session_id
+        self.payer = payer
         self.keep = not dossier.no_store
         self._report, self._dossier, self._settings = report, dossier, settings
-        self._why = judge.skips(report, session_id)
+        self._why = judge.skips(report, payer.session_id)
         if not self._why and judge.settings.mode == BACKGROUND and not late:
             self._why = LATER
         self._terms = terms or judge.terms(own_model, own_window, left_out)
@@ -129,7 +131,7 @@ class JudgedAnswer:
             self._dossier,
             self._settings,
             terms=self._terms,
-            session_id=self.session_id,
+            payer=self.payer,
             late=True,
         )
 
@@ -142,6 +144,9 @@ class JudgedAnswer:
         """Take the reply to the last call."""
         assert self._inquiry is not None
         assert self._called is not None
+        if reply.error == OVER_BUDGET and not self._inquiry.run().calls:
+            self._why, self._inquiry = NO_BUDGET, None
+            return
         self._inquiry.take(reply)
         if not reply.error and self._inquiry.run().calls[-1].error:
             # An unreadable reply leaves the cache, so that the judge is asked again next time.
@@ -162,13 +167,13 @@ class JudgedAnswer:
     def play(self) -> Report:
         """Make the calls one after the other; returns the report."""
         while (call := self.call()) is not None:
-            self.take(self.judge.reply(call, None, self.session_id, keep=self.keep))
+            self.take(self.judge.reply(call, None, self.payer, keep=self.keep))
         return self._ended()
 
     async def aplay(self) -> Report:
         """The asynchronous twin of `play`."""
         while (call := self.call()) is not None:
-            reply = await self.judge.areply(call, None, self.session_id, keep=self.keep)
+            reply = await self.judge.areply(call, None, self.payer, keep=self.keep)
             # Parsing long texts would block the event loop.
             await asyncio.to_thread(self.take, reply)
         return await asyncio.to_thread(self._ended)
@@ -224,6 +229,8 @@ def resolve_judge(
     if isinstance(judge, Judge):
         chosen.pop("on_report", None)
     resolved = judges_of(settings.judge).of(judge, chosen)
+    if resolved is not None:
+        refuse_storeless(resolved.settings)
     return resolved, on_report if resolved is None or isinstance(judge, Judge) else None
 
 

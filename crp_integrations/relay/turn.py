@@ -38,6 +38,7 @@ from crp_integrations.policy.demands import UNFITTED
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.verdict import unread_note
 from crp_integrations.relay import compaction
+from crp_integrations.relay.budget import Payer
 from crp_integrations.relay.conditional_requests import cap_tier
 from crp_integrations.relay.evidence import (
     TOOL_SOURCE,
@@ -578,7 +579,7 @@ class Turn:
         if call is None:
             return None
         return JudgeDispatch(
-            call, None, judging.judge, self.session_id, self._world.tracer, judging.keep
+            call, None, judging.judge, judging.payer, self._world.tracer, judging.keep
         )
 
     def _examine(self, envelope: Envelope | None, text: str, *, needs: bool = True) -> Report:
@@ -651,7 +652,7 @@ class Turn:
             report,
             self._examined[0].dossier,
             world.settings.dpe,
-            session_id=self.session_id,
+            payer=Payer(self.session_id, world.budgets),
             own_model=fitted.model,
             own_window=world.engines.limit_for(fitted.model)[0],
             left_out=self._withheld_facts(judge, fitted.envelope),
