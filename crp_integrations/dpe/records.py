@@ -243,6 +243,7 @@ class Claim(Part):
         reason: the judge's reason, in one sentence; empty for none.
         disputed: True if the exact comparison finds it wrong, but a judge supports it.
         fix: the judge's correction, which the evidence supports; empty for none.
+        judge: name of the judge that decided, if a second one was asked; else empty.
         hints: figures, names, dates and identifiers of an unread claim that are in neither the
             evidence nor the question. A hint is not a finding, and does not change the level.
     """
@@ -271,6 +272,7 @@ class Claim(Part):
     reason: str = ""
     disputed: bool = False
     fix: str = ""
+    judge: str = ""
     hints: tuple[Entity, ...] = ()
 
     @property

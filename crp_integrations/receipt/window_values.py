@@ -373,6 +373,8 @@ def judge_content(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[st
         instructions=None,
         system=None,
     )
+    if not run.second:
+        del content["second"]
     if run.calls:
         content["conversation"] = [
             {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
@@ -396,8 +398,9 @@ def _judge_call(call: JudgeExchange, name: str, texts: TextLeaves) -> dict[str, 
         # The reply may quote facts, the question, the answer and earlier messages.
         leaf=texts.add(name, call.reply, of=texts.of, follows=True) if call.reply else None,
     )
-    if not call.pieces:
-        del content["pieces"]
+    for name in ("claims", "pieces", "second"):
+        if not content[name]:
+            del content[name]
     return content
 
 

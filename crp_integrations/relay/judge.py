@@ -11,7 +11,7 @@ import copy
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextvars import Context, ContextVar, copy_context
@@ -55,8 +55,8 @@ from crp_integrations.seals import canonical, sha256_hex
 
 _LOG = getLogger("crp_integrations.judge")
 
-# A model name, a mapping of name and LiteLLM parameters, a model object, or True for the
-# component's own model.
+# A model name, a mapping of name and LiteLLM parameters, a model object, True for the component's
+# own model, or a list of two of them: a cheap judge, and one that is asked where that one doubts.
 JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
 # One call of the judge: model, request, context variables, start time, and budget.
@@ -148,6 +148,8 @@ class Judge:
             same = same_provider(self.settings.fallback, self._name)
             self._fallback = self._open_model(self.settings.fallback, fields if same else {}, same)
         refuse_unpriced(self.settings, *self._names)
+        named = " ".join((*self._names, self.settings.api_base)).rstrip()
+        self._account = "own" if self.own else named
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
         self._ledger: Ledger = PROCESS if isinstance(model, str) else MemoryLedger()
@@ -158,6 +160,8 @@ class Judge:
             concurrency=self.settings.concurrency,
         )
         self._pools: list[ThreadPoolExecutor] = []
+        self.second: Judge | None = None
+        self.second = self._own_second()
 
     @classmethod
     def of(
@@ -177,6 +181,8 @@ class Judge:
         named = {name.removeprefix("judge_"): value for name, value in choices.items()}
         chosen = budget_fields(cast("int | None", named.pop("budget", None)))
         chosen |= {name: value for name, value in named.items() if value is not None}
+        if isinstance(source, list | tuple):
+            return cls._of_two(source, settings, on_report, choices)
         if isinstance(source, Judge):
             altered = chosen or on_report is not None
             return source.altered(on_report=on_report, **chosen) if altered else source  # type: ignore[return-value]
@@ -194,11 +200,58 @@ class Judge:
             return cls(name, on_report=on_report, settings=base, **{**fields, **chosen})
         return cls(source, on_report=on_report, settings=base, **chosen)
 
+    @classmethod
+    def _of_two(
+        cls,
+        sources: Sequence[JudgeSource],
+        settings: JudgeSettings | None,
+        on_report: OnReport | None,
+        choices: JudgeChoices,
+    ) -> Self:
+        """A judge whose doubts a second one settles; both spend one budget."""
+        missing = any(isinstance(part, str | bool | None) and not part for part in sources)
+        if len(sources) != 2 or missing or sources[1] is True:
+            raise RequestError(
+                f"judge is a list of {len(sources)}; give two judges, the second one not True"
+            )
+        first, second = (
+            cls.of(source, settings, on_report=on_report, **choices) for source in sources
+        )
+        assert first is not None
+        assert second is not None
+        labels = {*first.settings.withhold_labels, *second.settings.withhold_labels}
+        pair = cast("Self", first.altered(withhold_labels=tuple(sorted(labels))))
+        pair.second = second = copy.copy(second)
+        pair._account = second._account = f"{first._account} {second._account}"
+        second._ledger = pair._ledger
+        return pair
+
+    def _own_second(self) -> Judge | None:
+        """The second judge of the settings."""
+        chosen, own = self.settings, {"second": "", "confirm": False, "fallback": ""}
+        if chosen.confirm:
+            again = copy.copy(self)
+            again.second = None
+            again.settings = chosen.model_copy(update={**own, "cache_size": 0})
+            return again
+        if not chosen.second:
+            return None
+        if not same_provider(chosen.second, self._name):
+            own |= {"api_base": "", "api_key": None}
+        second = Judge(chosen.second, settings=chosen.model_copy(update={"model": "", **own}))
+        second._account, second._ledger = self._account, self._ledger
+        return second
+
     def altered(self, *, on_report: OnReport | None = None, **fields: Any) -> Judge:
         """A copy with other settings; it shares model, cache and spent budgets with this judge."""
         made = copy.copy(self)
         made.settings = _settings({**self.settings.model_dump(), **fields})
         made.on_report = _checked_receiver(on_report or self.on_report, made.settings, own=self.own)
+        limits = {name: value for name, value in fields.items() if name.startswith("budget_")}
+        if made.settings.confirm or made.settings.second != self.settings.second:
+            made.second = made._own_second()
+        elif self.second is not None and limits:
+            made.second = self.second.altered(**limits)
         refuse_unpriced(made.settings, *self._names)
         return made
 
@@ -284,7 +337,7 @@ class Judge:
         limited = has_budget(self.settings)
         return JudgeBudget(
             self.settings,
-            "own" if self.own else " ".join((*self._names, self.settings.api_base)).rstrip(),
+            self._account,
             self._ledger,
             payer,
             price_of(self.settings, model),
@@ -363,7 +416,7 @@ class Judge:
         chosen = self.settings
         excluded = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
         options = chosen.model_dump(mode="json", exclude=excluded)
-        prompt = self.prompt.identity
+        prompt = self.prompt.identity + (self.second.identity if self.second else "")
         return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(options.items()))]))
 
     @property
@@ -437,7 +490,8 @@ def check_options(taker: str, options: Mapping[str, Any]) -> None:
 
 def refuse_own(judge: JudgeSource, taker: str) -> None:
     """Refuse `judge=True`, for a component that calls no model."""
-    if judge is True or (isinstance(judge, Judge) and judge.own):
+    first = judge[0] if isinstance(judge, list | tuple) and judge else judge
+    if first is True or (isinstance(first, Judge) and first.own):
         raise RequestError(
             f"judge is True, and {taker} calls no model of its own; give a model, such as "
             "judge='openai/gpt-4o-mini'"

@@ -102,13 +102,15 @@ class JudgeSettings(Part):
         api_base: address of its provider; empty for the provider's default.
         api_key: key of its provider; None for the provider's environment variable.
         fallback: model that is asked if the first one fails; empty for none.
+        second: model that is then asked about the claims that the first one doubts; or empty.
+        confirm: ask the same model about these once more, past the cache.
         when: `always`; `doubt`: only if some claim is not found literally, by words or values, in
             the evidence; `sample:0.1`: for that share of the answers, chosen by their hash.
         budget_calls, budget_tokens, budget_usd: maximum within the two fields below; None for no
             limit. Each request counts, retries too; cached replies cost nothing.
         budget_per: `hour`, `day` or `month`, in UTC, after which it begins anew; empty for never.
-        budget_of: `process`, `store`, `tenant` or `session`; empty for the store if there is a
-            `budget_per` and a store that outlasts the process, else the process.
+        budget_of: `process`, `store`, `tenant` or `session`; empty for the process, but with a
+            `budget_per` for the store, if there is one that outlasts the process.
         usd_per_million: price of a million tokens, or of input and output: `[0.15, 0.6]`; None
             for LiteLLM's. A budget in USD needs a price.
         breaker_failures: failed calls in a row after which the model is not asked; 0 for never.
@@ -134,6 +136,8 @@ class JudgeSettings(Part):
     api_base: str = ""
     api_key: SecretStr | None = None
     fallback: str = ""
+    second: str = ""
+    confirm: bool = False
     when: str = ALWAYS
     budget_calls: int | None = Field(default=None, ge=0)
     budget_tokens: int | None = Field(default=None, ge=0)

@@ -579,7 +579,7 @@ class Turn:
         if call is None:
             return None
         return JudgeDispatch(
-            call, None, judging.judge, judging.payer, self._world.tracer, judging.keep
+            call, None, judging.asked, judging.payer, self._world.tracer, judging.keep
         )
 
     def _examine(self, envelope: Envelope | None, text: str, *, needs: bool = True) -> Report:
