@@ -15,6 +15,7 @@ from crp_integrations.governance.memory_writer import Emitter
 from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.budget import refuse_storeless
 from crp_integrations.relay.composition import AUTO
 from crp_integrations.relay.defaults import chosen_settings
 from crp_integrations.relay.judge import (
@@ -185,7 +186,10 @@ def judge_for(
             judge = relay.judge if relay.judge is not None and not own else False
     if reports_itself and not (isinstance(judge, Judge) and judge.on_report is not None):
         chosen.setdefault("on_report", _ignore_report)
-    return Judge.of(judge, (chosen_settings(settings)).judge, **chosen)
+    made = Judge.of(judge, chosen_settings(settings).judge, **chosen)
+    if made is not None and relay is None:
+        refuse_storeless(made.settings)
+    return made
 
 
 def late_report_hook(

@@ -14,7 +14,7 @@ from crp_integrations.dpe.catalogue import named
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.dpe.settings import LEVEL_CUTS
-from crp_integrations.engines.context_limits import context_limit
+from crp_integrations.engines.context_limits import ModelPrice, context_limit, model_price
 from crp_integrations.engines.system import clock_of
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import (
@@ -108,6 +108,11 @@ def judge_engine(
 def judge_window(name: str) -> int:
     """Context limit of a judge in tokens, input and output together, looked up by its name."""
     return context_limit(name, {})[0]
+
+
+def judge_price(name: str) -> ModelPrice | None:
+    """The price of a judge's tokens, looked up by its name; None if it is not known."""
+    return model_price(name)
 
 
 @cache
