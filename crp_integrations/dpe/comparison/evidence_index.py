@@ -16,6 +16,7 @@ from crp_integrations.dpe.comparison.clause_words import (
     figures,
     folded_keys,
     qualified,
+    qualified_beside,
     readings_of,
     tokens_of,
 )
@@ -135,7 +136,7 @@ class Sentence:
             if _RELATIVE.match(opening) or _RELATIVE.match(following):
                 apart = False
             parts = [(self.start + clause.start, self.start + clause.end)]
-            rest = self.text[: clause.start] + " " + self.text[clause.end :]
+            rest = self.text[: clause.start], self.text[clause.end :]
             if clause.subject is not None:
                 parts.insert(
                     0, (self.start + clause.subject.start, self.start + clause.subject.end)
@@ -144,7 +145,7 @@ class Sentence:
                 inside = tuple(
                     t for t in every if any(a <= t.start and t.end <= b for a, b in subject)
                 )
-                ok = free and apart and not qualified(rest)
+                ok = free and apart and not qualified_beside(*rest)
                 yield EvidenceClause(inside, tuple(subject), False, ok)
 
     def _subjects(
