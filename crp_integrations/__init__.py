@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crp_integrations.dpe.actions.records import ActionReport
     from crp_integrations.dpe.records import Report
     from crp_integrations.dpe.rejections import rejected_claims
     from crp_integrations.envelope.records import Envelope
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     )
     from crp_integrations.fabric.records import Fact
     from crp_integrations.messages import Message, Reply
+    from crp_integrations.relay.actions import acheck_call, acheck_calls, check_call, check_calls
     from crp_integrations.relay.delegation import asked_by, result_of
     from crp_integrations.relay.judge import Judge
     from crp_integrations.relay.question_fields import from_headers
@@ -68,6 +70,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "AccessDenied": "errors",
+    "ActionReport": "dpe.actions.records",
     "Answer": "relay.records",
     "CRPError": "errors",
     "ChainBroken": "errors",
@@ -112,8 +115,12 @@ _HOMES = {
     "TokenCount": "relay.records",
     "TokenRefused": "errors",
     "UnknownContinuation": "errors",
+    "acheck_call": "relay.actions",
+    "acheck_calls": "relay.actions",
     "aexamine": "relay.storeless_functions",
     "asked_by": "relay.delegation",
+    "check_call": "relay.actions",
+    "check_calls": "relay.actions",
     "compact": "relay.storeless_functions",
     "count_tokens": "relay.storeless_functions",
     "examine": "relay.storeless_functions",
@@ -125,6 +132,7 @@ _HOMES = {
 
 __all__ = [
     "AccessDenied",
+    "ActionReport",
     "Answer",
     "CRPError",
     "ChainBroken",
@@ -169,8 +177,12 @@ __all__ = [
     "TokenCount",
     "TokenRefused",
     "UnknownContinuation",
+    "acheck_call",
+    "acheck_calls",
     "aexamine",
     "asked_by",
+    "check_call",
+    "check_calls",
     "compact",
     "count_tokens",
     "examine",

@@ -212,13 +212,14 @@ class ReceiptBroken(CRPError):
 
     def __init__(self, place: str, reason: str) -> None:
         # A place may be a name that the signer chose; it must not carry terminal escape codes.
-        place, reason = _printable(place), _printable(reason)
+        place, reason = printable(place), printable(reason)
         super().__init__(f"{place}: {reason}")
         self.place = place
         self.reason = reason
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """The text with signs that cannot be printed, such as escape codes, written out."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -31,12 +31,12 @@ from crp_integrations.policy.verdict import (
     unread_note,
     withholding,
 )
-from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
+from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder, chosen_settings
 from crp_integrations.relay.judge import BACKGROUND, JudgeOptions, JudgeSource, call_receivers
 from crp_integrations.relay.records import Repaired
 from crp_integrations.relay.repaired_answer import is_better
 from crp_integrations.relay.session_admission import require_reader_of
-from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.storeless_functions import aexamine, examine
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode
@@ -116,7 +116,7 @@ class AnswerGate:
         check_callables(on_report=options.get("on_report"))
         made = judge_for(taker, judge, options, settings)
         fields = {"policy": policy, "on_flag": on_flag, "on_flag_level": on_flag_level}
-        require_reader_of(taker, fields, made, settings or load())
+        require_reader_of(taker, fields, made, chosen_settings(settings))
         self._on_report = options.get("on_report")
         if made is not None:
             # A judge in the background calls it itself; else one report of several is given to it.
@@ -125,7 +125,7 @@ class AnswerGate:
             made = made if later else made.altered(on_report=lambda report: None)
         self._examination: dict[str, Any] = {
             "grounding": GroundingMode(grounding),
-            "embedder": embedder and chosen_embedder(embedder, settings or load()),
+            "embedder": embedder and chosen_embedder(embedder, chosen_settings(settings)),
             "settings": settings,
             "judge": made,
         }

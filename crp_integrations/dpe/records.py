@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -68,7 +68,7 @@ class PersonalDatum(Part):
         where: `prompt` or `answer`.
         start, end: character offsets in that text.
         score: the recogniser's confidence, [0, 1].
-        in_question: whether the question contains the same datum.
+        in_question: whether the question, or a message before it, contains the same datum.
     """
 
     category: PersonalCategory
@@ -246,6 +246,7 @@ class Claim(Part):
         fix: the judge's correction; empty if the claim can only be removed, None for no correction.
         unfounded: the first value or name of `fix` that stands nowhere, so that the correction
             does not count; empty for none.
+        judge: name of the judge that decided, if a second one was asked; else empty.
         hints: figures, names, dates and identifiers of an unread claim that are in neither the
             evidence nor the question. A hint is not a finding, and does not change the level.
     """
@@ -275,6 +276,7 @@ class Claim(Part):
     disputed: bool = False
     fix: str | None = None
     unfounded: str = ""
+    judge: str = ""
     hints: tuple[Entity, ...] = ()
 
     @property
@@ -331,6 +333,14 @@ class Quality(Part):
     repetition: Repetition = Repetition()
     completeness: Completeness = Completeness()
     flow: Flow = Flow()
+
+
+class Examined(NamedTuple):
+    """The texts of an examination: the answer, the question, and the passages in their order."""
+
+    answer: str
+    question: str
+    passages: tuple[str, ...]
 
 
 class Report(Record):
@@ -428,22 +438,22 @@ class Report(Record):
     report_hash: str = ""
     hmac: str = ""
     chain_integrity: ChainIntegrity = ChainIntegrity.UNVERIFIED
-    # The answer is no part of the record: it is neither stored, sent, hashed nor compared.
-    _answer: str | None = PrivateAttr(default=None)
+    # The texts are no part of the record: they are neither stored, sent, hashed nor compared.
+    _examined: Examined | None = PrivateAttr(default=None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Report) and self.__dict__ == other.__dict__
 
-    def about(self, answer: str) -> Self:
-        """The report with the answer that it is on, which its JSON does not contain."""
+    def about(self, examined: Examined) -> Self:
+        """The report with the texts that it is on, which its JSON does not contain."""
         report = self.model_copy()
-        report._answer = answer
+        report._examined = examined
         return report
 
     def changed(self, **fields: Any) -> Self:
         """Return a copy with some fields replaced and everything validated again."""
         report = super().changed(**fields)
-        report._answer = self._answer
+        report._examined = self._examined
         return report
 
     def repair(self, answer: str | None = None) -> Repair:
@@ -460,7 +470,12 @@ class Report(Record):
     @property
     def answer(self) -> str | None:
         """The answer that the report is on; None for a report that was read from JSON."""
-        return self._answer
+        return self._examined.answer if self._examined else None
+
+    @property
+    def examined(self) -> Examined | None:
+        """The texts that the report is on; None for a report that was read from JSON."""
+        return self._examined
 
     @property
     def was_read(self) -> bool:

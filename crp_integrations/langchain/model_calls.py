@@ -12,7 +12,13 @@ from uuid import UUID
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -36,7 +42,7 @@ from crp_integrations.langchain.messages import (
 )
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
 from crp_integrations.langchain.runs import inside_window
-from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.safety import Purpose
@@ -120,6 +126,13 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
             for message in response.result
         ]
         return ModelResponse(result=result, structured_response=response.structured_response)
+
+    def pending_calls(self, answer: Answer) -> list[ToolCall]:
+        """The answer's tool calls that are to run; a structured answer's call has its result."""
+        result = self._response_of(answer).result
+        answered = {item.tool_call_id for item in result if isinstance(item, ToolMessage)}
+        calls = [call for item in result for call in message_of(item).tool_calls]
+        return [call for call in calls if call.id not in answered]
 
     def _hides_tokens(self, call: ModelCall) -> bool:
         """Whether streams must not show a call's tokens; only those of an answer may be shown."""

@@ -356,7 +356,7 @@ def _block_rule(name: str, demand: Demand, counted: Callable[[PolicyCase], int])
 
 
 def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-pii`: no personal data in the answer but what it repeats from the question."""
+    """`block-pii`: no personal data in the answer but what it repeats from question or history."""
     if not examined.policy.block_pii:
         return
     counts = Counter(

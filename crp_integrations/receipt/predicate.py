@@ -55,6 +55,8 @@ class JudgeCallRecord(Part):
     Attributes:
         id: hash of the question, which the reply must repeat.
         first, last, passages: numbers of the first and last claim and of the passages, from 1.
+        claims: numbers of the claims, if not all from the first to the last.
+        second: whether the second judge was asked.
         pieces: passage number, start and end of each piece of a passage that was sent in part.
         error: name of the error if the call failed.
         cost: cost in USD.
@@ -64,6 +66,8 @@ class JudgeCallRecord(Part):
     id: str
     first: Count
     last: Count
+    claims: tuple[Count, ...] = ()
+    second: bool = False
     passages: tuple[Count, ...] = ()
     pieces: tuple[tuple[Count, Count, Count], ...] = ()
     prompt_hash: str
@@ -97,6 +101,7 @@ class JudgeRecord(Part):
     """
 
     model: str = ""
+    second: str = ""
     prompt: str = ""
     own_answer: bool = False
     skipped: str = ""

@@ -357,9 +357,10 @@ def _asked_again(
         if system is None:
             continue
         sent = words.messages(JudgePrompt(system), user)
-        if number and run.calls[number - 1].id == id_:
+        before_it = run.calls[number - 1] if number else None
+        if before_it and before_it.id == id_ and before_it.second == call.second:
             # After a reply that could not be parsed, the same question is sent once more.
-            again = run.calls[number - 1].reply or "-"
+            again = before_it.reply or "-"
             sent = (
                 *before,
                 Message(role="assistant", content=again),
@@ -375,10 +376,16 @@ def _asked_again(
     return None, "" if system == shipped else f"the prompt {run.prompt!r:.60} is the operator's own"
 
 
-def _claims(call: JudgeExchange, count: int, place: str) -> tuple[int, int]:
-    if not 1 <= call.first <= call.last <= count:
+def _claims(call: JudgeExchange, count: int, place: str) -> tuple[int, ...]:
+    numbers = tuple(call.numbers(count))
+    listed = (call.first, *call.claims, call.last)
+    if (
+        not numbers
+        or not 1 <= min(listed) <= max(listed) <= count
+        or [*numbers] != sorted({*numbers})
+    ):
         raise ReceiptBroken(f"{_AT}: {place}", f"refers to claims outside 1 to {count}")
-    return call.first, call.last
+    return numbers
 
 
 def _shown(call: JudgeExchange, dossier: Dossier, place: str) -> list[tuple[int, str]]:

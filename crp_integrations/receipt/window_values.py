@@ -434,17 +434,18 @@ def judge_content(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[st
         instructions=None,
         system=None,
     )
-    if run.calls:
-        content["conversation"] = [
-            {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
-            for n, (role, text) in enumerate(dossier.conversation, start=1)
-        ]
-        if dossier.instructions:
-            content["instructions"] = _known_leaf(dossier.instructions, "system-prompt", texts)
-            if content["instructions"] is None:
-                content["instructions"] = texts.add(
-                    "instructions", dossier.instructions, of=texts.of, follows=True
-                )
+    content["conversation"] = [
+        {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
+        for n, (role, text) in enumerate(dossier.conversation, start=1)
+    ]
+    if not run.second:
+        del content["second"]
+    if run.calls and dossier.instructions:
+        content["instructions"] = _known_leaf(dossier.instructions, "system-prompt", texts)
+        if content["instructions"] is None:
+            content["instructions"] = texts.add(
+                "instructions", dossier.instructions, of=texts.of, follows=True
+            )
     return content
 
 
@@ -457,8 +458,9 @@ def _judge_call(call: JudgeExchange, name: str, texts: TextLeaves) -> dict[str, 
         # The reply may quote facts, the question, the answer and earlier messages.
         leaf=texts.add(name, call.reply, of=texts.of, follows=True) if call.reply else None,
     )
-    if not call.pieces:
-        del content["pieces"]
+    for name in ("claims", "pieces", "second"):
+        if not content[name]:
+            del content[name]
     return content
 
 

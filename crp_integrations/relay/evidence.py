@@ -138,9 +138,14 @@ def tool_results(messages: Iterable[Message]) -> tuple[tuple[str, str], ...]:
     >>> tool_results([Message(role="tool", name="fares", content="Lunch costs 12 euros.")])
     (('tool:fares#1', 'Lunch costs 12 euros.'),)
     """
+    return tuple((name, text) for _, name, text, _ in results_in(messages))
+
+
+def results_in(messages: Iterable[Message]) -> Iterator[tuple[int, str, str, ToolCall | None]]:
+    """Place, name, text and call of each tool result in a conversation, as in `tool_results`."""
     called: dict[str, ToolCall] = {}
-    results: list[tuple[str, str]] = []
-    for message in messages:
+    count = 0
+    for place, message in enumerate(messages):
         called |= {call.id: call for call in message.tool_calls}
         if message.failed or not (message.role == "tool" or message.observation):
             continue
@@ -148,9 +153,9 @@ def tool_results(messages: Iterable[Message]) -> tuple[tuple[str, str], ...]:
         content = message.observation or message.content
         text = without_echoes(content, call.arguments if call else "")
         if text.strip():
+            count += 1
             name = message.name or (call.name if call else "") or "result"
-            results.append((f"{TOOL_SOURCE}{name}#{len(results) + 1}", readable(text)))
-    return tuple(results)
+            yield place, f"{TOOL_SOURCE}{name}#{count}", readable(text), call
 
 
 def has_evidence(messages: Sequence[Message]) -> bool:

@@ -38,6 +38,7 @@ from crp_integrations.policy.demands import UNFITTED
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.verdict import unread_note
 from crp_integrations.relay import compaction
+from crp_integrations.relay.budget import Payer
 from crp_integrations.relay.conditional_requests import cap_tier
 from crp_integrations.relay.evidence import AnswerEvidence, earlier_facts, evidence_of
 from crp_integrations.relay.examination import examine_answer, examine_windows
@@ -599,7 +600,7 @@ class Turn:
         if call is None:
             return None
         return JudgeDispatch(
-            call, None, judging.judge, self.session_id, self._world.tracer, judging.keep
+            call, None, judging.asked, judging.payer, self._world.tracer, judging.keep
         )
 
     def _examine(self, envelope: Envelope | None, text: str, *, needs: bool = True) -> Report:
@@ -672,7 +673,7 @@ class Turn:
             report,
             self._examined[0].dossier,
             world.settings.dpe,
-            session_id=self.session_id,
+            payer=Payer(self.session_id, world.budgets),
             own_model=fitted.model,
             own_window=world.engines.limit_for(fitted.model)[0],
             left_out=self._packing.withheld_facts(judge, self._evidence, fitted.envelope),

@@ -263,15 +263,18 @@ class Belief:
         It counts if it shares a value with the claim. It also counts if it has three words, a
         value, a name or a whole cell, and its sentence is about the claim, the answer or the
         question, since a step of a longer derivation may share no word with the claim. A claim
-        with a value that no text states needs quoted values from which it can follow.
+        with a value that no text states needs a quoted value, other than those that it repeats from
+        the question, from which it can follow.
         """
         matter = _longest(quoted.text)
         line = sentence_around(quoted.source, quoted.start, quoted.end)
         around = matter_of(line)
-        if _is_verdict(line):
+        if is_verdict(line):
             # The line may contain more than a verdict: the quotation must be about the claim.
             return len(matter.values & claim.values) + len(matter.words & claim.words) > 1
-        if not quoted.values and not claim.values <= self.known:
+        if not claim.values <= self.known and not quoted.values - (
+            claim.values & self.question.values
+        ):
             return False
         if matter.values & claim.values:
             return True
@@ -333,7 +336,7 @@ def _letters_of(text: str) -> set[str]:
     return {piece.casefold() for piece in pieces_of(text) if _is_letter(piece[0])}
 
 
-def _is_verdict(line: str) -> bool:
+def is_verdict(line: str) -> bool:
     """Whether a sentence states a verdict on claims or addresses their judge with one."""
     own = _letters_of(line)
     return bool(own & VERDICTS) and bool(own & JUDGED)

@@ -90,7 +90,7 @@ _TEXT_OR_NONE: Final = {"type": ["string", "null"]}
 _NUMBERS: Final = {"type": "array", "items": {"type": "integer"}}
 
 
-def _list_of(**fields: Any) -> dict[str, Any]:
+def list_of(**fields: Any) -> dict[str, Any]:
     """A list of objects whose every field is required, as strict JSON schemas demand."""
     item = {
         "type": "object",
@@ -101,7 +101,7 @@ def _list_of(**fields: Any) -> dict[str, Any]:
     return {"type": "array", "items": item}
 
 
-_QUOTES: Final = _list_of(**{"in": _TEXT, "text": _TEXT})
+_QUOTES: Final = list_of(**{"in": _TEXT, "text": _TEXT})
 _VERDICT: Final[dict[str, Any]] = {
     "status": {"type": "string", "enum": list(STATUSES)},
     "quotes": _QUOTES,
@@ -112,10 +112,10 @@ _VERDICT: Final[dict[str, Any]] = {
 }
 _REPLY: Final[dict[str, Any]] = {
     "id": _TEXT,
-    "claims": _list_of(n={"type": "integer"}, **_VERDICT),
-    "unnumbered": _list_of(text=_TEXT, **_VERDICT),
-    "needs": _list_of(n={"type": "integer"}, answered={"type": "boolean"}, by=_NUMBERS),
-    "conflicts": _list_of(claims=_NUMBERS, passages=_QUOTES, reason=_TEXT_OR_NONE),
+    "claims": list_of(n={"type": "integer"}, **_VERDICT),
+    "unnumbered": list_of(text=_TEXT, **_VERDICT),
+    "needs": list_of(n={"type": "integer"}, answered={"type": "boolean"}, by=_NUMBERS),
+    "conflicts": list_of(claims=_NUMBERS, passages=_QUOTES, reason=_TEXT_OR_NONE),
 }
 
 RESPONSE_FORMAT: Final[dict[str, Any]] = {
@@ -169,7 +169,7 @@ def material(
     passages: Sequence[tuple[int, str]],
     shown: int,
 ) -> tuple[str, str]:
-    """The id and the text of the user message."""
+    """The id and the text of the user message; `numbers` are those of the claims to judge."""
     data: dict[str, Any] = {}
     earlier = [
         [role, text[:EARLIER_CHARACTERS]]
@@ -186,21 +186,22 @@ def material(
     data["passages"] = [[str(number), text] for number, text in passages]
     if len({number for number, _ in passages}) < shown:
         data["note"] = f"{len(passages)} of {shown} passages; others are read separately"
-    data["answer"] = _numbered(dossier.answer, claims, *numbers)
+    data["answer"] = _numbered(dossier.answer, claims, numbers)
     id_ = sha256_hex(canonical(data))[:ID_DIGITS]
     written = json.dumps({"id": id_, **data}, ensure_ascii=False, separators=(",", ":"))
     return id_, written
 
 
-def _numbered(answer: str, claims: Sequence[Claim], first: int, last: int) -> list[Any]:
+def _numbered(answer: str, claims: Sequence[Claim], numbers: Sequence[int]) -> list[Any]:
     """The answer as texts and numbered claims; for a subset of claims, that part of the answer."""
-    asked = claims[first - 1 : last]
+    first, last = numbers[0], numbers[-1]
     # Include two claims on either side, so that references can be understood.
     start = 0 if first <= 3 else claims[first - 3].start
     end = len(answer) if last + 2 >= len(claims) else claims[last + 1].end
     parts: list[Any] = []
     place = start
-    for number, claim in enumerate(asked, first):
+    for number in numbers:
+        claim = claims[number - 1]
         if answer[place : claim.start].strip():
             parts.append(answer[place : claim.start].strip())
         parts.append([number, claim.text])

@@ -30,7 +30,7 @@ _STATUSES: Final = {
 }
 _KINDS: Final = {kind.value: kind for kind in ErrorKind}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_HEAD: Final = re.compile(r'"id"\s*:\s*"([0-9a-f]{16})"\s*,\s*"claims"\s*:\s*\[')
+_HEAD: Final = r'"id"\s*:\s*"{}"\s*,\s*"{}"\s*:\s*\['
 # A model's reasoning before its reply, which may contain drafts.
 _THOUGHTS: Final = re.compile(
     r"\s*<(think|thinking|reasoning|scratchpad)>.*?</\1>", re.DOTALL | re.IGNORECASE
@@ -122,11 +122,53 @@ class ReplyVerdicts:
     whole: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class ActionVerdicts:
+    """The content of a reply about a tool call.
+
+    Attributes:
+        arguments: status, quotations and reason by number, without arguments that have two
+            different verdicts.
+        run: whether the call may run; None if the reply does not tell.
+    """
+
+    arguments: Mapping[int, tuple[str, tuple[tuple[str, str], ...], str]]
+    missing: str = ""
+    run: bool | None = None
+    reason: str = ""
+
+
+def read_action_reply(text: str, id_: str) -> ActionVerdicts | None:
+    """The verdicts of a reply about a tool call; None if it contains none with this id."""
+    listed = read_list(text, id_, "arguments")
+    if listed is None:
+        return None
+    items, reply = listed[0], listed[1] or {}
+    verdicts = [
+        (number, (_upper(item.get("status")), _quotes(item.get("quotes")), _reason(item)))
+        for item in items
+        if isinstance(item, dict) and (number := _number(item.get("n"))) is not None
+    ]
+    run = reply.get("run")
+    return ActionVerdicts(
+        _agreed(verdicts),
+        _text(reply.get("missing"), LONGEST_REASON),
+        run if isinstance(run, bool) else None,
+        _reason(reply),
+    )
+
+
 def read_reply(text: str, id_: str) -> ReplyVerdicts | None:
-    """The verdicts of a reply; None if it contains none with this id.
+    """The verdicts of a reply; None if it contains none with this id."""
+    listed = read_list(text, id_, "claims")
+    return None if listed is None else _verdicts(listed[0], listed[1] or {}, whole=bool(listed[1]))
+
+
+def read_list(text: str, id_: str, name: str) -> tuple[list[Any], dict[str, Any] | None] | None:
+    """The list of a reply's object with an id, and the object; None if there is no such list.
 
     Two different objects with the id count as none: one of them may be copied from the text that
-    the judge read.
+    the judge read. Of an object that is cut off, the complete items count, and it is None.
     """
     thoughts = _THOUGHTS.match(text)
     text = text[thoughts.end() :] if thoughts else text
@@ -135,16 +177,18 @@ def read_reply(text: str, id_: str) -> ReplyVerdicts | None:
     for value, end in _objects(text):
         # Some models wrap the object in another one.
         for candidate in (value, *value.values()):
-            if isinstance(candidate, dict) and candidate.get("id") == id_ and "claims" in candidate:
+            if isinstance(candidate, dict) and candidate.get("id") == id_ and name in candidate:
                 replies.append(candidate)
                 last = end
     if not replies:
-        return _cut_off(text, id_)
+        items = _cut_off(text, id_, name)
+        return (items, None) if items else None
     differ = any(reply != replies[0] for reply in replies[1:])
+    items = replies[0][name]
     # A further object that is cut off counts as a second one.
-    if differ or not isinstance(replies[0]["claims"], list) or _begun(text, id_, last) is not None:
+    if differ or not isinstance(items, list) or _begun(text, id_, name, last) is not None:
         return None
-    return _verdicts(replies[0]["claims"], replies[0], whole=True)
+    return items, replies[0]
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
@@ -163,19 +207,17 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
         at = text.find("{", end)
 
 
-def _begun(text: str, id_: str, start: int) -> int | None:
-    """The offset at which the list of claims of the last object with the id begins, or None."""
-    heads = [head for head in _HEAD.finditer(text, start) if head[1] == id_]
+def _begun(text: str, id_: str, name: str, start: int) -> int | None:
+    """The offset at which the list of the last object with the id begins, or None."""
+    heads = list(re.compile(_HEAD.format(re.escape(id_), name)).finditer(text, start))
     return heads[-1].end() if heads else None
 
 
-def _cut_off(text: str, id_: str) -> ReplyVerdicts | None:
-    """The complete verdicts in an object that is cut off."""
-    at = _begun(text, id_, 0)
-    if at is None:
-        return None
+def _cut_off(text: str, id_: str, name: str) -> list[Any]:
+    """The complete items of the list in an object that is cut off."""
+    at = _begun(text, id_, name, 0)
     items: list[Any] = []
-    while True:
+    while at is not None:
         blank = _NEXT.match(text, at)
         start = blank.end() if blank else at
         try:
@@ -183,7 +225,7 @@ def _cut_off(text: str, id_: str) -> ReplyVerdicts | None:
         except (ValueError, RecursionError):
             break
         items.append(item)
-    return _verdicts(items, {}, whole=False) if items else None
+    return items
 
 
 def _verdicts(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> ReplyVerdicts:
