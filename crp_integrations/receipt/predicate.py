@@ -25,6 +25,8 @@ from crp_integrations.vocabulary import (
 )
 
 SCHEMA: Final = "receipt-content/1"
+# The only key of the content that a writer leaves out: where no answer was repaired.
+OPTIONAL: Final = frozenset({"repaired"})
 # Largest integer that every JSON parser reads exactly.
 _LARGEST: Final = 2**53 - 1
 

@@ -29,6 +29,7 @@ from crp_integrations.receipt.canonical import seen
 from crp_integrations.receipt.leaves import LONGEST, composed, stretches
 from crp_integrations.receipt.outline import NAMELESS
 from crp_integrations.receipt.predicate import (
+    OPTIONAL,
     CandidateRecord,
     Content,
     EnginesRecord,
@@ -185,8 +186,9 @@ def content_of(receipt: Receipt) -> Content:
 
 @cache
 def _names() -> frozenset[str]:
-    """The keys of content."""
-    return frozenset(field.alias or name for name, field in Content.model_fields.items())
+    """The keys that the content of every receipt has."""
+    names = {field.alias or name for name, field in Content.model_fields.items()}
+    return frozenset(names - OPTIONAL)
 
 
 def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str, ...]]:
