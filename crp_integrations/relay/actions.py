@@ -296,6 +296,9 @@ def evidence_passages(
 
     Results of tools that failed are left out, as are parts that repeat their call's arguments.
     """
+    for name, texts in (("facts", facts), ("approvals", approvals)):
+        if isinstance(texts, str):
+            raise RequestError(f"{name} is one string; give a list of texts, such as [text]")
     conversation = conversation_of(messages)
     results = {place: (name, text, call) for place, name, text, call in results_in(conversation)}
     passages: list[EvidencePassage] = []

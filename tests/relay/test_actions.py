@@ -149,6 +149,8 @@ def test_an_enum_and_a_nested_path_have_rules() -> None:
         ({"pay": {"iban": "exact:mail"}}, "exact:mail"),
         ({"pay": {"iban": "enum"}}, "pay.iban"),
         ({"pay": ["iban"]}, "list"),
+        ({"pay": {"": "free"}}, "path"),
+        ({"pay": {1: "free"}}, "path"),
         (["pay"], "list"),
     ],
 )
@@ -258,6 +260,21 @@ def test_a_judge_with_a_small_window_is_shown_the_newest_texts() -> None:
     report = check({"note": "x"}, talk=[*long, *TALK], judge=judge)
     assert report.left_out == ("tool:read_mail#1",)
     assert (statuses(report), report.may_run) == (["UNREAD"], None)
+
+
+def test_facts_and_approvals_are_evidence_unless_a_label_bars_them() -> None:
+    model = Scripted(lambda _: verdicts(("GROUNDED", "p1", "up to 50 EUR")))
+    judge = crp.Judge(model, withhold_labels=("secret",))
+    facts = ["The limit is 90 EUR.", crp.Fact(content="The code is 4711.", labels=("secret",))]
+    how: dict[str, Any] = {"facts": facts, "approvals": ["Ann approved up to 50 EUR."]}
+    report = check({"amount": 50}, judge=judge, **how)
+    assert (report.may_run, report.left_out) == (True, ("fact#2",))
+    assert "4711" not in json.dumps(model.requests)
+    assert [row[0] for row in model.requests[0]["facts"]] == ["f1"]
+    rules = {"pay": {"amount": "exact"}}
+    assert check({"amount": 4711}, rules=rules, **how).arguments[0].source == "fact#2"
+    with pytest.raises(crp.RequestError, match="approvals is one string"):
+        check({"amount": 50}, approvals="Ann")
 
 
 # --- forms -----------------------------------------------------------------------------------
