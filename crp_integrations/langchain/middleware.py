@@ -15,6 +15,12 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from crp_integrations.adapters.action_gate import (
+    ActionGate,
+    GroundTools,
+    OnAction,
+    OnUngrounded,
+)
 from crp_integrations.adapters.arguments import (
     check_callables,
     check_count,
@@ -41,6 +47,11 @@ from crp_integrations.adapters.observed_answers import (
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.errors import LimitReached, SafetyHalt
 from crp_integrations.headers.records import CacheDirectives
+from crp_integrations.langchain.action_review import (
+    checked_actions,
+    require_checkpointer,
+    review_calls,
+)
 from crp_integrations.langchain.messages import (
     METADATA_KEY,
     RECEIPT_KEY,
@@ -83,6 +94,7 @@ class CRPState(AgentState[Any]):
         crp_depth: number of agents around this one.
         crp_turn: number of model calls so far.
         crp_own: True if the session belongs to this run alone.
+        crp_approvals: tool calls of this thread that a person approved, as texts.
     """
 
     crp_session: NotRequired[Annotated[str, PrivateStateAttr]]
@@ -91,6 +103,7 @@ class CRPState(AgentState[Any]):
     crp_depth: NotRequired[Annotated[int, PrivateStateAttr]]
     crp_turn: NotRequired[Annotated[int, PrivateStateAttr]]
     crp_own: NotRequired[Annotated[bool, PrivateStateAttr]]
+    crp_approvals: NotRequired[Annotated[list[str], PrivateStateAttr]]
 
 
 class CRPMiddleware(AgentMiddleware[CRPState, Any]):
@@ -106,6 +119,11 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     With `compact=True`, or the setting `compaction.enabled`, messages that exceed their share of
     the model's context are shortened before the call; `crp_compaction` on the answer records it.
 
+    With `ground_tools`, the calls of a step are checked together before a tool runs;
+    `crp_actions` on the answer has a report on each. `pause` interrupts before the tools and takes
+    the decisions approve, edit and reject, in the form of `HumanInTheLoopMiddleware`. The reports
+    are in the state by then, so a resumed run does not pay for them again.
+
     LangGraph's `thread_id` names the session; a run without one gets a session that ends with it.
 
     Spec: CRP-SPEC-005 §1.2, §17; related facts §8
@@ -117,15 +135,22 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         max_turns: maximum number of model calls in one run; LangChain's own limit is 9,999 steps.
         block_streams: True streams an answer in pieces after the verdict; False streams tokens as
             they arrive, and a halt follows them; None streams tokens as they arrive if nothing can
-            withhold or mend the answer, else in pieces after the verdict.
+            withhold or mend the answer, else in pieces after the verdict. An answer that may be
+            repaired always waits.
         attach: how much of the report a message contains: `full`, `summary` (at most 1,024
             bytes), or `id`, which `Relay.report` accepts.
         on_receipt: called with the receipt on each window, also if the answer is withheld.
+        ground_tools: True to check the calls of all tools, names of tools, or rules by tool, as in
+            `check_call`.
+        on_ungrounded: what happens to a call that may not run, or was not read: `report` lets it
+            run, `pause` asks a person, `return` gives the model an error in place of a result.
+        on_action: called with the report on each tool call.
         asking: fields of a question as in `Relay.ask`; `strategy` is `push`, `pull` or
             `reflexive`.
 
     Raises:
         RequestError: a field has no usable value, or cannot be used with an agent.
+        ConfigError: nothing can check the tool calls that are to be paused or returned.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 
@@ -142,6 +167,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         block_streams: bool | None = None,
         attach: Attach = "summary",
         on_receipt: Callable[[Receipt], None] | None = None,
+        ground_tools: GroundTools = None,
+        on_ungrounded: OnUngrounded = "report",
+        on_action: OnAction | None = None,
         **asking: Unpack[QuestionFields],
     ) -> None:
         super().__init__()
@@ -161,6 +189,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         self._on_receipt = on_receipt
         self._attach = attach
         self._asking = fields
+        self._gate = ActionGate.of(
+            ground_tools, relay, fields, on_ungrounded=on_ungrounded, on_action=on_action
+        )
 
     # --- the run ---------------------------------------------------------------------------
 
@@ -170,8 +201,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         Raises:
             AccessDenied: the agent is nested too deep, or the outer agent may not delegate.
             SafetyHalt: the outer agent's safety budget is spent.
+            ConfigError: tool calls are to be paused, and the agent has no checkpointer.
         """
         config = ensure_config()
+        require_checkpointer(self._gate, config)
         depth = agent_depth(config)
         check_depth(depth, self._max_depth)
         around = outer_agent()
@@ -209,6 +242,16 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     async def abefore_model(self, state: CRPState, runtime: Runtime[Any]) -> dict[str, Any]:
         """The asynchronous twin of `before_model`."""
         return self.before_model(state, runtime)
+
+    def after_model(self, state: CRPState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Pause before tool calls that may not run, or answer them with an error."""
+        if self._gate is None or not self._gate.stops:
+            return None
+        return review_calls(self._gate, state)
+
+    async def aafter_model(self, state: CRPState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """The asynchronous twin of `after_model`."""
+        return self.after_model(state, runtime)
 
     def after_agent(self, state: CRPState, runtime: Runtime[Any]) -> None:
         """End a session that belongs to this run alone, which frees its memory."""
@@ -261,6 +304,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         return response
 
     def _window(self, request: ModelRequest[Any]) -> tuple[Turn, ModelCalls]:
+        state: Any = request.state
+        if self._gate is not None and state.get("crp_turn", 0) <= 1:
+            self._gate.require(tools_of(request))
         system = [request.system_message] if request.system_message is not None else []
         model = str(self._asking.get("model") or model_name(request.model) or "")
         rejected = rejected_in(request.messages)
@@ -270,7 +316,6 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             request = request.override(messages=messages)
         read = read_conversation([*system, *request.messages], results=True)
         room = getattr(request.model, "max_tokens", None)
-        state: Any = request.state
         asking: dict[str, Any] = {
             **merge_fields(
                 with_judge(self._asking, self._judge_above()), state.get("crp_asked", {})
@@ -291,10 +336,15 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         turn = self.relay.turn(read.question, **asking)
         turn.agent_turn = state.get("crp_turn", 0)
         compaction = compact.metadata if compact is not None else {}
-        shows = turn.show_at_once if self._block is None else lambda: not self._block
+        shows = turn.show_at_once if self._block is None else lambda: self._lets_through(turn)
         calls = ModelCalls(request, read, model, shows=shows, compaction=compaction)
         calls.on_sent = turn.note_sent
         return turn, calls
+
+    def _lets_through(self, turn: Turn) -> bool:
+        """Whether tokens may be shown before the verdict: not if it may change the text."""
+        policy = turn.admission.policy if turn.admission else None
+        return not self._block and policy is not None and policy.repair_on is None
 
     def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
         """The agent's messages after compaction; None if compaction is off."""
@@ -326,10 +376,14 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             attached = {METADATA_KEY: attachment_of(answer.report, self._attach)}
             _deliver_report(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
+        judging = with_judge(self._asking, self._judge_above())
         return calls.released(
             answer,
             {
                 **attached,
+                **checked_actions(
+                    self._gate, request, calls.pending_calls(answer), answer.envelope, judging
+                ),
                 RECEIPT_KEY: answer.receipt_id,
                 **answer_fields(answer),
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),

@@ -12,7 +12,13 @@ from uuid import UUID
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -29,13 +35,14 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.langchain.messages import (
     langchain_of,
     message_of,
+    repaired_content,
     reply_of,
     strip_metadata,
     structured_text,
 )
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
 from crp_integrations.langchain.runs import inside_window
-from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.safety import Purpose
@@ -106,6 +113,9 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         result = [
             message.model_copy(
                 update={
+                    "content": repaired_content(message, answer.text)
+                    if answer.repaired
+                    else message.content,
                     "response_metadata": {**message.response_metadata, **proof},
                     # LangGraph uses the id to recognise messages that it has already streamed.
                     "id": message.id or str(uuid.uuid4()),
@@ -116,6 +126,13 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
             for message in response.result
         ]
         return ModelResponse(result=result, structured_response=response.structured_response)
+
+    def pending_calls(self, answer: Answer) -> list[ToolCall]:
+        """The answer's tool calls that are to run; a structured answer's call has its result."""
+        result = self._response_of(answer).result
+        answered = {item.tool_call_id for item in result if isinstance(item, ToolMessage)}
+        calls = [call for item in result for call in message_of(item).tool_calls]
+        return [call for call in calls if call.id not in answered]
 
     def _hides_tokens(self, call: ModelCall) -> bool:
         """Whether streams must not show a call's tokens; only those of an answer may be shown."""
@@ -187,6 +204,8 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
             # no longer counts as a tool call.
             texts = [text for text in (reply.text, structured_text(message)) if text.strip()]
             reply = reply.changed(text="\n".join(texts), tool_calls=())
+        if response.structured_response is not None:
+            reply = reply.changed(parsed=True)
         return self._keep(call, reply, response)
 
 

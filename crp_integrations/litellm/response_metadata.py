@@ -6,7 +6,15 @@ import asyncio
 import copy
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Final
 
 from crp_integrations.engines.litellm import as_chunk
@@ -27,8 +35,8 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
     verdict. The last chunk of the answer always arrives after the verdict.
 
     Attributes:
-        crp, crp_envelope, crp_headers, crp_calls, crp_cost: as on a response that is not a
-            stream, and as on the last chunk of the answer. None before the verdict.
+        crp, crp_envelope, crp_headers, crp_calls, crp_cost, crp_actions: as on a response that is
+            not a stream, and as on the last chunk of the answer. None before the verdict.
         usage: total usage of all calls; None before the verdict.
     """
 
@@ -37,13 +45,20 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
     crp_headers: dict[str, str] | None = None
     crp_calls: list[dict[str, Any]] | None = None
     crp_cost: float | None = None
+    crp_actions: list[dict[str, Any]] | None = None
     usage: Any = None
 
     def __init__(
-        self, parts: AsyncGenerator[Any], spent: Sequence[AnsweredCall], *, tells_usage: bool
+        self,
+        parts: AsyncGenerator[Any],
+        spent: Sequence[AnsweredCall],
+        check: Callable[[Answer], dict[str, Any]],
+        *,
+        tells_usage: bool,
     ) -> None:
         self._parts = parts
         self._spent = spent
+        self._check = check
         self._tells_usage = tells_usage
         self._ready: deque[Any] = deque()
         self._loop = asyncio.get_running_loop()
@@ -52,10 +67,19 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
 
     @classmethod
     async def opened(
-        cls, parts: AsyncGenerator[Any], spent: Sequence[AnsweredCall], *, tells_usage: bool
+        cls,
+        parts: AsyncGenerator[Any],
+        spent: Sequence[AnsweredCall],
+        check: Callable[[Answer], dict[str, Any]],
+        *,
+        tells_usage: bool,
     ) -> CRPStream:
-        """A stream with its first chunk already read, so that earlier errors are raised here."""
-        stream = cls(parts, spent, tells_usage=tells_usage)
+        """A stream with its first chunk already read, so that earlier errors are raised here.
+
+        Args:
+            check: gives the reports on an answer's tool calls, as fields of the response.
+        """
+        stream = cls(parts, spent, check, tells_usage=tells_usage)
         await stream._read()
         return stream
 
@@ -98,15 +122,16 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
         async for part in self._parts:
             if isinstance(part, Outcome):
                 self._over = True
-                self._end(answer_of(part))
+                answer = answer_of(part)
+                self._end(answer, await asyncio.to_thread(self._check, answer))
             elif not isinstance(part, str):
                 # Text is skipped: `_end` adds the chunks of an answer that waited for the verdict.
                 self._ready.append(part)
                 return
         self._over = True
 
-    def _end(self, answer: Answer) -> None:
-        proof = proof_of(answer, self._spent)
+    def _end(self, answer: Answer, actions: Mapping[str, Any]) -> None:
+        proof = {**proof_of(answer, self._spent), **actions}
         for name, value in proof.items():
             setattr(self, name, value)
         self.usage = total_usage(self._spent)
@@ -140,6 +165,10 @@ def proven_response(answer: Answer, spent: Sequence[AnsweredCall], proof: Mappin
     if answer.text != answering.reply.text:
         response.choices = copy.deepcopy(response.choices)
         response.choices[0].message.content = answer.text
+    if answer.repaired and answer.reply.answers_by_call:
+        response.choices = copy.deepcopy(response.choices)
+        (call,) = response.choices[0].message.tool_calls
+        call.function.arguments = answer.reply.answer
     return response
 
 
@@ -194,7 +223,7 @@ def _answering_call(answer: Answer, spent: Sequence[AnsweredCall]) -> AnsweredCa
     answering = [call for call in spent if is_answer(call.step)]
     if not answering:
         raise EngineError("a window was released without an answer", engine="litellm")
-    exact = [call for call in answering if call.reply.text == answer.reply.text]
+    exact = [call for call in answering if call.reply.text == answer.model_reply.text]
     return (exact or answering)[-1]
 
 

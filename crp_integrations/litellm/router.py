@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Literal
 
+from crp_integrations.adapters.action_gate import (
+    ACTIONS_KEY,
+    REPORT,
+    WITHHOLD,
+    ActionGate,
+    GroundTools,
+    OnAction,
+)
 from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.adapters.conversations import context_value, question_of
 from crp_integrations.engines.extractive import EXTRACTIVE
@@ -15,7 +25,7 @@ from crp_integrations.engines.litellm import (
     register_extractive,
 )
 from crp_integrations.engines.litellm_versions import library, plain_tools
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.litellm.attempt_packing import (
     FUNCTION_CALLBACKS,
     check_entries,
@@ -32,10 +42,14 @@ from crp_integrations.litellm.deployments import (
     run_blocking,
 )
 from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
+from crp_integrations.messages import Message
+from crp_integrations.ports import share_in_copies
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream
 from crp_integrations.relay.judge import JUDGE_OPTIONS
+from crp_integrations.relay.records import Answer, conversation_of
 from crp_integrations.relay.relay import Relay
+from crp_integrations.vocabulary.safety import HaltReason
 
 litellm = library()
 
@@ -55,6 +69,8 @@ class CRPRouter:
         router: the wrapped `litellm.Router`.
     """
 
+    __deepcopy__ = share_in_copies
+
     def __init__(
         self,
         model_list: Sequence[Mapping[str, Any]],
@@ -62,6 +78,9 @@ class CRPRouter:
         relay: Relay,
         allow_headers: Sequence[str] = (),
         policy: str | None = None,
+        ground_tools: GroundTools = None,
+        on_ungrounded: Literal["report", "withhold"] = "report",
+        on_action: OnAction | None = None,
         **router_kwargs: Any,
     ) -> None:
         """Create the router.
@@ -70,6 +89,11 @@ class CRPRouter:
             relay: relay that supplies the facts and seals the windows.
             allow_headers: names of HTTP headers that a call may send to its provider.
             policy: policy of every call; a call can tighten it with `crp={"policy": …}`.
+            ground_tools: True to check the tool calls of an answer, names of tools, or rules by
+                tool, as in `check_call`. The router runs no tool.
+            on_ungrounded: what happens to an answer with a call that may not run, or was not read:
+                `report` returns it, `withhold` raises `SafetyHalt`.
+            on_action: called with the report on each tool call.
             router_kwargs: arguments of `litellm.Router`; and defaults for `judge`, `judge_when`,
                 `judge_budget`, `judge_mode`, `judge_failure` and `on_report` of calls.
         """
@@ -95,6 +119,14 @@ class CRPRouter:
         self.router = make_in_loop(lambda: litellm.Router(model_list=entries, **router_kwargs))
         self._relay = relay
         self._allowed = tuple(allow_headers)
+        self._gate = ActionGate.of(
+            ground_tools,
+            relay,
+            self._judging,
+            on_ungrounded=on_ungrounded,
+            on_action=on_action,
+            actions=(REPORT, WITHHOLD),
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Other attributes of `litellm.Router`; calls through them are not checked."""
@@ -146,7 +178,8 @@ class CRPRouter:
             LiteLLM's response with the report in `response.crp`, the envelope in
             `response.crp_envelope`, the headers in `response.crp_headers`, all calls in
             `response.crp_calls` and their total cost in `response.crp_cost` (None if LiteLLM lacks
-            a price); `response.usage` is the total usage of all calls. With `stream`, a `CRPStream`
+            a price); `response.usage` is the total usage of all calls; `response.crp_actions` has a
+            report on each tool call, with `ground_tools`. With `stream`, a `CRPStream`
             that has the same attributes at its end.
 
         Raises:
@@ -155,7 +188,7 @@ class CRPRouter:
             ModelNotFound: no group of the list has this name.
             ModelError: no deployment answered; `tried` lists the models; the window is sealed. It
                 is also an instance of LiteLLM's class, such as `litellm.RateLimitError`.
-            SafetyHalt: the answer is withheld; the window is sealed.
+            SafetyHalt: the answer, or its tool calls, are withheld; the window is sealed.
         """
         if kwargs.get("n") not in (None, 1):
             raise RequestError(f"n is {kwargs['n']}; one answer is examined, so ask for one")
@@ -171,6 +204,9 @@ class CRPRouter:
         for name in named:
             if more.get(name) is not None:
                 raise RequestError(f"{name} is given twice, once in crp; give it once")
+        tools = tools_of(kwargs)
+        if self._gate is not None:
+            self._gate.require(tools)
         # At each call, since an application may have replaced the list of callbacks.
         install_hook()
         played = self._relay.play(
@@ -186,21 +222,55 @@ class CRPRouter:
                 "max_tokens": kwargs.get("max_completion_tokens") or kwargs.get("max_tokens"),
                 "temperature": kwargs.get("temperature"),
                 "seed": kwargs.get("seed"),
-                "tools": tools_of(kwargs),
+                "tools": tools,
             },
         )
         if kwargs.get("tools"):
             kwargs = {**plain_tools(), **kwargs}
         deployments = Deployments(self.router, model, kwargs, streams=stream)
         turn, spent = deployments.watched(played), deployments.spent
+        judging = {**self._judging, **named, **more}
+        check = partial(self._checked_actions, conversation_of(messages), tools, judging)
         if stream:
             asked = kwargs.get("stream_options") or {}
-            parts = adrive_stream(turn, deployments, shows=turn.show_at_once)
+            # Calls that may be withheld are not shown before they are checked.
+            held = self._gate is not None and self._gate.stops and bool(tools)
+            shows = (lambda: False) if held else turn.show_at_once
+            parts = adrive_stream(turn, deployments, shows=shows)
             return await CRPStream.opened(
-                parts, spent, tells_usage=bool(asked.get("include_usage"))
+                parts, spent, check, tells_usage=bool(asked.get("include_usage"))
             )
         answer = steps.answer_of(await adrive(turn, deployments))
-        return proven_response(answer, spent, proof_of(answer, spent))
+        actions = await asyncio.to_thread(check, answer)
+        return proven_response(answer, spent, {**proof_of(answer, spent), **actions})
+
+    def _checked_actions(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        asking: Mapping[str, Any],
+        answer: Answer,
+    ) -> dict[str, Any]:
+        """The reports on an answer's tool calls, as a field of the response."""
+        if self._gate is None:
+            return {}
+        calls = answer.reply.tool_calls
+        entries = self._gate.check(
+            calls, messages, tools, asking, envelope=answer.envelope, session_id=answer.session_id
+        )
+        for call in calls:
+            refusal = self._gate.refusal(entries, call.name, call.arguments)
+            if refusal is not None:
+                raise SafetyHalt(
+                    f"a tool call is withheld: {refusal}",
+                    report=answer.report,
+                    trail=answer.receipt_id,
+                    reason=HaltReason.POLICY.value,
+                    session_id=answer.session_id,
+                    directive=f"on_ungrounded {self._gate.on_ungrounded}",
+                    value=call.name,
+                )
+        return {ACTIONS_KEY: entries} if entries else {}
 
     def completion(self, model: str, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> Any:
         """The synchronous twin of `acompletion`, which it runs in a separate event loop.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
+from weakref import WeakSet
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -21,6 +22,13 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
+from crp_integrations.adapters.action_gate import (
+    ACTIONS_KEY,
+    ActionGate,
+    GroundTools,
+    OnAction,
+    OnUngrounded,
+)
 from crp_integrations.adapters.arguments import (
     check_callables,
     check_count,
@@ -44,10 +52,17 @@ from crp_integrations.adapters.observed_answers import (
 )
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims
-from crp_integrations.errors import SafetyHalt
+from crp_integrations.errors import ConfigError, SafetyHalt
+from crp_integrations.llama_index.grounded_tools import (
+    CheckedRun,
+    grounded_tool,
+    require_grounded,
+    step_calls,
+)
 from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.llama_index.messages import (
     read_conversation,
+    read_messages,
     receipt_metadata,
     with_failures,
 )
@@ -67,6 +82,7 @@ from crp_integrations.llama_index.spans import (
     agent_position,
     agent_run,
 )
+from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
@@ -80,7 +96,7 @@ dispatcher = get_dispatcher(__name__)
 
 
 @dataclass(slots=True)
-class _AgentRun:
+class _AgentRun(CheckedRun):
     """Session and inherited fields of an agent's run.
 
     Attributes:
@@ -90,7 +106,7 @@ class _AgentRun:
         own: True if the session belongs to this run alone and ends with it.
     """
 
-    session_id: str
+    session_id: str = ""
     parent: str = ""
     handed: dict[str, Any] = field(default_factory=dict)
     judge: dict[str, Any] = field(default_factory=dict)
@@ -104,6 +120,8 @@ class _Window:
     calls: AgentCalls
     run: _AgentRun
     span: Span | None
+    conversation: tuple[Message, ...]
+    tools: list[dict[str, Any]]
 
 
 class CRPAgentLLM(ChatLLM):
@@ -115,6 +133,11 @@ class CRPAgentLLM(ChatLLM):
     `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
     `SafetyHalt` before any event of the agent's stream shows it. Tool results are evidence. An
     agent inside a tool call of another agent gets that agent's policy and safety budget.
+
+    With `ground_tools`, a step's calls are checked together before a tool runs: `crp_actions` in
+    the metadata has a report on each. `pause` and `return` need `tools=llm.grounded(tools)` in the
+    agent; a paused tool sends an `InputRequiredEvent` and waits for a `HumanResponseEvent` with its
+    `action_id` and the `response` approve, reject (with `message`) or edit (with `tool_kwargs`).
 
     The session is `session_id`, else the `session_id` in `instrument_tags` when the run began; a
     run without one gets a session that ends with it.
@@ -129,11 +152,17 @@ class CRPAgentLLM(ChatLLM):
         on_receipt: called with the receipt on each window, also if the answer is withheld.
         attach: how much of the report the metadata contains: `full`, `summary` (at most 1,024
             bytes), or `id`, which `Relay.report` accepts.
+        ground_tools: True to check the calls of all tools, names of tools, or rules by tool, as in
+            `check_call`.
+        on_ungrounded: what happens to a call that may not run, or was not read: `report` lets it
+            run, `pause` asks a person, `return` gives the model an error in place of a result.
+        on_action: called with the report on each tool call.
         asking: fields of a question as in `Relay.ask`; `strategy` is `push`, `pull` or
             `reflexive`.
 
     Raises:
         RequestError: a field has no usable value, or cannot be used with an agent.
+        ConfigError: nothing can check the tool calls that are to be paused or returned.
         PolicySyntaxError: a policy does not follow its grammar.
     """
 
@@ -143,6 +172,8 @@ class CRPAgentLLM(ChatLLM):
     _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
     _attach: str = PrivateAttr()
     _asking: dict[str, Any] = PrivateAttr()
+    _gate: ActionGate | None = PrivateAttr()
+    _grounded: WeakSet[BaseTool] = PrivateAttr(default_factory=WeakSet)
 
     def __init__(
         self,
@@ -152,6 +183,9 @@ class CRPAgentLLM(ChatLLM):
         max_depth: int | None = None,
         attach: Attach = "summary",
         on_receipt: Callable[[Receipt], None] | None = None,
+        ground_tools: GroundTools = None,
+        on_ungrounded: OnUngrounded = "report",
+        on_action: OnAction | None = None,
         **asking: Unpack[QuestionFields],
     ) -> None:
         check_relay(relay, "CRPAgentLLM")
@@ -160,12 +194,9 @@ class CRPAgentLLM(ChatLLM):
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         # Not checked as an id: any name may be a session's, since it is hashed when used.
         fields = dict(asking)
-        values = cast(
-            "QuestionFields",
-            {name: value for name, value in fields.items() if name != "session_id"},
-        )
+        checked = {name: value for name, value in fields.items() if name != "session_id"}
         check_attach(attach)
-        check_fields(values, relay, "CRPAgentLLM", filled="compact")
+        check_fields(cast("QuestionFields", checked), relay, "CRPAgentLLM", filled="compact")
         check_count("max_depth", most, least=0)
         check_callables(on_receipt=on_receipt)
         self._relay = relay
@@ -174,6 +205,9 @@ class CRPAgentLLM(ChatLLM):
         self._on_receipt = on_receipt
         self._attach = attach
         self._asking = fields
+        self._gate = ActionGate.of(
+            ground_tools, relay, fields, on_ungrounded=on_ungrounded, on_action=on_action
+        )
         process_tree()
 
     @classmethod
@@ -185,6 +219,17 @@ class CRPAgentLLM(ChatLLM):
     def metadata(self) -> LLMMetadata:
         """The metadata of the model that answers."""
         return self._llm.metadata
+
+    def grounded(self, tools: Iterable[BaseTool | Callable[..., Any]]) -> list[BaseTool]:
+        """Tools or functions as tools that run a call only if its report or a person allows it.
+
+        The tool `handoff` of an `AgentWorkflow` cannot be one: it is reported on, never stopped.
+        """
+        if self._gate is None:
+            raise ConfigError("grounded() needs ground_tools; give it to CRPAgentLLM")
+        made = [grounded_tool(tool, self._gate, self._current_run) for tool in tools]
+        self._grounded.update(made)
+        return list(made)
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -268,6 +313,8 @@ class CRPAgentLLM(ChatLLM):
         tool_required: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
+        specs = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
+        require_grounded(tools, specs, self._gate, self._grounded)
         prepared = require_function_calling(self._llm)._prepare_chat_with_tools_compat(
             tools,
             user_msg=user_msg,
@@ -277,10 +324,7 @@ class CRPAgentLLM(ChatLLM):
             tool_required=tool_required,
             **kwargs,
         )
-        specs = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
         return {**prepared, TOOLS: specs}
-
-    # --- a window --------------------------------------------------------------------------
 
     def _window(self, messages: Sequence[ChatMessage], arguments: dict[str, Any]) -> _Window:
         span = current_span()
@@ -289,6 +333,7 @@ class CRPAgentLLM(ChatLLM):
         run = self._run(span)
         read = read_conversation(messages)
         within = agent_run(span)
+        unfounded = within.unfounded if within is not None else ()
         model = str(self._asking.get("model") or model_name(self._llm) or "")
         room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
         asking: dict[str, Any] = {
@@ -296,7 +341,7 @@ class CRPAgentLLM(ChatLLM):
             "session_id": run.session_id,
             "loop_depth": run.depth,
             "system_prompt": read.system or None,
-            "history": with_failures(read.history, within.unfounded if within is not None else ()),
+            "history": with_failures(read.history, unfounded),
             "results": read.results,
             "rejected": within.rejected if within is not None else (),
             # An agent's own memory shortens its history, so it is sent unchanged.
@@ -310,7 +355,8 @@ class CRPAgentLLM(ChatLLM):
         turn.agent_turn = agent_position(span).turn
         calls = AgentCalls(self._llm, messages, arguments, read, model)
         calls.shows = turn.show_at_once
-        return _Window(turn, calls, run, span)
+        conversation = with_failures(read_messages(messages), unfounded)
+        return _Window(turn, calls, run, span, conversation, asking["tools"] or [])
 
     def _parts(self, window: _Window) -> Generator[ChatResponse]:
         text = ""
@@ -362,8 +408,9 @@ class CRPAgentLLM(ChatLLM):
         outer = around[0].own.get(key) if around else None
         depth = len(around)
         check_depth(depth, self._max_depth)
-        named = "" if around else self._named(span)
-        made = _AgentRun(named or new_session(), depth=depth, own=not named)
+        name = self._asking.get("session_id")
+        named = "" if around else session_id_of(name) if name else span_session(span)
+        made = _AgentRun(session_id=named or new_session(), depth=depth, own=not named)
         made.judge = handed_judge(self._asking, outer.judge if outer is not None else {})
         if outer is not None:
             made.handed = delegated_fields(self._relay, outer.session_id)
@@ -375,9 +422,28 @@ class CRPAgentLLM(ChatLLM):
                     run.at_end.append(lambda: self._relay.end_session(made.session_id))
         return made
 
-    def _named(self, span: Span | None) -> str:
-        name = self._asking.get("session_id")
-        return session_id_of(name) if name else span_session(span)
+    def _check_actions(self, window: _Window, answer: Answer) -> dict[str, Any]:
+        """The reports on an answer's tool calls, for its metadata; the run keeps them too."""
+        if self._gate is None:
+            return {}
+        calls, tools = step_calls(answer.reply, window.tools, self._gate, self._grounded)
+        window.run.actions = self._gate.check(
+            calls,
+            window.conversation,
+            tools,
+            with_judge(self._asking, window.run.judge),
+            envelope=answer.envelope,
+            rejected=window.turn.request.rejected,
+            approvals=tuple(window.run.approvals),
+            session_id=window.run.session_id,
+        )
+        return {ACTIONS_KEY: window.run.actions} if window.run.actions else {}
+
+    def _current_run(self) -> CheckedRun:
+        """The run of the agent whose tool is running; one without reports if it is not known."""
+        span = current_span()
+        around = [outer for outer in (span.path() if span is not None else ()) if outer.runs]
+        return (around[0].own.get(id(self._relay)) if around else None) or CheckedRun()
 
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:
@@ -387,6 +453,7 @@ class CRPAgentLLM(ChatLLM):
         proof = {
             METADATA_KEY: attachment_of(answer.report, self._attach),
             **answer_fields(answer),
+            **self._check_actions(window, answer),
             "crp_agent": {
                 **agent_position(window.span).as_json(),
                 "session_id": answer.session_id,

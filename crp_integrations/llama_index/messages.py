@@ -130,8 +130,12 @@ def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
     read = [message_of(message) for message in messages]
     until = len(messages) - count_reasoning(messages)
     for place in range(until + 1, len(messages), 2):
+        # A parsing error and a result that only repeats the call are no words of the user either.
+        observed = ""
         for _, asked, text in read_observations(messages[place - 1 : place + 1]):
-            read[place] = read[place].changed(observation=without_echoes(text, asked))
+            observed = without_echoes(text, asked)
+        content = observed or read[place].content
+        read[place] = read[place].changed(observation=content, failed=not observed)
     return read
 
 

@@ -61,7 +61,7 @@ _CALLS: Final = frozenset(
     f"{way}{kind}" for way in ("", "a", "stream_", "astream_") for kind in ("chat", "complete")
 )
 # The tool that hands over to another agent of a workflow; its result is not evidence.
-_HANDOFF: Final = "handoff"
+HANDOFF: Final = "handoff"
 
 
 class SpanTree:
@@ -263,7 +263,7 @@ class SpanTree:
 
     def _tool_answered(self, span: Span, output: ToolOutput) -> None:
         above = span.path()[1:]
-        if span.evidence or output.is_error or span.tool == _HANDOFF or not output.content.strip():
+        if span.evidence or output.is_error or span.tool == HANDOFF or not output.content.strip():
             return
         asked = output.raw_input.get("kwargs", output.raw_input)
         evidence = SpanEvidence(
@@ -278,7 +278,7 @@ class SpanTree:
             return
         content = result.tool_output.content
         run.results.add(content)
-        if result.tool_output.is_error or result.tool_name == _HANDOFF:
+        if result.tool_output.is_error or result.tool_name == HANDOFF:
             run.unfounded.add((result.tool_id, content))
 
     def _runs_in(self, id_: str, span: Span) -> bool:

@@ -1,0 +1,171 @@
+"""Tools of an agent whose calls run only if their arguments rest on the conversation.
+
+An agent's model checks a step's calls before the agent runs them. LlamaIndex has no hook between
+the two, so a tool looks up the report on its own call, and waits for a person's decision with the
+workflow's own events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from llama_index.core.agent.react.output_parser import ReActOutputParser
+from llama_index.core.agent.react.types import ActionReasoningStep
+from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput, adapt_to_async_tool
+from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+
+from crp_integrations.adapters.action_gate import PAUSE, ActionGate, approval_of, call_hash
+from crp_integrations.errors import ConfigError
+from crp_integrations.llama_index.span_tree import HANDOFF
+from crp_integrations.messages import Reply, ToolCall
+
+# Name of the argument by which LlamaIndex passes a run's context to a tool.
+_CONTEXT: Final = "crp_context"
+_DECISIONS: Final = ("approve", "edit", "reject")
+
+
+@dataclass(slots=True)
+class CheckedRun:
+    """What is known of the tool calls of an agent's run.
+
+    Attributes:
+        actions: reports on the calls of the last step.
+        approvals: calls that a person approved, as texts.
+    """
+
+    actions: list[dict[str, Any]] = field(default_factory=list)
+    approvals: list[str] = field(default_factory=list)
+
+
+def require_grounded(
+    tools: Sequence[BaseTool],
+    specs: Sequence[Mapping[str, Any]],
+    gate: ActionGate | None,
+    grounded: Container[BaseTool],
+) -> None:
+    """Check, before the model is called, that an agent's tools can be stopped.
+
+    Args:
+        specs: the tools in the OpenAI format.
+        grounded: the tools that `grounded_tool` made.
+    """
+    if gate is None:
+        return
+    gate.require(specs)
+    for tool in tools if gate.stops else ():
+        name = tool.metadata.get_name()
+        handed_over = name == HANDOFF and gate.names is None
+        if gate.covers(name) and not handed_over:
+            _require(name, gate, {name} if tool in grounded else ())
+
+
+def step_calls(
+    reply: Reply,
+    tools: Sequence[dict[str, Any]],
+    gate: ActionGate,
+    grounded: Collection[BaseTool],
+) -> tuple[Sequence[ToolCall], Sequence[dict[str, Any]]]:
+    """The tool calls of a reply, and the tools' definitions.
+
+    A `ReActAgent` gives its model no tools, and reads one call from the model's text.
+
+    Raises:
+        ConfigError: the call is to be stopped, and the agent runs its tool without a check.
+    """
+    if tools or reply.tool_calls:
+        return reply.tool_calls, tools
+    try:
+        step = ReActOutputParser().parse(reply.text)
+    except ValueError:
+        return (), ()
+    if not isinstance(step, ActionReasoningStep):
+        return (), ()
+    if gate.stops and gate.covers(step.action):
+        _require(step.action, gate, {tool.metadata.get_name() for tool in grounded})
+    arguments = json.dumps(step.action_input, ensure_ascii=False, default=str)
+    call = ToolCall(id="", name=step.action, arguments=arguments)
+    return [call], [tool.metadata.to_openai_tool(skip_length_check=True) for tool in grounded]
+
+
+def _require(name: str, gate: ActionGate, grounded: Container[str]) -> None:
+    if name not in grounded:
+        raise ConfigError(
+            f"on_ungrounded is {gate.on_ungrounded!r}, and the agent runs the tool {name!r:.60} "
+            "without a check; give the agent tools=llm.grounded(tools)"
+        )
+
+
+def grounded_tool(
+    tool: BaseTool | Callable[..., Any],
+    gate: ActionGate,
+    current_run: Callable[[], CheckedRun],
+) -> FunctionTool:
+    """A tool that refuses a call, or asks a person, where the report on the call says so."""
+    inner = adapt_to_async_tool(
+        tool if isinstance(tool, BaseTool) else FunctionTool.from_defaults(tool)
+    )
+    name = inner.metadata.get_name()
+
+    async def run(**arguments: Any) -> ToolOutput:
+        context = arguments.pop(_CONTEXT, None)
+        checked = current_run()
+        refusal = gate.refusal(checked.actions, name, arguments)
+        if refusal is not None and gate.on_ungrounded == PAUSE and context is not None:
+            response = await _decision(context, name, arguments, refusal)
+            refusal = _refusal(name, response)
+            if refusal is None:
+                edited = response.get("tool_kwargs") if response.get("response") == "edit" else None
+                arguments = dict(arguments if edited is None else edited)
+                checked.approvals.append(approval_of(name, arguments))
+        if refusal is not None:
+            return ToolOutput(
+                tool_name=name,
+                content=refusal,
+                raw_input={"args": (), "kwargs": arguments},
+                raw_output=refusal,
+                is_error=True,
+            )
+        if isinstance(inner, FunctionTool) and inner.requires_context and inner.ctx_param_name:
+            arguments[inner.ctx_param_name] = context
+        return await inner.acall(**arguments)
+
+    async def as_it_is(output: ToolOutput) -> ToolOutput:
+        return output
+
+    grounded = FunctionTool(async_fn=run, metadata=inner.metadata, async_callback=as_it_is)
+    grounded.requires_context, grounded.ctx_param_name = True, _CONTEXT
+    return grounded
+
+
+async def _decision(
+    context: Context, name: str, arguments: Mapping[str, Any], text: str
+) -> HumanResponseEvent:
+    """Wait for a person's decision; the workflow runs the tool's step again when it comes."""
+    action = call_hash(name, arguments)
+    return await context.wait_for_event(
+        HumanResponseEvent,
+        waiter_id=action,
+        waiter_event=InputRequiredEvent(
+            prefix=text,
+            action_id=action,
+            tool_name=name,
+            tool_kwargs=dict(arguments),
+            allowed_decisions=list(_DECISIONS),
+        ),
+        requirements={"action_id": action},
+        timeout=None,
+    )
+
+
+def _refusal(name: str, response: HumanResponseEvent) -> str | None:
+    decision = response.get("response")
+    edited = response.get("tool_kwargs")
+    if decision == "approve" or (decision == "edit" and isinstance(edited, Mapping)):
+        return None
+    reason = response.get("message") or "no reason stated"
+    if decision != "reject":
+        reason = f"{decision!r:.80} is none of {', '.join(_DECISIONS)}"
+    return f"A person refused the call of {name}, which did not run: {reason}"

@@ -1,0 +1,212 @@
+"""Tool calls of LlamaIndex's agents, checked before the tools run."""
+
+import json
+
+import pytest
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow.workflow_events import ToolCallResult
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+
+from crp_integrations.errors import ConfigError
+from crp_integrations.llama_index import CRPAgentLLM
+from tests.adapters.actions import ORDER, RIGHT, WRONG, ActionJudge
+from tests.adapters.llama_index_doubles import agent, heard, opened, outputs, prompts, scripted
+
+PAY_BOTH = [("pay", RIGHT), ("pay", WRONG)]
+
+
+class Payments:
+    """An agent that pays, with what was paid, and its judge."""
+
+    def __init__(self, *script, kind="FunctionAgent", streaming=True, grounds=True, **options):
+        self.paid = []
+        self.judge = ActionJudge()
+
+        def pay(iban: str, euros: int) -> str:
+            """Pay an amount to an account."""
+            self.paid.append(iban)
+            return "paid"
+
+        self.model = scripted(*script)
+        options = {"ground_tools": True, "judge": self.judge, **options}
+        self.llm = CRPAgentLLM(opened(), self.model, **options)
+        tools = self.llm.grounded([pay]) if grounds else [pay]
+        self.agent = agent(self.llm, tools, kind, streaming=streaming)
+
+
+def results(events):
+    return [event.tool_output for event in events if isinstance(event, ToolCallResult)]
+
+
+async def test_calls_are_reported_and_run_by_default():
+    reports = []
+    payments = Payments(PAY_BOTH, "Done.", grounds=False, on_action=reports.append)
+    events, _, error = await heard(payments.agent.run(ORDER))
+    assert error is None
+    assert sorted(payments.paid) == sorted([RIGHT["iban"], WRONG["iban"]])
+    entries = outputs(events)[0].metadata["crp_actions"]
+    assert [entry["may_run"] for entry in entries] == [True, False]
+    assert [report.may_run for report in reports] == [True, False]
+    assert payments.judge.asked == 2
+    assert "crp_actions" not in prompts(payments.model)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("kind", ["FunctionAgent", "AgentWorkflow"])
+async def test_a_returned_call_does_not_run_and_is_no_evidence(kind, streaming):
+    payments = Payments(
+        PAY_BOTH, [("pay", WRONG)], "Done.", kind=kind, streaming=streaming, on_ungrounded="return"
+    )
+    events, _, error = await heard(payments.agent.run(ORDER))
+    assert error is None
+    assert payments.paid == [RIGHT["iban"]]
+    refused = [output for output in results(events) if output.is_error]
+    assert len(refused) == 2
+    assert all("/iban" in output.content and WRONG["iban"] in output.content for output in refused)
+    assert all(WRONG["iban"] not in text for text in payments.judge.evidence)
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject", "edit", "perhaps"])
+async def test_a_paused_call_asks_a_person_and_pays_the_judge_once(decision):
+    payments = Payments(PAY_BOTH, "Done.", on_ungrounded="pause")
+    handler = payments.agent.run(ORDER)
+    asked, events = [], []
+    edited = {**WRONG, "iban": "DE00000000000000000001"}
+    async for event in handler.stream_events():
+        events.append(event)
+        if isinstance(event, InputRequiredEvent):
+            assert WRONG["iban"] not in payments.paid
+            asked.append(event)
+            more = {"tool_kwargs": edited} if decision == "edit" else {"message": "Not this one."}
+            handler.ctx.send_event(
+                HumanResponseEvent(action_id=event.action_id, response=decision, **more)
+            )
+    await handler
+    assert [(event.tool_name, event.tool_kwargs) for event in asked] == [("pay", WRONG)]
+    assert "/iban" in asked[0].prefix
+    assert payments.judge.asked == 2
+    ran = {"approve": [WRONG["iban"]], "edit": [edited["iban"]]}.get(decision, [])
+    assert sorted(payments.paid) == sorted([RIGHT["iban"], *ran])
+    refused = [output.content for output in results(events) if output.is_error]
+    assert len(refused) == 1 - len(ran)
+    if decision == "reject":
+        assert "Not this one." in refused[0]
+
+
+async def test_two_paused_calls_of_a_step_get_their_own_decisions():
+    other = {**WRONG, "iban": "DE88888888888888888888"}
+    payments = Payments([("pay", WRONG), ("pay", other)], "Done.", on_ungrounded="pause")
+    handler = payments.agent.run(ORDER)
+    waiting = []
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            waiting.append(event)
+        if len(waiting) == 2:
+            for request in waiting:
+                response = "approve" if request.tool_kwargs == other else "reject"
+                handler.ctx.send_event(
+                    HumanResponseEvent(action_id=request.action_id, response=response)
+                )
+            waiting = []
+    await handler
+    assert payments.paid == [other["iban"]]
+
+
+async def test_an_approved_value_is_evidence_for_later_calls():
+    payments = Payments([("pay", WRONG)], [("pay", WRONG)], "Done.", on_ungrounded="pause")
+    handler = payments.agent.run(ORDER)
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            handler.ctx.send_event(
+                HumanResponseEvent(action_id=event.action_id, response="approve")
+            )
+    await handler
+    assert payments.paid == [WRONG["iban"]] * 2
+
+
+async def test_a_call_outside_a_checked_step_does_not_run():
+    payments = Payments("Done.", on_ungrounded="return")
+    output = await payments.agent.tools[0].acall(**RIGHT, crp_context=None)
+    assert output.is_error
+    assert payments.paid == []
+
+
+async def test_a_verdict_of_another_run_does_not_count():
+    payments = Payments([("pay", WRONG)], "Done.", on_ungrounded="return")
+    first = payments.agent.run(f"{ORDER} And 40 to {WRONG['iban']}.")
+    await heard(first)
+    assert payments.paid == [WRONG["iban"]]
+    payments.model._reply = scripted([("pay", WRONG)], "Done.")._reply
+    await heard(payments.agent.run(ORDER))
+    assert payments.paid == [WRONG["iban"]]
+
+
+async def test_an_agent_with_a_tool_that_cannot_be_stopped_is_an_error_before_the_model_is_paid():
+    payments = Payments([("pay", WRONG)], "Done.", grounds=False, on_ungrounded="return")
+    _, _, error = await heard(payments.agent.run(ORDER))
+    assert isinstance(error, ConfigError)
+    assert "llm.grounded(tools)" in str(error)
+    assert payments.model.seen == []
+
+
+async def test_a_tool_gets_its_context_and_its_other_properties():
+    seen = []
+
+    async def count(ctx: Context, euros: int) -> str:
+        """Count euros."""
+        seen.append((await ctx.store.get("user_msg_str"), euros))
+        return "counted"
+
+    tool = FunctionTool.from_defaults(count, return_direct=True)
+    llm = CRPAgentLLM(
+        opened(),
+        scripted([("count", {"euros": 40})], "Done."),
+        ground_tools=["count"],
+        judge=ActionJudge(),
+        on_ungrounded="return",
+    )
+    [grounded] = llm.grounded([tool])
+    assert grounded.metadata is tool.metadata
+    _, result, error = await heard(agent(llm, [grounded]).run(ORDER))
+    assert error is None
+    assert seen == [(ORDER, 40)]
+    assert str(result) == "counted"
+
+
+async def test_a_workflow_hands_over_between_agents_whose_tools_are_grounded():
+    judge = ActionJudge()
+    relay = opened()
+    handing = [("handoff", {"to_agent": "second", "reason": "it pays"})]
+    llms = [
+        CRPAgentLLM(relay, model, ground_tools=True, judge=judge, on_ungrounded="return")
+        for model in (scripted(handing, "Done."), scripted("Done."))
+    ]
+    agents = [
+        FunctionAgent(name=name, description="pays", llm=llm, tools=[], can_handoff_to=["second"])
+        for name, llm in zip(("first", "second"), llms, strict=True)
+    ]
+    events, result, error = await heard(AgentWorkflow(agents=agents, root_agent="first").run(ORDER))
+    assert error is None
+    assert result.current_agent_name == "second"
+    assert outputs(events)[0].metadata["crp_actions"][0]["tool"] == "handoff"
+
+
+REACT = "Thought: I pay.\nAction: pay\nAction Input: {}"
+
+
+@pytest.mark.parametrize("grounds", [True, False])
+async def test_the_calls_of_a_reasoning_agent_are_read_from_its_text(grounds):
+    payments = Payments("", grounds=grounds, on_ungrounded="return")
+    script = [REACT.format(json.dumps(arguments)) for arguments in (WRONG, WRONG, RIGHT)]
+    payments.model._reply = scripted(*script, "Thought: I can answer.\nAnswer: Done.")._reply
+    made = ReActAgent(llm=payments.llm, tools=payments.agent.tools)
+    events, _, error = await heard(made.run(ORDER))
+    if not grounds:
+        assert isinstance(error, ConfigError)
+        assert payments.paid == []
+        return
+    assert error is None
+    assert [entry["may_run"] for entry in outputs(events)[0].metadata["crp_actions"]] == [False]
+    assert payments.paid == [RIGHT["iban"]]
+    assert all(WRONG["iban"] not in text for text in payments.judge.evidence)
