@@ -258,6 +258,28 @@ def test_parallel_calls_are_judged_once_each_and_equal_ones_once() -> None:
     assert len(model.requests) == 4
 
 
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_a_second_judge_reads_what_the_first_does_not_let_run(in_loop: bool) -> None:
+    grounded = verdicts(("GROUNDED", "t1", "1.380,00 EUR"))
+
+    def cheap(request: dict[str, Any]) -> dict[str, Any]:
+        doubted = request["arguments"][0][2] != "a"
+        return verdicts(("UNGROUNDED", "", "")) if doubted else grounded
+
+    def strong(request: dict[str, Any]) -> Any:
+        return grounded if request["arguments"][0][2] == "b" else "nothing"
+
+    models = Scripted(cheap), Scripted(strong)
+    calls = [{"name": "pay", "args": {"note": note}} for note in "abc"]
+    if in_loop:
+        reports = asyncio.run(crp.acheck_calls(calls, TALK, TOOLS, judge=list(models)))
+    else:
+        reports = crp.check_calls(calls, TALK, TOOLS, judge=list(models))
+    assert [report.may_run for report in reports] == [True, True, False]
+    assert [report.first is not None for report in reports] == [False, True, False]
+    assert [len(model.requests) for model in models] == [3, 2]
+
+
 def test_a_judge_with_a_small_window_is_shown_the_newest_texts() -> None:
     model = Scripted(lambda _: verdicts(("UNGROUNDED", "", "")))
     long = [
