@@ -17,13 +17,17 @@ from rich.table import Column
 from rich.text import Text
 
 from crp_integrations.cli import options
+from crp_integrations.cli.collect import collect
 from crp_integrations.cli.options import opened_relay
 from crp_integrations.cli.slo import BaselinePath, MetricsPath, read_record, write_metrics
 from crp_integrations.cli.terminal import print_table, terminal
-from crp_integrations.dpe.judge.inquiry import JudgeTerms
+from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation import context_rot
+from crp_integrations.evaluation.actions import prompts as action_prompts
+from crp_integrations.evaluation.actions import read_actions, read_replies, read_rules
+from crp_integrations.evaluation.actions import score as score_actions
 from crp_integrations.evaluation.answers import (
     OracleVerifier,
     ScoredAnswer,
@@ -355,9 +359,68 @@ def answers(
         _print_figures(scores)
 
 
+@app.command("actions")
+def actions(
+    data: Annotated[Path, typer.Option("--data", help="Labelled tool calls, JSON lines.")],
+    judge: Annotated[
+        str, typer.Option("--judge", help="LiteLLM name of the model that judges.")
+    ] = "",
+    prompts_to: Annotated[
+        Path | None, typer.Option("--prompts", help="Only write the judge's prompts to this file.")
+    ] = None,
+    replies_from: Annotated[
+        Path | None,
+        typer.Option("--replies", help="Replies to those prompts, by name: texts or objects."),
+    ] = None,
+    rules_from: Annotated[
+        Path | None, typer.Option("--rules", help="JSON file of rules: tool, path, rule.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Score the checks of labelled tool calls: right ones that are paused, wrong ones that run.
+
+    A row has id, tools, messages, and calls with name, arguments, label (right or wrong) and path.
+    """
+    rules = None if rules_from is None else read_rules(rules_from)
+    asking = Judge(judge, settings=load().judge) if judge else None
+    cases = read_actions(data, terms=asking.terms() if asking else _judge_terms(), rules=rules)
+    if prompts_to is not None:
+        with prompts_to.open("w", encoding="utf-8") as file:
+            for prompt in action_prompts(cases):
+                file.write(json.dumps(prompt, ensure_ascii=False) + "\n")
+        typer.echo(f"{len(cases)} prompts are in {prompts_to}")
+        return
+    known: dict[str, JudgeReply] = {}
+    if replies_from is not None:
+        known = read_replies(replies_from)
+        cases = [case for case in cases if case.name in known]
+    elif asking is not None:
+        calls = {case.name: call for case in cases if (call := case.check.call) is not None}
+        with ThreadPoolExecutor(THREADS) as pool:
+            known = dict(zip(calls, pool.map(asking.reply, calls.values()), strict=True))
+    scores = score_actions(cases, known)
+    if as_json:
+        typer.echo(json.dumps(scores, indent=2))
+        return
+    names = ("right", "right_stopped", "right_unread", "wrong", "wrong_stopped", "wrong_unread")
+    rows = [("all", scores["all"]), *sorted(scores["kind"].items())]
+    columns = ("calls", *names, "named")
+    print_table(
+        "Labelled tool calls",
+        ["kind", *(name.replace("_", " ") for name in columns)],
+        [(kind, *(str(row.get(name, 0)) for name in columns)) for kind, row in rows],
+    )
+    ruled = scores["rules"]
+    typer.echo(
+        f"rules flag {ruled['right_flagged']} of {ruled['right']} right arguments and "
+        f"{ruled['wrong_flagged']} of {ruled['wrong']} wrong ones"
+    )
+
+
 app.command("selection")(selection)
 app.command("rot")(rot)
 app.command("drift")(drift)
+app.command("collect")(collect)
 
 
 def _judge_terms() -> JudgeTerms:

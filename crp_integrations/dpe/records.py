@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
+from crp_integrations.dpe.repair import Repair, repair
 from crp_integrations.dpe.report_html import passages_of, report_html
 from crp_integrations.dpe.report_parts import (
     Coherence,
@@ -242,7 +243,9 @@ class Claim(Part):
         quotations: words of the evidence for the status.
         reason: the judge's reason, in one sentence; empty for none.
         disputed: True if the exact comparison finds it wrong, but a judge supports it.
-        fix: the judge's correction, which the evidence supports; empty for none.
+        fix: the judge's correction; empty if the claim can only be removed, None for no correction.
+        unfounded: the first value or name of `fix` that stands nowhere, so that the correction
+            does not count; empty for none.
         hints: figures, names, dates and identifiers of an unread claim that are in neither the
             evidence nor the question. A hint is not a finding, and does not change the level.
     """
@@ -270,7 +273,8 @@ class Claim(Part):
     quotations: tuple[Quotation, ...] = ()
     reason: str = ""
     disputed: bool = False
-    fix: str = ""
+    fix: str | None = None
+    unfounded: str = ""
     hints: tuple[Entity, ...] = ()
 
     @property
@@ -327,6 +331,14 @@ class Quality(Part):
     repetition: Repetition = Repetition()
     completeness: Completeness = Completeness()
     flow: Flow = Flow()
+
+
+class Examined(NamedTuple):
+    """The texts of an examination: the answer, the question, and the passages in their order."""
+
+    answer: str
+    question: str
+    passages: tuple[str, ...]
 
 
 class Report(Record):
@@ -424,6 +436,44 @@ class Report(Record):
     report_hash: str = ""
     hmac: str = ""
     chain_integrity: ChainIntegrity = ChainIntegrity.UNVERIFIED
+    # The texts are no part of the record: they are neither stored, sent, hashed nor compared.
+    _examined: Examined | None = PrivateAttr(default=None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Report) and self.__dict__ == other.__dict__
+
+    def about(self, examined: Examined) -> Self:
+        """The report with the texts that it is on, which its JSON does not contain."""
+        report = self.model_copy()
+        report._examined = examined
+        return report
+
+    def changed(self, **fields: Any) -> Self:
+        """Return a copy with some fields replaced and everything validated again."""
+        report = super().changed(**fields)
+        report._examined = self._examined
+        return report
+
+    def repair(self, answer: str | None = None) -> Repair:
+        """The answer with its wrong claims corrected or removed, as far as the judge knows how.
+
+        Args:
+            answer: the answer, for a report that was read from JSON; None for any other.
+
+        Raises:
+            RequestError: the answer is missing, or is not the one that the report is on.
+        """
+        return repair(self, answer)
+
+    @property
+    def answer(self) -> str | None:
+        """The answer that the report is on; None for a report that was read from JSON."""
+        return self._examined.answer if self._examined else None
+
+    @property
+    def examined(self) -> Examined | None:
+        """The texts that the report is on; None for a report that was read from JSON."""
+        return self._examined
 
     @property
     def was_read(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +19,7 @@ from crp_integrations.dpe.actions.records import (
 )
 from crp_integrations.dpe.actions.rules import ToolRules, check_rules
 from crp_integrations.dpe.actions.verdict import ActionCheck
-from crp_integrations.dpe.judge.inquiry import JudgeReply
+from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message, ModelCall, ToolCall
@@ -115,7 +115,17 @@ def check_calls(
         A report for each call, in order. The other arguments and errors are those of `check_call`.
     """
     chosen = _chosen_judge(judge)
-    checks = _checks(calls, messages, tools, chosen, rules, facts, approvals)
+    terms, barred = _terms(chosen, facts)
+    checks = prepared_checks(
+        calls,
+        messages,
+        tools,
+        rules=rules,
+        facts=facts,
+        approvals=approvals,
+        terms=terms,
+        barred=barred,
+    )
     requests = _requests(checks)
     if chosen is None or not requests:
         return tuple(check.report() for check in checks)
@@ -141,8 +151,17 @@ async def acheck_calls(
 ) -> tuple[ActionReport, ...]:
     """The asynchronous twin of `check_calls`; rules and replies are read in a thread."""
     chosen = _chosen_judge(judge)
+    terms, barred = _terms(chosen, facts)
     checks = await asyncio.to_thread(
-        _checks, calls, messages, tools, chosen, rules, facts, approvals
+        prepared_checks,
+        calls,
+        messages,
+        tools,
+        rules=rules,
+        facts=facts,
+        approvals=approvals,
+        terms=terms,
+        barred=barred,
     )
     requests = _requests(checks)
     replies: list[JudgeReply] = []
@@ -158,6 +177,15 @@ async def acheck_calls(
 def _chosen_judge(source: JudgeSource) -> Judge | None:
     refuse_own(source, "check_call")
     return source if isinstance(source, Judge) else judges_of(load().judge).of(source, {})
+
+
+def _terms(
+    judge: Judge | None, facts: Sequence[Fact | str]
+) -> tuple[JudgeTerms | None, frozenset[str]]:
+    """The judge's parameters, and ids of the facts that it must not be shown."""
+    if judge is None:
+        return None, frozenset()
+    return judge.terms(), frozenset(name for name, _ in barred_facts(judge, facts))
 
 
 def _requests(checks: Sequence[ActionCheck]) -> dict[str, ModelCall]:
@@ -181,20 +209,27 @@ def _reports(
     return tuple(reports)
 
 
-def _checks(
+def prepared_checks(
     calls: Sequence[Call],
     messages: Sequence[Message | Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
-    judge: Judge | None,
-    rules: ToolRules | None,
-    facts: Sequence[Fact | str],
-    approvals: Sequence[str],
+    *,
+    rules: ToolRules | None = None,
+    facts: Sequence[Fact | str] = (),
+    approvals: Sequence[str] = (),
+    terms: JudgeTerms | None = None,
+    barred: Collection[str] = (),
 ) -> list[ActionCheck]:
+    """The checks of calls, each with its request to a judge; nothing is asked yet.
+
+    Args:
+        terms: parameters of the judge; None for none.
+        barred: ids of facts that the judge must not be shown.
+    """
     definitions = [definition_of(tool) for tool in tools]
     check_rules(rules or {}, definitions)
     by_name = {definition["name"]: definition for definition in definitions}
     passages = evidence_passages(messages, facts, approvals)
-    barred = {name for name, _ in barred_facts(judge, facts)} if judge else set()
     hidden = [
         f"fact#{number}"
         for number, fact in enumerate(facts, 1)
@@ -213,11 +248,7 @@ def _checks(
             call_id=call_id,
         )
         own = (rules or {}).get(name)
-        if judge is None:
-            checks.append(ActionCheck(action, own, action))
-            continue
-        terms = judge.terms()
-        shown = fitted(action.without(hidden), own or {}, terms)
+        shown = fitted(action.without(hidden), own or {}, terms) if terms else action
         checks.append(ActionCheck(action, own, shown, terms))
     return checks
 

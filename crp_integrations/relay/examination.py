@@ -192,9 +192,12 @@ def _with_parts(
         begins = 0
         for text, part in parts:
             begins = dossier.answer.index(text, begins)
-            judged |= {(begins + c.start, begins + c.end): c for c in part.claims}
+            for claim in part.claims:
+                wrong = claim.wrong and (begins + claim.wrong[0], begins + claim.wrong[1])
+                place = (begins + claim.start, begins + claim.end)
+                judged[place] = claim.model_copy(update={"wrong": wrong})
             begins += len(text)
-        names = ("status", "error", "wrong", "quotations", "reason", "disputed", "fix")
+        names = ("status", "error", "wrong", "quotations", "reason", "disputed", "fix", "unfounded")
         claims = [
             claim.model_copy(update={name: getattr(judged[at], name) for name in names})
             if (at := (claim.start, claim.end)) in judged

@@ -2,7 +2,8 @@
 
 One value are: a text in other case, marks and spaces; a date, a time of day or a moment in other
 notations; a number with other separators, in words or with a scale; an amount in its minor unit;
-and a telephone number, IBAN, hash or version with other separators, case or prefix.
+and a telephone number, IBAN, hash or version with other separators, case or prefix. A telephone
+number also stands without its country code, and a hash that is abbreviated in the whole one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ _RUN: Final = re.compile(r"[^\W_]+")
 _DROPPED: Final = frozenset(SEPARATED) | {"\u202f"}
 _ALGORITHM: Final = re.compile(r"(?:sha-?\d{1,3}|md5):(?=[0-9a-f]+\Z)")
 
+_PHONE: Final = re.compile(r"(?<![\w+.,-])(?:\+|\()?[0-9][0-9 \u00a0()/-]{6,}[0-9](?![\w.,]?[0-9])")
+# Lengths of "+" and a country code (E.164).
+_COUNTRY_CODE: Final = range(2, 5)
+# A hash, or the beginning of one, with at least the seven digits that git shows.
+_HASH: Final = re.compile(r"(?<!\w)[0-9a-fA-F]{7,64}(?!\w)")
+LEAST_DIGEST: Final = 20
+
 Mention = tuple[int, int, tuple[str, str]]
 
 
@@ -51,9 +59,8 @@ def place_of(value: object, text: str, *, minor: bool = False) -> tuple[int, int
         return _place_of_number(Decimal(repr(value)), text, minor)
     if not isinstance(value, str) or not value.strip():
         return None
-    return (
-        locate(value, _folded(text)) or _place_of_form(value, text) or _place_of_code(value, text)
-    )
+    place = locate(value, _folded(text)) or _place_of_form(value, text)
+    return place or _place_of_code(value, text) or _place_of_short_form(value, text)
 
 
 def _place_of_number(number: Decimal, text: str, minor: bool) -> tuple[int, int] | None:
@@ -160,6 +167,35 @@ def _place_of_code(value: str, text: str) -> tuple[int, int] | None:
         if last is not None and not _continues(text, runs, number, last):
             return start, runs[last][1]
     return None
+
+
+def _place_of_short_form(value: str, text: str) -> tuple[int, int] | None:
+    """Offsets of a telephone number without its country code, or of a hash that is abbreviated."""
+    body = value.strip()
+    if _HASH.fullmatch(body):
+        matches = _HASH.finditer(text)
+        return next((m.span() for m in matches if _abbreviates(body, m.group())), None)
+    number = _phone(body) if _PHONE.fullmatch(body) else ""
+    for match in _PHONE.finditer(text) if number else ():
+        other = _phone(match.group())
+        long, short = (number, other) if number[0] == "+" else (other, number)
+        code = len(long) - len(short)
+        if long[0] == "+" != short[0] and long.endswith(short) and code in _COUNTRY_CODE:
+            return match.span()
+    return None
+
+
+def _abbreviates(short: str, digest: str) -> bool:
+    whole = len(digest) >= LEAST_DIGEST
+    return whole and len(short) < len(digest) and digest.lower().startswith(short.lower())
+
+
+def _phone(text: str) -> str:
+    """The digits of a telephone number; with "+" if they begin with a country code."""
+    digits = "".join(filter(str.isdigit, text))
+    if text[0] == "+":
+        return f"+{digits}"
+    return digits.removeprefix("0")
 
 
 def _end_of_code(code: str, text: str, runs: list[tuple[int, int]], first: int) -> int | None:

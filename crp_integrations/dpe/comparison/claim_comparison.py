@@ -8,11 +8,12 @@ difference. A doubtful claim stays unread.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import (
+    DENIALS,
     Token,
     claim_tokens,
     content_keys,
@@ -22,6 +23,7 @@ from crp_integrations.dpe.comparison.clause_words import (
     points_back,
     qualified,
     same_token,
+    shape_of,
     without_denial,
 )
 from crp_integrations.dpe.comparison.evidence_index import (
@@ -161,20 +163,22 @@ class _Comparison:
         return self.answer[line : claim.start].lstrip().startswith("#")
 
     def _matches(self, tokens: Sequence[Token]) -> list[Match]:
+        shape = shape_of(tokens)
+        matches = (_matched(tokens, shape, clause) for clause in self._clauses_near(tokens, shape))
+        return [match for match in matches if match is not None]
+
+    def _clauses_near(self, tokens: Sequence[Token], shape: tuple[str, ...]) -> Iterable[Match]:
+        """Each clause that may match, in order."""
+        del shape
         wanted = frozenset(
             t.key for t in tokens if t.value is None and t.key not in ("not", "never")
         ) - {"do", "does", "did"}
         if not wanted:
-            return []
-        matches: list[Match] = []
+            return
         for passage, sentence in self.evidence.near(wanted):
-            if not sentence.is_prose:
-                continue
-            for clause in sentence.clauses:
-                match = _matched(tokens, Match(passage, sentence, clause))
-                if match is not None:
-                    matches.append(match)
-        return matches
+            if sentence.is_prose:
+                for clause in sentence.clauses:
+                    yield Match(passage, sentence, clause)
 
     def _unqualified(self, claim: Claim, match: Match) -> bool:
         """Whether the surrounding text changes the meaning of neither the claim nor the clause."""
@@ -300,21 +304,42 @@ class _AnswerComparison(_Comparison):
     def __init__(self, answer: str, passages: Sequence[tuple[str, str]], question: str) -> None:
         super().__init__(answer, EvidenceIndex([("", answer)], ""))
         self._passages, self._question = passages, question
+        self._by_shape: dict[tuple[str, ...], list[Match]] = {}
+        self._by_stems: dict[tuple[str, ...], list[Match]] = {}
+        clauses = [
+            Match(0, sentence, clause)
+            for _, sentence in self.evidence.sentences
+            if sentence.is_prose
+            for clause in sentence.clauses
+        ]
+        denied = any(clause.clause.denials for clause in clauses)
+        for clause in clauses:
+            self._by_shape.setdefault(clause.clause.shape, []).append(clause)
+            if denied:
+                self._by_stems.setdefault(tuple(clause.clause.stems), []).append(clause)
+
+    def _clauses_near(self, tokens: Sequence[Token], shape: tuple[str, ...]) -> Iterable[Match]:
+        alike = self._by_shape.get(shape, [])
+        if self._by_stems:
+            alike = alike + self._by_stems.get(tuple(without_denial(tokens)[0]), [])
+        return sorted(alike, key=_ends)
 
     def opposite(self, claim: Claim, earlier: Sequence[Claim]) -> Claim | None:
         """The first earlier claim that cannot be true together with a claim; None for none."""
-        tokens = claim_tokens(claim.reads_as)
-        content = content_keys(tokens)
         text = claim.reads_as
-        if not content or points_back(text) or asserts_nothing(text) or is_indefinite(text):
+        if claim.status is ClaimStatus.NOT_CHECKABLE or is_indefinite(text) or points_back(text):
+            return None
+        tokens = claim_tokens(text)
+        content = content_keys(tokens)
+        if not content:
             return None
         matches = self._matches(tokens)
-        own = [match for match in matches if match.same and _is_of(match, claim)]
         apart = [match for match in matches if not match.same and _ends(match) <= claim.start]
+        same = [match for match in matches if match.same]
         # A claim that the answer repeats, or whose sentence qualifies it, is left to a reader.
-        if not own or not apart or len(own) < sum(match.same for match in matches):
+        if not apart or not same or not all(_is_of(match, claim) for match in same):
             return None
-        here, match = own[0], apart[0]
+        here, match = same[0], apart[0]
         lead = here.sentence.lead
         if lead != match.sentence.lead or lead.rstrip("*_ ").endswith(":"):
             return None
@@ -361,25 +386,26 @@ def _equal(own: Sequence[Token], other: Sequence[Token]) -> bool:
     return len(own) == len(other) and all(map(same_token, own, other))
 
 
-def _matched(tokens: Sequence[Token], same: Match) -> Match | None:
+def _matched(tokens: Sequence[Token], shape: tuple[str, ...], same: Match) -> Match | None:
     """The match of a claim and a clause that are equal or differ in one value or one negation."""
-    other = same.clause.tokens
+    clause = same.clause
+    other = clause.tokens
     if len(tokens) == len(other):
-        apart = [
-            place
-            for place, pair in enumerate(zip(tokens, other, strict=True))
-            if not same_token(*pair)
-        ]
+        if shape != clause.shape:
+            return None
+        apart = [pair for pair in zip(tokens, other, strict=True) if not same_token(*pair)]
         if not apart:
             return same
-        own, theirs = tokens[apart[0]], other[apart[0]]
+        own, theirs = apart[0]
         if len(apart) == 1 and own.value is not None and theirs.value is not None:
             return replace(same, own=own, other=theirs)
         return None
     if abs(len(tokens) - len(other)) > 2:
         return None
-    (mine, denials), (their, others) = without_denial(tokens), without_denial(other)
-    if abs(len(denials) - len(others)) != 1 or mine != their or _bounds([*tokens, *other]):
+    denials = sum(key in DENIALS for key in shape)
+    if abs(denials - clause.denials) != 1 or without_denial(tokens)[0] != clause.stems:
+        return None
+    if _bounds([*tokens, *other]):
         return None
     ours, others = ([t for t in side if t.value is not None] for side in (tokens, other))
     return replace(same, denied=True) if all(map(same_token, ours, others)) else None

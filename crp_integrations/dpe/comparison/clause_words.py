@@ -16,6 +16,7 @@ from crp_integrations.dpe.verifier.values import MARKER, Value, read, same_value
 from crp_integrations.language.claim_kinds import SOURCE
 from crp_integrations.language.dates import DateMention
 from crp_integrations.language.folded_text import HYPHENATION, Folded
+from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.negation import find_conditions, negations
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.words import (
@@ -130,9 +131,10 @@ def tokens_of(text: str, keys: Sequence[tuple[str, int, int]], shift: int = 0) -
     return tokens
 
 
-def claim_tokens(text: str) -> list[Token]:
+@remembered_of_sentences
+def claim_tokens(text: str) -> tuple[Token, ...]:
     """The words of a text that is not part of a longer one."""
-    return tokens_of(text, folded_keys(text, Folded(text)))
+    return tuple(tokens_of(text, folded_keys(text, Folded(text))))
 
 
 def same_token(claim: Token, source: Token) -> bool:
@@ -153,6 +155,14 @@ def readings_of(key: str) -> frozenset[str]:
     if HYPHENATION not in key:
         return frozenset({key})
     return frozenset({key.replace(HYPHENATION, ""), key.replace(HYPHENATION, "-")})
+
+
+def shape_of(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """The words without hyphens, and "" for each value; equal texts have equal shapes."""
+    return tuple(
+        "" if t.value is not None else t.key.replace(HYPHENATION, "").replace("-", "")
+        for t in tokens
+    )
 
 
 def content_keys(tokens: Sequence[Token]) -> list[str]:

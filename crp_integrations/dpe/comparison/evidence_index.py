@@ -12,12 +12,15 @@ from functools import cached_property
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import (
+    DENIALS,
     Token,
     figures,
     folded_keys,
     qualified,
     readings_of,
+    shape_of,
     tokens_of,
+    without_denial,
 )
 from crp_integrations.dpe.verifier.values import Value, same_value
 from crp_integrations.language.blocks import TextBlock, blocks
@@ -52,7 +55,7 @@ _MAX_NUMBERS: Final = 60
 _TIME: Final = to_base(Decimal(1), "h")[1]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EvidenceClause:
     """A clause of a passage with the subject that it borrows, or a whole sentence.
 
@@ -66,8 +69,23 @@ class EvidenceClause:
     whole: bool
     free: bool
 
+    @cached_property
+    def shape(self) -> tuple[str, ...]:
+        """See `shape_of`."""
+        return shape_of(self.tokens)
 
-@dataclass(slots=True)
+    @cached_property
+    def denials(self) -> int:
+        """The number of its denials."""
+        return sum(key in DENIALS for key in self.shape)
+
+    @cached_property
+    def stems(self) -> list[str]:
+        """Its stems without denials; see `without_denial`."""
+        return without_denial(self.tokens)[0]
+
+
+@dataclass
 class Sentence:
     """A sentence, row or line of a passage.
 
@@ -87,9 +105,8 @@ class Sentence:
     before: Sentence | None = None
     words: frozenset[str] = field(default=frozenset())
     is_code: bool = False
-    _clauses: list[EvidenceClause] | None = None
 
-    @property
+    @cached_property
     def is_prose(self) -> bool:
         """Whether it is a statement in words, not a row, data, code or question."""
         if (
@@ -105,12 +122,10 @@ class Sentence:
         """The words of the whole sentence as they are compared."""
         return self.clauses[0].tokens
 
-    @property
+    @cached_property
     def clauses(self) -> list[EvidenceClause]:
         """The sentence itself, then each of its clauses if it has several."""
-        if self._clauses is None:
-            self._clauses = list(self._cut())
-        return self._clauses
+        return list(self._cut())
 
     def _cut(self) -> Iterator[EvidenceClause]:
         every = tokens_of(self.text, self.keys, self.start)

@@ -74,7 +74,7 @@ def matter_of(text: str) -> Matter:
     """What a text is about."""
     values, names, families = set[str](), set[str](), set[str]()
     count, begins, before = 0, True, ""
-    for written in _pieces(unicodedata.normalize("NFKC", text)):
+    for written in pieces_of(unicodedata.normalize("NFKC", text)):
         word = written.casefold()
         if written[0].isdigit():
             values.add("".join(sign for sign in word if sign not in SEPARATORS).lstrip("0") or "0")
@@ -99,7 +99,7 @@ def _family(word: str) -> str:
     return word.removesuffix("s")[:FAMILY]
 
 
-def _pieces(text: str) -> Iterator[str]:
+def pieces_of(text: str) -> Iterator[str]:
     """Words, figures with their separators, letters of scripts without blanks, and other signs."""
     place = 0
     while place < len(text):
@@ -166,9 +166,14 @@ CITATION: Final = r"\[\^?\d{1,3}(?:\s?[,;]\s?\d{1,3})*\]|\((?:source|passage)s?\
 _CITATION: Final = re.compile(CITATION, re.IGNORECASE)
 
 
+def without_citations(text: str) -> str:
+    """The text with a blank in place of each citation of a passage."""
+    return _CITATION.sub(" ", text)
+
+
 def claim_matter(text: str) -> Matter:
     """What a claim is about, without its citations."""
-    return matter_of(_CITATION.sub(" ", text))
+    return matter_of(without_citations(text))
 
 
 def is_cell(text: str, start: int, end: int) -> bool:
@@ -258,7 +263,8 @@ class Belief:
         It counts if it shares a value with the claim. It also counts if it has three words, a
         value, a name or a whole cell, and its sentence is about the claim, the answer or the
         question, since a step of a longer derivation may share no word with the claim. A claim
-        with a value that no text states needs quoted values from which it can follow.
+        with a value that no text states needs a quoted value, other than those that it repeats from
+        the question, from which it can follow.
         """
         matter = _longest(quoted.text)
         line = sentence_around(quoted.source, quoted.start, quoted.end)
@@ -266,7 +272,9 @@ class Belief:
         if is_verdict(line):
             # The line may contain more than a verdict: the quotation must be about the claim.
             return len(matter.values & claim.values) + len(matter.words & claim.words) > 1
-        if not quoted.values and not claim.values <= self.known:
+        if not claim.values <= self.known and not quoted.values - (
+            claim.values & self.question.values
+        ):
             return False
         if matter.values & claim.values:
             return True
@@ -307,7 +315,7 @@ class Belief:
     def asserts(self, claim: str) -> bool:
         """Whether a claim has a value or a name that the question does not state."""
         matter = claim_matter(claim)
-        german = {piece.casefold() for piece in _pieces(claim)} & GERMAN
+        german = {piece.casefold() for piece in pieces_of(claim)} & GERMAN
         names = matter.names if len(german) < MOST_GERMAN else frozenset[str]()
         return not (matter.values <= self.question.values and names <= self.question.words)
 
@@ -325,7 +333,7 @@ def belief_of(answer: str, question: str, passages: Sequence[str]) -> Belief:
 
 
 def _letters_of(text: str) -> set[str]:
-    return {piece.casefold() for piece in _pieces(text) if _is_letter(piece[0])}
+    return {piece.casefold() for piece in pieces_of(text) if _is_letter(piece[0])}
 
 
 def is_verdict(line: str) -> bool:

@@ -72,7 +72,8 @@ class ClaimVerdict:
 
     Attributes:
         quotes: name of the source and words of each quotation.
-        fix: the claim, corrected so that the evidence supports it; empty for none.
+        fix: the claim, corrected so that the evidence supports it; empty if it can only be removed,
+            None if the reply has no correction.
         text: words of an assertion that has no number; empty for a numbered claim.
     """
 
@@ -81,7 +82,7 @@ class ClaimVerdict:
     wrong: str = ""
     quotes: tuple[tuple[str, str], ...] = ()
     reason: str = ""
-    fix: str = ""
+    fix: str | None = None
     text: str = ""
 
 
@@ -283,7 +284,7 @@ def _verdict(item: Any) -> ClaimVerdict | None:
         wrong=_text(item.get("wrong")),
         quotes=_quotes(item.get("quotes")),
         reason=_reason(item),
-        fix=_text(item.get("fix")),
+        fix=_text(item["fix"]) if isinstance(item.get("fix"), str) else None,
         text=_text(item.get("text")),
     )
 

@@ -29,6 +29,7 @@ from crp_integrations.dpe.judge.belief import (
     matter_of,
     sentences_of,
 )
+from crp_integrations.dpe.judge.correction import Grounds, unfounded
 from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM
 from crp_integrations.dpe.judge.reply import ClaimVerdict, ConflictVerdict, NeedVerdict, read_reply
 from crp_integrations.dpe.records import NO_SENTENCE, Claim, Report
@@ -105,8 +106,8 @@ def read_replies(report: Report, dossier: Dossier, run: JudgeRun) -> JointVerdic
 
 def with_status(claim: Claim, status: ClaimStatus) -> Claim:
     """The claim with a new status, without the error and quotations of the old one."""
-    bare = {"error": None, "wrong": None, "quotations": (), "reason": "", "fix": ""}
-    return claim.model_copy(update={"status": status, "disputed": False, **bare})
+    bare = {"error": None, "wrong": None, "quotations": (), "reason": "", "fix": None}
+    return claim.model_copy(update={"status": status, "disputed": False, "unfounded": "", **bare})
 
 
 def found_exactly(claim: Claim) -> bool:
@@ -247,7 +248,12 @@ class _Reading:
             # The judge objected to the claim, so the claim asserts something.
             stated = {} if found_exactly(claim) or not quoted else {"claim_type": ClaimType.FACTUAL}
             return unread(claim).model_copy(update=stated)
-        changes = {"reason": verdict.reason, "fix": verdict.fix}
+        wrong = self._wrong(claim, verdict.wrong)
+        changes = {
+            "reason": verdict.reason,
+            "fix": verdict.fix,
+            "unfounded": self._unfounded(claim, verdict.fix, wrong, quotations),
+        }
         if found_exactly(claim) and verdict.status is ClaimStatus.UNSUPPORTED:
             return claim.model_copy(update=changes)
         default = ErrorKind.OVERREACH if verdict.status is ClaimStatus.UNSUPPORTED else None
@@ -256,7 +262,7 @@ class _Reading:
                 **changes,
                 "status": verdict.status,
                 "error": verdict.kind or default,
-                "wrong": self._wrong(claim, verdict.wrong),
+                "wrong": wrong,
                 "quotations": quotations,
             }
         )
@@ -313,6 +319,26 @@ class _Reading:
     def _wrong(self, claim: Claim, words: str) -> tuple[int, int] | None:
         span = locate(words, Folded(claim.text)) if words else None
         return (claim.start + span[0], claim.start + span[1]) if span else None
+
+    def _unfounded(
+        self,
+        claim: Claim,
+        fix: str | None,
+        wrong: tuple[int, int] | None,
+        quotations: Sequence[Quotation],
+    ) -> str:
+        """The first value or name of a correction that stands nowhere; empty for none."""
+        if not fix:
+            return ""
+        start, end = wrong or (claim.start, claim.end)
+        rest = f"{claim.text[: start - claim.start]} {claim.text[end - claim.start :]}"
+        return unfounded(fix, rest, self._grounds, [quotation.text for quotation in quotations])
+
+    @cached_property
+    def _grounds(self) -> Grounds:
+        passages = (text for _, text in self._dossier.passages)
+        texts = [self._question, self._dossier.instructions, *passages]
+        return Grounds("\n".join(texts), self._belief.translated)
 
     # --- the question and the evidence -----------------------------------------------------
 

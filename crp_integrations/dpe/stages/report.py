@@ -18,6 +18,7 @@ from crp_integrations.dpe.records import (
     CONTRADICTION,
     REJECTED,
     Claim,
+    Examined,
     Quality,
     Report,
     StageRun,
@@ -93,7 +94,9 @@ def write_report(state: State) -> Report:
         "thresholds": _thresholds(state),
         "response_content_hash": sha256(state.dossier.answer),
     }
-    written = Report.model_construct(**fields)
+    texts = tuple(text for _, text in state.dossier.passages)
+    examined = Examined(state.dossier.answer, state.dossier.question, texts)
+    written = Report.model_construct(**fields).about(examined)
     if state.tools.settings.decides == "claims":
         return derive(written, state.dossier, state.tools.settings)
     return _by_arithmetic(written, state)

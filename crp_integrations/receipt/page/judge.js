@@ -395,7 +395,8 @@ function wordOf(item) {
   if (status === "NOT_CHECKED" || !JUDGING.first.includes(status)) return null;
   const quotes = Array.isArray(item.get("quotes")) ? item.get("quotes").slice(0, JUDGING.mostQuotes) : [];
   return { status, kind: JUDGING.kinds.find((kind) => kind === upper(item.get("kind"))) || null,
-    wrong: text(item.get("wrong")), text: text(item.get("text")), fix: text(item.get("fix")),
+    wrong: text(item.get("wrong")), text: text(item.get("text")),
+    fix: typeof item.get("fix") === "string" ? text(item.get("fix")) : null,
     reason: sliced(text(item.get("reason")), 0, JUDGING.longestSaid),
     quotes: quotes.filter((one) => one instanceof Map && one.get("text") !== "").map((one) => [place(one.get("in")), text(one.get("text"))]) };
 }
@@ -503,7 +504,8 @@ function isCounting(said, claim, text, source, [start, end], values) {
   const around = matterOf(line);
   const alike = shared(found.values, claim.values);
   if (isVerdict(line)) return alike + shared(found.words, claim.words) > 1;
-  if (!values.size && !within(claim.values, known)) return false;
+  const stated = (value) => claim.values.has(value) && question.values.has(value);
+  if (!within(claim.values, known) && [...values].every(stated)) return false;
   if (alike) return true;
   const cell = isCell(source.text, start, end);
   const short = found.count < JUDGING.leastWords;

@@ -1,0 +1,247 @@
+"""Decides by words alone whether a judge's correction of a claim counts.
+
+Each of its values and names must stand in the evidence, the question, or the claim outside its
+wrong words, or follow by arithmetic from the quotations of its verdict.
+"""
+
+from __future__ import annotations
+
+import calendar
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from itertools import product
+from typing import Final
+
+from crp_integrations.dpe.judge.belief import (
+    FUNCTION_WORDS,
+    GERMAN,
+    LEAST_LETTERS,
+    MOST_GERMAN,
+    matter_of,
+    pieces_of,
+    without_citations,
+)
+from crp_integrations.dpe.verifier.values import Value, same_value, values_of
+from crp_integrations.language.dates import DateMention
+from crp_integrations.language.folded_text import Folded, locate
+from crp_integrations.language.quantities import Quantity
+
+# Maximum number of numbers, dates and durations that are combined, so that the time is bounded.
+MOST_TERMS: Final = 12
+# Calendars in which a date without a year is tried: a common year, and the leap year before it.
+YEARS: Final = (2025, 2024)
+DAYS: Final = {"d": 1, "wk": 7, "fortnight": 14}
+MONTHS: Final = {"mo": 1, "quarter": 3, "y": 12}
+# Maximum number of days, weeks, months or years of a duration.
+LONGEST_SPAN: Final = 10_000
+BEGINS: Final = frozenset('.!?:|\n…"“„«(')
+HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """The texts in which a correction's values and names must stand.
+
+    Attributes:
+        text: evidence and question.
+        translated: True if the answer is not in the language of its evidence, where names may
+            have another form.
+    """
+
+    text: str
+    translated: bool = False
+
+    @cached_property
+    def figures(self) -> frozenset[str]:
+        """All figures, without separators."""
+        return matter_of(self.text).values
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All words in lower case."""
+        normalized = unicodedata.normalize("NFKC", self.text)
+        return frozenset(word.casefold() for word in pieces_of(normalized))
+
+    def has(self, value: Value) -> bool:
+        """Whether a value stands here, in the same or another form."""
+        if locate(value.text, self._folded) is not None:
+            return True
+        return any(same_value(value, other) for other in self._values)
+
+    @cached_property
+    def _folded(self) -> Folded:
+        return Folded(self.text)
+
+    @cached_property
+    def _values(self) -> list[Value]:
+        return values_of(self.text)
+
+
+def unfounded(fix: str, rest: str, grounds: Grounds, quoted: Sequence[str]) -> str:
+    """The first value, name or hidden sign of a correction that stands nowhere; empty for none.
+
+    Args:
+        rest: the claim without its wrong words.
+        quoted: the quotations of the verdict.
+    """
+    own = Grounds(rest)
+    known = own.figures | grounds.figures
+    hidden = {sign for sign in fix if unicodedata.category(sign) in HIDDEN and sign not in "\n\t"}
+    if strange := hidden - {*rest, *grounds.text}:
+        return f"U+{ord(min(strange)):04X}"
+    fix = without_citations(fix)
+    terms = _terms_of(quoted, rest)
+    covered = bytearray(len(fix))
+    for value in values_of(fix):
+        exact = isinstance(value.of, DateMention) or value.kind in ("url", "citation")
+        figures = matter_of(value.text).values
+        stated = bool(figures) and figures <= known and not exact
+        if stated or own.has(value) or grounds.has(value) or terms.give(value):
+            covered[value.start : value.end] = b"\x01" * (value.end - value.start)
+        elif exact or value.family != "name":
+            return value.text
+    words = own.words | grounds.words
+    german = len({word.casefold() for word in pieces_of(fix)} & GERMAN) >= MOST_GERMAN
+    at, begins = 0, True
+    for written in pieces_of(fix):
+        if not covered[at] and written[0].isdigit() and not matter_of(written).values <= known:
+            return written
+        if written[0].isalpha():
+            named = not (begins or covered[at] or grounds.translated or german)
+            if named and _is_capital(written) and not _is_among(written, words):
+                return written
+        # A sign that may begin a sentence, a cell, a quotation or a bracket.
+        begins = written in BEGINS or (begins and not written[0].isalnum())
+        at += len(written)
+    return ""
+
+
+def _is_capital(word: str) -> bool:
+    plain = word.casefold()
+    return word[0] != plain[0] and len(word) >= LEAST_LETTERS and plain not in FUNCTION_WORDS
+
+
+def _is_among(word: str, words: frozenset[str]) -> bool:
+    folded = unicodedata.normalize("NFKC", word).casefold()
+    return folded in words or folded.removesuffix("s") in words or f"{folded}s" in words
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What the quotations and the rest of a claim give to compute with.
+
+    Attributes:
+        quoted, others: numbers of the quotations, and of the rest of the claim.
+        counts: how many numbers the quotations have, and how many items each lists.
+        days: dates of both.
+        spans: durations of the quotations, in months and days.
+    """
+
+    quoted: tuple[float, ...]
+    others: tuple[float, ...]
+    counts: tuple[float, ...]
+    days: tuple[DateMention, ...]
+    spans: tuple[tuple[int, int], ...]
+
+    def give(self, value: Value) -> bool:
+        """Whether a value follows by at most two steps, the first of them from a quotation."""
+        if isinstance(value.of, DateMention):
+            return any(_is_on(value.of, day) for day in self._dates)
+        if not isinstance(value.of, Quantity) or value.of.low != value.of.high:
+            return False
+        number = abs(float(value.of.value))
+        decimals = f"{value.of.value.normalize():f}".partition(".")[2]
+        close = 0.5 * 10.0 ** -len(decimals) + 1e-9
+        place = bisect_left(self._results, number - close)
+        return place < len(self._results) and self._results[place] <= number + close
+
+    @cached_property
+    def _results(self) -> list[float]:
+        """The results of one and of two steps, without their signs, in order."""
+        terms = (*self.quoted, *self.others)
+        first = {x for a in self.quoted for b in terms for x in _computed(a, b)}
+        second = {x for a in first for b in terms for x in _computed(a, b)}
+        counted = {sum(self.quoted), *self.counts}
+        return sorted(map(abs, first | second | counted))
+
+    @cached_property
+    def _dates(self) -> set[date]:
+        none, dates = (0, 0), set[date]()
+        steps = [
+            (sign * a[0] + other * b[0], sign * a[1] + other * b[1])
+            for a, b in product((none, *self.spans), self.spans)
+            for sign, other in product((1, -1), (1, -1))
+        ]
+        for day, year, (months, days) in product(self.days, YEARS, steps):
+            if day.month and day.day:
+                with suppress(ValueError, OverflowError):
+                    end = _moved(date(day.year or year, day.month, day.day), months, days)
+                    # The last day of a term is the one before it ends.
+                    dates |= {end, end - timedelta(days=1)}
+        return dates
+
+
+def _terms_of(quoted: Sequence[str], rest: str) -> _Terms:
+    values = [value for text in quoted for value in values_of(text)]
+    others = values_of(rest)
+    lengths = [value.of for value in values if isinstance(value.of, Quantity)]
+    days = [value.of for value in (*values, *others) if isinstance(value.of, DateMention)]
+    spans = [
+        (
+            int(length.value) * MONTHS.get(length.unit, 0),
+            int(length.value) * DAYS.get(length.unit, 0),
+        )
+        for length in lengths
+        if (length.unit in MONTHS or length.unit in DAYS) and length.value < LONGEST_SPAN
+    ]
+    numbers = _numbers(values)
+    return _Terms(
+        numbers,
+        _numbers(others),
+        (float(len(numbers)), *(1.0 + max(map(text.count, ",;\n|")) for text in quoted)),
+        tuple(days[:MOST_TERMS]),
+        tuple(spans[:MOST_TERMS]),
+    )
+
+
+def _numbers(values: Sequence[Value]) -> tuple[float, ...]:
+    """The numbers of some values; a percentage also as a share."""
+    numbers = dict[float, None]()
+    for value in values:
+        if isinstance(value.of, Quantity):
+            for end in (value.of.low, value.of.high):
+                numbers[float(end)] = None
+                if value.of.unit == "%":
+                    numbers[float(end) / 100] = None
+                    numbers[1 + float(end) / 100] = None
+        elif isinstance(value.of, DateMention) and value.of.day:
+            numbers[float(value.of.day)] = None
+    return tuple(numbers)[:MOST_TERMS]
+
+
+def _computed(left: float, right: float) -> Iterator[float]:
+    yield left + right
+    yield left - right
+    yield left * right
+    if right:
+        yield left / right
+        yield 100 * left / right
+    if left:
+        yield right / left
+
+
+def _moved(day: date, months: int, days: int) -> date:
+    month = day.year * 12 + day.month - 1 + months
+    year, month = divmod(month, 12)
+    last = calendar.monthrange(year, month + 1)[1]
+    return date(year, month + 1, min(day.day, last)) + timedelta(days=days)
+
+
+def _is_on(mention: DateMention, day: date) -> bool:
+    parts = ((mention.year, day.year), (mention.month, day.month), (mention.day, day.day))
+    return mention.month is not None and all(own in (None, other) for own, other in parts)
