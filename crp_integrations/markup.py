@@ -52,6 +52,23 @@ def marked(parts: Pieces, kind: str = "") -> str:
     return "".join(f"{tag}{escaped(part)}</mark>" if on else escaped(part) for part, on in parts)
 
 
+def tracked(
+    text: str, edits: Iterable[tuple[int, int, str]], wrong: Iterable[tuple[int, int]] = ()
+) -> str:
+    """A text as HTML with its edits as tracked changes, and with marks on wrong words elsewhere.
+
+    >>> tracked("It has 12 legs.", [(7, 9, "4")])
+    'It has <del>12</del><ins>4</ins> legs.'
+    """
+    made, at, wrong = "", 0, list(wrong)
+    for start, end, new in [*sorted(edits), (len(text), len(text), "")]:
+        made += marked(pieces(text[at:start], [(a - at, b - at) for a, b in wrong]), "crp-no")
+        made += f"<del>{escaped(text[start:end])}</del>" if start < end else ""
+        made += f"<ins>{escaped(new)}</ins>" if new else ""
+        at = end
+    return made
+
+
 def listed(lines: Iterable[str]) -> str:
     """Lines of HTML as a `<ul>`; an empty text without lines."""
     items = "".join(f"<li>{line}</li>" for line in lines)

@@ -67,6 +67,7 @@ class Reply(Record):
         model: the model that answered, which after a fallback is not the one asked for.
         finish_reason: the provider's reason, such as `stop`, `length` or `tool_calls`.
         answers_by_call: whether the tool calls are the answer, as the caller forced a named tool.
+        parsed: whether other code has parsed the answer already, so that it cannot be repaired.
     """
 
     SCHEMA = "reply/1"
@@ -77,6 +78,7 @@ class Reply(Record):
     usage: Usage = Usage()
     finish_reason: str = "stop"
     answers_by_call: bool = False
+    parsed: bool = False
 
     @property
     def answer(self) -> str:
@@ -84,6 +86,17 @@ class Reply(Record):
         if self.text.strip() or not self.answers_by_call:
             return self.text
         return "\n".join(call.arguments for call in self.tool_calls)
+
+    def with_answer(self, answer: str) -> Reply | None:
+        """The reply with another answer; None if its form permits none."""
+        if self.parsed:
+            return None
+        if self.text.strip() or not self.answers_by_call:
+            return self.changed(text=answer)
+        if len(self.tool_calls) > 1:
+            return None
+        call = self.tool_calls[0].model_copy(update={"arguments": answer})
+        return self.changed(tool_calls=(call,))
 
 
 def with_forced_calls(reply: Reply, tool_choice: object) -> Reply:

@@ -7,7 +7,7 @@ and what to give instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +29,18 @@ def of_kind(value: object, kind: type[Kind], name: str, fix: str) -> Kind:
     if not isinstance(value, kind):
         raise RequestError(f"{name} is {seen(value, hidden=True)}; give {fix}")
     return value
+
+
+def require_settings(
+    settings: object, kind: type[Kind], default: Callable[[], Kind] | None = None
+) -> Kind:
+    """Return the settings, or the default for None; raise `ConfigError` unless of this type."""
+    if settings is None:
+        return (default or kind)()
+    if not isinstance(settings, kind):
+        what = f"{kind.__name__} of {kind.__module__}"
+        raise ConfigError(f"settings is {seen(settings, hidden=True)}; give {what}, or nothing")
+    return settings
 
 
 def several(values: Several, name: str, fix: str) -> Several:

@@ -21,6 +21,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import ConfigError
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.relay.actions import check_calls, definition_of
+from crp_integrations.relay.budget import Payer
 from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
 from crp_integrations.relay.judged_answer import barred_facts
 from crp_integrations.relay.relay import Relay
@@ -180,7 +181,7 @@ class ActionGate:
             rules={call.name: self.rules[call.name] for call in covered if call.name in self.rules},
             facts=self._facts(envelope, judge, session_id),
             approvals=approvals,
-            session_id=session_id,
+            payer=Payer(session_id, self.relay._world.budgets),
         )
         for report in reports:
             if self.on_action is not None:

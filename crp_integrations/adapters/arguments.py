@@ -15,7 +15,9 @@ from crp_integrations.governance.memory_writer import Emitter
 from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.budget import refuse_storeless
 from crp_integrations.relay.composition import AUTO
+from crp_integrations.relay.defaults import chosen_settings
 from crp_integrations.relay.judge import (
     BACKGROUND,
     JUDGE_OPTIONS,
@@ -29,7 +31,7 @@ from crp_integrations.relay.judge import (
 from crp_integrations.relay.question_fields import admit
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.session_admission import require_reader_of
-from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 # An error quotes values of these types; of others, which may contain secrets, it names the type.
@@ -184,7 +186,10 @@ def judge_for(
             judge = relay.judge if relay.judge is not None and not own else False
     if reports_itself and not (isinstance(judge, Judge) and judge.on_report is not None):
         chosen.setdefault("on_report", _ignore_report)
-    return Judge.of(judge, (settings or load()).judge, **chosen)
+    made = Judge.of(judge, chosen_settings(settings).judge, **chosen)
+    if made is not None and relay is None:
+        refuse_storeless(made.settings)
+    return made
 
 
 def late_report_hook(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from crp_integrations.vocabulary import Strategy
 from crp_integrations.vocabulary.safety import Purpose
 
 Response = TypeVar("Response")
+Block = TypeVar("Block")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,11 @@ class AgentModelCalls(WholeReplies, Generic[Response]):
 
     def _response_of(self, answer: Answer) -> Response:
         """The framework's response whose text was examined."""
+        own = answer.model_reply
         same = [
             response
             for reply, response in self._answers
-            if (reply.text, reply.tool_calls) == (answer.reply.text, answer.reply.tool_calls)
+            if (reply.text, reply.tool_calls) == (own.text, own.tool_calls)
         ]
         return same[-1] if same else self._answers[-1][1]
 
@@ -106,6 +108,14 @@ class AgentModelCalls(WholeReplies, Generic[Response]):
         if messages[place].role != "user":
             return system, None
         return system, messages[place + 1 + conversation.results :]
+
+
+def replace_text(
+    blocks: Sequence[Block], text: Block, is_text: Callable[[Block], bool]
+) -> list[Block]:
+    """The blocks of a message with one text in the place of all its texts."""
+    at = next((place for place, block in enumerate(blocks) if is_text(block)), len(blocks))
+    return [*blocks[:at], text, *(block for block in blocks[at:] if not is_text(block))]
 
 
 def sampling(model: Any, call: ModelCall) -> dict[str, Any]:

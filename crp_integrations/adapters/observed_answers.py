@@ -25,6 +25,7 @@ from crp_integrations.messages import Message, ModelCall
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.window_values import Asked, Decided, WindowValues
+from crp_integrations.relay.budget import Payer
 from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.examination import RECORDED, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
@@ -113,7 +114,12 @@ def observe_answer(
     if judge is not None:
         left_out = _withheld_facts(judge, relay, dossier, context, session_id)
         way = JudgedAnswer(
-            judge, report, dossier, world.settings.dpe, session_id=session, left_out=left_out
+            judge,
+            report,
+            dossier,
+            world.settings.dpe,
+            payer=Payer(session, world.budgets),
+            left_out=left_out,
         )
         try:
             with world.tracer.step(JUDGED):

@@ -179,6 +179,9 @@ class StoreItems:
             raise FactRejected(f"item {number} has metadata {ITEM_KEY!r}, which is reserved")
         if not isinstance(item.content, str):
             raise FactRejected(f"item {number} is {type(item.content).__name__}, wanted a text")
+        if not item.content.strip():
+            shown = f"{item.content!r:.40}"
+            raise FactRejected(f"item {number} has the empty text {shown}; leave it out")
         source = source_id(item.origin) if item.origin else USER_SOURCE
         own: dict[str, JsonValue] = {"id": item.id} if item.id else {}
         try:

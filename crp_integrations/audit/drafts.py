@@ -41,14 +41,15 @@ KEY_FIELD = "key_id"
 OUTCOMES = ("released", "failed", "cancelled", "refused", "halted")
 # Directives of policies (related facts §6), one of which a violation names.
 DIRECTIVES = (
-    "default-src", "halt-on", "warn-on", "require-grounding", "require-entailment",
-    "require-flow", "require-completeness", "require-quality", "require-oversight", "oversight",
+    "default-src", "halt-on", "warn-on", "ask-again-on", "repair-on", "require-grounding",
+    "require-entailment", "require-flow", "require-completeness", "require-quality",
+    "require-oversight", "oversight",
     "block-ungrounded", "block-parametric", "block-pii", "block-fabrication", "block-distortion",
     "block-repetition",
     "max-repetition", "upgrade-on-risk", "unchecked",
 )  # fmt: skip
 TRIGGERS = (
-    "risk", "contradiction", "repetition", "flow", "quality", "grounding", "entailment",
+    "risk", "flagged", "contradiction", "repetition", "flow", "quality", "grounding", "entailment",
     "fabrication", "distortion", "completeness", "personal-data", "parametric", "source",
 )  # fmt: skip
 REASONS = ("circuit", "risk", "quality", "accept", "intent", "policy", "budget", "review")
@@ -262,6 +263,10 @@ SHAPES: Mapping[EventType, Mapping[str, ValueKind]] = {
     EventType.DISPATCH_FAILED: {"error": _name},
     EventType.RE_DISPATCH: {
         "attempt": _count, "triggers": _many(_word(TRIGGERS, DIRECTIVES)), "strategy": _strategy,
+    },
+    EventType.ANSWER_REPAIRED: {
+        "edits": _count, "unrepaired": _count, "response_hash": _hash, "report_hash": _hash,
+        "edits_hash": _hash,
     },
     EventType.STRATEGY_UPGRADE: {
         "before": _strategy, "to": _strategy, "why": _word(REASONS, TRIGGERS),

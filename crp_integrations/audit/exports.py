@@ -145,6 +145,7 @@ _SEVERITY: Final[dict[EventType, int]] = {
         (
             EventType.DISPATCH_FAILED,
             EventType.RE_DISPATCH,
+            EventType.ANSWER_REPAIRED,
             EventType.STRATEGY_UPGRADE,
             EventType.REPETITION_DETECTED,
             EventType.COMPLETENESS_GAP,

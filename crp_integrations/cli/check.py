@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,14 +91,24 @@ def check(
         Path | None,
         typer.Option("--html", help="Write an HTML page with the evidence for each claim."),
     ] = None,
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="Print the judge's corrections as a unified diff instead."),
+    ] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Also apply the corrections to the files.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Check an answer against documents, claim by claim.
 
     The output shows each claim with its status and its evidence. The exit status is 1 if the risk
     reaches --fail-on, 2 if something cannot be checked at all, else 0. No store is needed, and no
-    model is called without --judge.
+    model is called without --judge. --write changes texts and Markdown only; nothing reads a
+    repaired text again until you check it.
     """
+    if write and (not fix or watch or answer == STANDARD_INPUT):
+        raise RequestError("--write changes files; give it with --fix and a file or a folder")
     if bool(answer) == bool(watch):
         raise RequestError("give either ANSWER with --context, or --watch with a log")
     if watch and (context or question is not None):
@@ -117,7 +131,12 @@ def check(
         ]
     if html is not None:
         _write_page(done, html)
-    if as_json:
+    if write:
+        for checked in done:
+            _write_repair(checked)
+    if fix and not as_json:
+        _print_repairs(done)
+    elif as_json:
         typer.echo(json.dumps({"answers": [_fields(checked) for checked in done]}, indent=2))
     elif github:
         _print_for_github(done)
@@ -231,7 +250,61 @@ def _fields(checked: CheckedAnswer) -> dict[str, Any]:
         for id_, (name, text) in checked.passages.items()
         if id_ in ids
     }
-    return {"name": checked.name, "passages": named, "report": report}
+    fields = {"name": checked.name, "passages": named, "report": report}
+    if any(claim.flagged for claim in claims):
+        fields["repair"] = checked.report.repair().model_dump(mode="json")
+    return fields
+
+
+def _print_repairs(done: Sequence[CheckedAnswer]) -> None:
+    """Print a unified diff, and on standard error each claim that stays wrong."""
+    for checked in done:
+        repair = checked.report.repair()
+        name = plain(checked.name)
+        before, after = (
+            [line for line in re.split(r"(?<=\n)", text) if line]
+            for text in (checked.text, repair.text)
+        )
+        for line in unified_diff(before, after, f"a/{name}", f"b/{name}"):
+            # In a pipe the diff keeps every character, so that `patch` can apply it.
+            typer.echo(plain(line, whole=True) if sys.stdout.isatty() else line, nl=False)
+            if not line.endswith("\n"):
+                typer.echo("\n\\ No newline at end of file")
+        claims = {claim.claim_id: claim for claim in checked.report.claims}
+        for row in repair.unrepaired:
+            text = plain(claims[row.claim].text)
+            typer.echo(f"{name}: stays wrong, {row.reason}: {text}", err=True)
+
+
+def _write_repair(checked: CheckedAnswer) -> None:
+    """Write a repaired answer to its file; every other byte stays, also the form of line ends."""
+    from crp_integrations.dpe.repair import edited
+    from crp_integrations.loaders.files import decode, encoding_of, read_bytes
+
+    edits = checked.report.repair().edits
+    if not edits:
+        return
+    if not checked.file:
+        raise RequestError(f"{checked.name:.200} is no text or Markdown; leave --write out")
+    path = Path(checked.file).resolve()
+    data = read_bytes(path)
+    encoding, marked = encoding_of(data)
+    if decode(data, name=checked.file) != checked.text:
+        raise RequestError(f"{checked.file:.200} has changed since it was read; check it again")
+    text = data[marked:].decode(encoding)
+    places = [sign.start() for sign in re.finditer(r"\r\n|.", text, re.DOTALL)] + [len(text)]
+    moved = []
+    for edit in edits:
+        start, end = places[edit.start], places[edit.end]
+        moved.append(edit.model_copy(update={"start": start, "end": end, "old": text[start:end]}))
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".crp-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(data[:marked] + edited(text, moved).encode(encoding))
+    shutil.copymode(path, name)
+    if read_bytes(path) != data:
+        Path(name).unlink()
+        raise RequestError(f"{checked.file:.200} has changed since it was read; check it again")
+    Path(name).replace(path)
 
 
 def _write_page(done: Sequence[CheckedAnswer], path: Path) -> None:

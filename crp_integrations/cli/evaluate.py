@@ -40,7 +40,7 @@ from crp_integrations.evaluation.answers import (
 )
 from crp_integrations.evaluation.context_rot import find_questions, measure_rot
 from crp_integrations.evaluation.data_sets import find
-from crp_integrations.evaluation.figures import doubt_curve, figures
+from crp_integrations.evaluation.figures import doubt_curve, figures, repair_figures, repaired_row
 from crp_integrations.evaluation.recorded_replies import recorded, replies
 from crp_integrations.evaluation.selection import (
     AUTO,
@@ -295,6 +295,9 @@ def answers(
         Path | None,
         typer.Option("--replies", help="Replies to those prompts, by name: texts or objects."),
     ] = None,
+    repaired_to: Annotated[
+        Path | None, typer.Option("--repaired", help="Write the repaired answers to this file.")
+    ] = None,
     use_oracle: Annotated[
         OracleKind | None,
         typer.Option("--oracle", help="Use a perfect judge or verifier, made from the labels."),
@@ -353,6 +356,10 @@ def answers(
     scores: dict[str, Any] = {**figures(done), "failed": dict(failed)}
     if any(ways):
         scores["when"] = doubt_curve(plain, done)
+        scores["repair"] = repair_figures(done)
+    if repaired_to is not None:
+        lines = [json.dumps(repaired_row(row), ensure_ascii=False) + "\n" for row in done]
+        repaired_to.write_text("".join(lines), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(scores, indent=2))
     else:
@@ -458,6 +465,18 @@ def _print_figures(scores: dict[str, Any]) -> None:
             f"judge_when {row['when']:<11} calls saved {_cell(row['calls_saved'])}, right flagged "
             f"{_cell(row['right_flagged'])}, wrong passed {_cell(row['wrong_passed'])}"
         )
+    if repair := scores.get("repair"):
+        left = ", ".join(f"{count} for {reason}" for reason, count in repair["left"].items())
+        typer.echo(
+            f"repair: wrong answers {repair['full']} whole, {repair['part']} in part, "
+            f"{repair['none']} not; claims left: {left or 'none'}; right answers altered: "
+            f"{repair['right_altered']}; edits of other claims: {repair['outside']}"
+        )
+        if repair["changed"] is not None:
+            typer.echo(
+                f"characters per wrong stretch: {repair['changed']} changed, "
+                f"{repair['marked']} marked"
+            )
 
 
 def _row(name: str, row: dict[str, Any]) -> str:

@@ -19,10 +19,12 @@ from crp_integrations.cli.options import printable_store
 from crp_integrations.dpe.report_html import (
     DECIDED,
     Passages,
+    edits_of,
     findings_of,
     judge_of,
     quotes,
     remarks_of,
+    repair_of,
 )
 from crp_integrations.markup import counted
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
@@ -237,8 +239,9 @@ def verdict(report: Report, passages: Passages) -> Group:
     claims.add_column(no_wrap=True)
     for _ in range(1 + wide):
         claims.add_column(overflow="fold", ratio=1)
+    edits = edits_of(report)
     for claim in report.claims:
-        text, evidence = _claim(claim, passages, judged=report.was_read)
+        text, evidence = _claim(claim, passages, repair_of(claim, edits), judged=report.was_read)
         cells = (text, evidence) if wide else (Text("\n").join(filter(None, (text, evidence))),)
         status = Text(claim.status.value, style=STATUS_STYLE[claim.status])
         claims.add_row(status, *cells)
@@ -253,11 +256,18 @@ def verdict(report: Report, passages: Passages) -> Group:
     return Group(Text("Verdict per claim", style="italic"), claims, summary, *map(Text, lines))
 
 
-def _claim(claim: Claim, passages: Passages, *, judged: bool) -> tuple[Text, Text]:
-    """A claim with its wrong words marked; its evidence, findings and remarks."""
+def _claim(
+    claim: Claim, passages: Passages, edits: list[tuple[int, int, str]], *, judged: bool
+) -> tuple[Text, Text]:
+    """A claim with its wrong words marked or its repair; its evidence, findings and remarks."""
     text = Text(plain(claim.text, whole=True).replace("\n", " "))
     if claim.wrong is not None:
         text.stylize("bold red", claim.wrong[0] - claim.start, claim.wrong[1] - claim.start)
+    for start, end, new in edits:
+        # The signs of `wdiff`, since colours are missing in a pipe.
+        old = Text("[-", "red") + text[start:end] + Text("-]", "red") if start < end else Text()
+        line = plain(new, whole=True)
+        text = text[:start] + old + Text(f"{{+{line}+}}" if new else "", "green") + text[end:]
     own_words = " ".join(claim.text.split())
     nearest = "" if claim.status in DECIDED else "nearest: "
     shown = []

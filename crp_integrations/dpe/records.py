@@ -68,7 +68,7 @@ class PersonalDatum(Part):
         where: `prompt` or `answer`.
         start, end: character offsets in that text.
         score: the recogniser's confidence, [0, 1].
-        in_question: whether the question contains the same datum.
+        in_question: whether the question, or a message before it, contains the same datum.
     """
 
     category: PersonalCategory
@@ -246,6 +246,7 @@ class Claim(Part):
         fix: the judge's correction; empty if the claim can only be removed, None for no correction.
         unfounded: the first value or name of `fix` that stands nowhere, so that the correction
             does not count; empty for none.
+        judge: name of the judge that decided, if a second one was asked; else empty.
         hints: figures, names, dates and identifiers of an unread claim that are in neither the
             evidence nor the question. A hint is not a finding, and does not change the level.
     """
@@ -275,6 +276,7 @@ class Claim(Part):
     disputed: bool = False
     fix: str | None = None
     unfounded: str = ""
+    judge: str = ""
     hints: tuple[Entity, ...] = ()
 
     @property

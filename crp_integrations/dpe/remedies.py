@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from crp_integrations.dpe.records import Claim
 from crp_integrations.dpe.report_parts import CrossContradiction, Repetition
 from crp_integrations.language.text import split_sentences
 from crp_integrations.vocabulary import Strategy
@@ -26,6 +27,10 @@ REPEATED: Final = "[REPEATED] "
 # Any other seed works; this step leads far away from seeds that people choose.
 SEED_STEP: Final = 7_919
 LARGEST_SEED: Final = 2**31 - 1
+# Bounds on what a re-dispatch quotes of the claims and the evidence.
+MAX_QUOTED_CLAIMS: Final = 10
+MAX_QUOTATIONS: Final = 3
+QUOTED_CHARACTERS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +111,30 @@ def against_contradiction(contradictions: Sequence[CrossContradiction]) -> str:
     )
 
 
-def against_unsupported(claims: Sequence[str]) -> str:
+def against_unsupported(claims: Sequence[Claim]) -> str:
     """The text added to a prompt when an answer has claims that the context does not support.
+
+    Each claim stands with the words of the evidence that say otherwise, if there are any.
 
     Spec: CRP-SPEC-005 §19.2
     """
-    lines = "".join(f"- {claim}\n" for claim in claims)
+    lines = "".join(map(_finding, claims[:MAX_QUOTED_CLAIMS]))
     named = f"The last response made claims that the context does not support:\n{lines}"
     return (
         f"IMPORTANT: {named if claims else 'The last response was not supported by the context. '}"
         "Answer again. State only what the context says, with its numbers, dates, names and "
         "conditions as they stand there. Where the context does not say, say so."
     )
+
+
+def _finding(claim: Claim) -> str:
+    words = [_on_one_line(quotation.text) for quotation in claim.quotations]
+    says = "".join(f'  The context says: "{text}"\n' for text in words[:MAX_QUOTATIONS])
+    return f"- {_on_one_line(claim.text)}\n{says}"
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())[:QUOTED_CHARACTERS]
 
 
 def towards_completeness(covered: Sequence[str], uncovered: Sequence[str]) -> str:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crp_integrations.language.text import split_sentences
-from crp_integrations.markup import Pieces, counted, escaped, folded, listed, marked, pieces
+from crp_integrations.markup import (
+    Pieces,
+    counted,
+    escaped,
+    folded,
+    listed,
+    marked,
+    pieces,
+    tracked,
+)
 from crp_integrations.vocabulary import ClaimStatus, RepetitionLevel, RiskLevel
 
 if TYPE_CHECKING:
@@ -168,10 +177,35 @@ def passages_of(context: Envelope | Sequence[Fact | str]) -> dict[str, tuple[str
     }
 
 
+def edits_of(report: Report) -> dict[str, tuple[int, int, str]]:
+    """Start, end and new words of each edit that repairs the answer, by its claim.
+
+    Empty for a report that was read from JSON, which has no answer.
+    """
+    edits = report.repair().edits if report.answer is not None else ()
+    return {edit.claim: (edit.start, edit.end, edit.new) for edit in edits}
+
+
+def repair_of(
+    claim: Claim, edits: Mapping[str, tuple[int, int, str]]
+) -> list[tuple[int, int, str]]:
+    """The edit of a claim as far as it lies in its text, with offsets in that text."""
+    if claim.claim_id not in edits:
+        return []
+    start, end, new = edits[claim.claim_id]
+    start, end = (min(max(at, claim.start), claim.end) - claim.start for at in (start, end))
+    return [(start, end, new)]
+
+
 def answer_html(text: str, report: Report, passages: Passages) -> str:
-    """An answer with its errors marked, and the report."""
-    wrong = [claim.wrong or (claim.start, claim.end) for claim in report.claims if claim.flagged]
-    shown = marked(pieces(text, wrong), "crp-no")
+    """An answer with its errors marked and its repair as tracked changes, and the report."""
+    edits = edits_of(report) if report.answer == text else {}
+    wrong = [
+        claim.wrong or (claim.start, claim.end)
+        for claim in report.claims
+        if claim.flagged and claim.claim_id not in edits
+    ]
+    shown = tracked(text, edits.values(), wrong)
     answer = f'<p class="crp-text crp-answer" dir="auto">{shown}</p>'
     return answer + report_html(report, passages)
 
@@ -214,11 +248,13 @@ def _status(status: ClaimStatus, before: str = "") -> str:
 
 def _claims(report: Report, passages: Passages) -> str:
     """Every claim in order; a long list is folded in parts, the first flagged ones unfolded."""
-    claims, judged = report.claims, report.was_read
+    claims, judged, edits = report.claims, report.was_read, edits_of(report)
     made, opened = [], 0
     for at in range(0, len(claims), PART):
         part = claims[at : at + PART]
-        rows = "".join(_claim(claim, passages, judged=judged) for claim in part)
+        rows = "".join(
+            _claim(claim, passages, repair_of(claim, edits), judged=judged) for claim in part
+        )
         body = f'<ol class="crp-claims" start="{at + 1}">{rows}</ol>'
         if len(claims) <= PART:
             return body
@@ -229,9 +265,11 @@ def _claims(report: Report, passages: Passages) -> str:
     return "".join(made)
 
 
-def _claim(claim: Claim, passages: Passages, *, judged: bool) -> str:
+def _claim(
+    claim: Claim, passages: Passages, edits: list[tuple[int, int, str]], *, judged: bool
+) -> str:
     wrong = [(claim.wrong[0] - claim.start, claim.wrong[1] - claim.start)] if claim.wrong else []
-    text = marked(pieces(claim.text, wrong), "crp-no")
+    text = tracked(claim.text, edits, [] if edits else wrong)
     finding, expected = findings_of(claim, judged=judged)
     finding = finding.replace("_", " ").lower()
     finding += f": the context has “{expected}”" if expected else ""

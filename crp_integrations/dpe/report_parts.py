@@ -5,6 +5,7 @@ Spec: CRP-SPEC-005 §8 to §11
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pydantic import Field
@@ -186,6 +187,8 @@ class JudgeExchange(Part):
     Attributes:
         id: hash of the request, which the reply must repeat.
         first, last: numbers of the first and last claim of the request, from 1.
+        claims: numbers of its claims, if not all from the first to the last are asked about.
+        second: whether the second judge was asked.
         pieces: number, start and end of each of the `passages` shown only in part, in order.
         reply: text of the reply as received; empty if none came.
         error: name of the error that occurred instead of a reply; empty for none.
@@ -196,6 +199,8 @@ class JudgeExchange(Part):
     id: str
     first: int = Field(ge=1)
     last: int = Field(ge=0)
+    claims: tuple[int, ...] = ()
+    second: bool = False
     passages: tuple[int, ...]
     pieces: tuple[tuple[int, int, int], ...] = ()
     prompt_hash: str
@@ -208,12 +213,18 @@ class JudgeExchange(Part):
     completion_tokens: int = Field(default=0, ge=0)
     cost_usd: float | None = None
 
+    def numbers(self, most: int) -> Sequence[int]:
+        """Numbers of the claims of the request, up to `most`."""
+        listed = self.claims or range(self.first, min(self.last, most) + 1)
+        return [number for number in listed if number <= most]
+
 
 class JudgeRun(Part):
     """The calls of a judge about one answer.
 
     Attributes:
         model: the judge's name; empty if no judge was asked.
+        second: name of the judge that was asked about doubtful claims; empty for none.
         prompt: name and hash of the instructions, including a custom rubric.
         skipped: why no judge was asked: `no doubt`, `sample`, `budget`, `background`; empty if
             one was asked.
@@ -223,6 +234,7 @@ class JudgeRun(Part):
     """
 
     model: str = ""
+    second: str = ""
     prompt: str = ""
     own_answer: bool = False
     skipped: str = ""
@@ -237,7 +249,16 @@ class JudgeRun(Part):
     @property
     def failed(self) -> str:
         """Name of the error that left the answer unjudged; empty for none."""
-        return self.calls[-1].error if self.calls else ""
+        if self.second_replied:
+            # A second judge is asked about everything that the first one left unread.
+            return ""
+        calls = [call for call in self.calls if not call.second]
+        return calls[-1].error if calls else ""
+
+    @property
+    def second_replied(self) -> bool:
+        """Whether the second judge replied."""
+        return any(call.second and not call.error for call in self.calls)
 
     @property
     def asked(self) -> str:
@@ -247,8 +268,12 @@ class JudgeRun(Part):
             for call in self.calls
             if not call.error and call.model.startswith(FALLBACK)
         }
-        own = any(not call.error and not call.model.startswith(FALLBACK) for call in self.calls)
-        return ", ".join([*([self.model] if own or not others else []), *sorted(others)])
+        own = any(
+            not call.error and not call.second and not call.model.startswith(FALLBACK)
+            for call in self.calls
+        )
+        second = [self.second] if self.second_replied and self.second != self.model else []
+        return ", ".join([*([self.model] if own or not others else []), *sorted(others), *second])
 
     @property
     def cost_usd(self) -> float | None:

@@ -1,4 +1,4 @@
-"""How many input tokens a model takes, from offline tables.
+"""How many input tokens a model takes, and what its tokens cost, from offline tables.
 
 LiteLLM's table is read as a file; the library itself is not imported, which would take
 seconds. A limit here is the maximum size of the prompt: the input limit of models that state one.
@@ -7,11 +7,13 @@ seconds. A limit here is the maximum size of the prompt: the input limit of mode
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -125,18 +127,74 @@ def _positive(name: str, tokens: int) -> int:
 @cache
 def _litellm_table() -> Mapping[str, int]:
     """Input limits by name from the file in LiteLLM's package, empty when there is none."""
+    table: dict[str, int] = {}
+    for name, row in _litellm_rows():
+        # `max_tokens` alone is often the limit of the output, so it is not used.
+        limit = row.get("max_input_tokens")
+        if isinstance(limit, int) and limit > 0 and row.get("mode") in (None, "chat", "responses"):
+            table[name] = limit
+    return table
+
+
+@cache
+def _litellm_prices() -> Mapping[str, ModelPrice]:
+    return {name: price for name, row in _litellm_rows() if (price := _price(row)) is not None}
+
+
+def _litellm_rows() -> list[tuple[str, Mapping[str, Any]]]:
     spec = find_spec("litellm")
     if spec is None or not spec.submodule_search_locations:
-        return {}
+        return []
     path = Path(next(iter(spec.submodule_search_locations))) / LITELLM_TABLE
     try:
         rows = orjson.loads(path.read_bytes())
     except (OSError, ValueError):
-        return {}
-    table: dict[str, int] = {}
-    for name, row in rows.items():
-        # `max_tokens` alone is often the limit of the output, so it is not used.
-        limit = row.get("max_input_tokens") if isinstance(row, dict) else None
-        if isinstance(limit, int) and limit > 0 and row.get("mode") in (None, "chat", "responses"):
-            table[name] = limit
-    return table
+        return []
+    return [(name, row) for name, row in rows.items() if isinstance(row, dict)]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """The highest price of a model's tokens, in US dollars each.
+
+    Attributes:
+        most_output: most tokens of one reply; None if that is not known.
+    """
+
+    input: float
+    output: float
+    most_output: int | None = None
+
+
+def model_price(model: str) -> ModelPrice | None:
+    """The price of a model from LiteLLM's tables, None for a name that they lack.
+
+    Prices that the process registered with LiteLLM come before those of the file.
+    """
+    registered = getattr(sys.modules.get("litellm"), "model_cost", None) or {}
+    for name in _spellings(model):
+        row = registered.get(name)
+        price = _price(row) if isinstance(row, Mapping) else _litellm_prices().get(name)
+        if price is not None:
+            return price
+    return None
+
+
+def _price(row: Mapping[str, Any]) -> ModelPrice | None:
+    """The highest of a row's prices: longer prompts and reasoning may cost more."""
+
+    def highest(*names: str) -> float | None:
+        above = tuple(f"{name}_above_" for name in names)
+        prices = [
+            float(value)
+            for name, value in row.items()
+            if (name in names or name.startswith(above)) and isinstance(value, int | float)
+        ]
+        return max(prices, default=None)
+
+    asked = highest("input_cost_per_token")
+    replied = highest("output_cost_per_token", "output_cost_per_reasoning_token")
+    if asked is None or replied is None:
+        return None
+    most = row.get("max_output_tokens")
+    return ModelPrice(asked, replied, most if isinstance(most, int) and most > 0 else None)

@@ -269,11 +269,11 @@ class LiteLLMModel:
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they arrive, then the whole reply.
 
-        From providers for whose streams LiteLLM cannot tell whether they were cut off, the whole
-        text comes in one piece.
+        From providers for whose streams LiteLLM cannot tell whether they were cut off, and from its
+        `mock_response`, the whole text comes in one piece.
         """
         litellm = library()
-        if not tells_end(litellm, call.model, self._provider):
+        if not self._tells_end(call.model):
             reply = self.call(call)
             yield reply.text
             yield reply
@@ -290,7 +290,7 @@ class LiteLLMModel:
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous version of `stream`."""
         litellm = library()
-        if not tells_end(litellm, call.model, self._provider):
+        if not self._tells_end(call.model):
             reply = await self.acall(call)
             yield reply.text
             yield reply
@@ -327,6 +327,10 @@ class LiteLLMModel:
     def _provider(self) -> str | None:
         named = self._common.get("custom_llm_provider")
         return str(named) if named else None
+
+    def _tells_end(self, model: str) -> bool:
+        mocked = self._common.get("mock_response") is not None
+        return not mocked and tells_end(library(), model, self._provider)
 
     def _takes_form(self, model: str) -> bool:
         """Whether LiteLLM says that a model supports a response format."""

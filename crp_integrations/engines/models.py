@@ -211,13 +211,17 @@ def judge_model(source: object, *, timeout_s: float, options: Mapping[str, Any])
 def model_object(source: object, name: str, *, quiet: bool = False) -> Model:
     """Adapt a model object of this package, LangChain or LlamaIndex to `Model`.
 
+    Without `stream` and `astream`, an object with `call` and `acall` streams in one piece.
+
     Args:
         name: name of the argument that it was given as, for messages.
         quiet: call it without the surrounding callbacks.
     """
     made: Any = source
     if _can(made, "call", "acall"):
-        return made  # type: ignore[no-any-return]
+        if quiet or _can(made, "stream", "astream"):
+            return made  # type: ignore[no-any-return]
+        return ModelObject(made.call, made.acall, lambda reply, _: reply)
     if _can(made, "invoke", "ainvoke"):
         config: Any = {"callbacks": []} if quiet else None
         return ModelObject(
@@ -232,9 +236,10 @@ def model_object(source: object, name: str, *, quiet: bool = False) -> Model:
             _of_completion,
         )
     own = ", or True for the component's own model" if name == "judge" else ""
+    named = "" if name == "models" else "a LiteLLM name such as 'openai/gpt-4o-mini', "
     raise ConfigError(
-        f"{name} is {type(source).__name__}; give a LiteLLM name such as 'openai/gpt-4o-mini', a "
-        f"LangChain chat model, a LlamaIndex LLM{own}"
+        f"{name} is {type(source).__name__}; give {named}a LangChain chat model, a LlamaIndex LLM, "
+        f"an object with call and acall{own}"
     )
 
 

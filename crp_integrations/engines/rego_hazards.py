@@ -38,6 +38,7 @@ _TERM: Final = r'(?:-?\d[\w.]*|""|[A-Za-z_][\w.]*(?:\[[^\[\]]*\]|\((?:[^()]|\([^
 _SIDE: Final = rf"{_TERM}(?:[ \t]*[-+*/%][ \t]*{_TERM})*"
 _ORDER: Final = re.compile(r"[<>]=?")
 _MOST_BREAKS: Final = 6
+_LONGEST_QUOTE: Final = 80
 # A body within a body; brackets without a `|` may be an index.
 _NESTED: Final = re.compile(r"\{[^{}]*\}|\[[^\[\]|]*\|[^\[\]]*\]")
 _COMPARISON: Final = re.compile(rf"({_SIDE})\s*[<>]=?\s*({_SIDE})")
@@ -100,17 +101,17 @@ def misread(source: str) -> str:
                 "a `=` without a literal in an `every`, at which this interpreter may end "
                 "the process; write `:=` for a new name and `==` for a comparison"
             )
-    for sides in _untyped(plain):
+    for start, end in _untyped(plain):
         return (
-            f"a comparison of `{sides[0]:.60}` with `{sides[1]:.60}`, whose types are not known, "
-            "and this interpreter orders two types differently than OPA; add `is_number(…)` or "
-            "`is_string(…)` for each side in the same body"
+            f"the comparison `{_quoted(source, plain, start, end)}` of values whose types are not "
+            "known, and this interpreter orders two types differently than OPA; add "
+            "`is_number(…)` or `is_string(…)` for each side in the same body"
         )
-    for function, items in _untyped_items(plain, comprehensions):
+    for function, start, end in _untyped_items(plain, comprehensions):
         return (
-            f"`{function}({items:.60})`, whose items may have two types, of which this interpreter "
-            "makes something else than OPA; give it a comprehension with `is_number(…)`, such as "
-            f"`{function}([item | some item in {items:.60}; is_number(item)])`"
+            f"`{function}({_quoted(source, plain, start, end)})`, whose items may have two types, "
+            "of which this interpreter makes something else than OPA; give it a comprehension "
+            f"with `is_number(…)`, such as `{function}([n | some n in items; is_number(n)])`"
         )
     for name in _unnamed(plain, comprehensions):
         return (
@@ -120,11 +121,19 @@ def misread(source: str) -> str:
     return ""
 
 
-def _untyped(plain: str) -> Iterator[tuple[str, str]]:
-    r"""Both sides of each `<`, `<=`, `>` or `>=` that are not known to be of one type.
+def _quoted(source: str, plain: str, start: int, end: int) -> str:
+    """A stretch of the text without strings as it stands in the source, in one line, shortened."""
+    literals = [match[0] for match in _STRING_OR_COMMENT.finditer(source) if match[0][0] != "#"]
+    later = iter(literals[plain.count('""', 0, start) :])
+    text = " ".join(re.sub('""', lambda _: next(later), plain[start:end]).split())
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+
+
+def _untyped(plain: str) -> Iterator[tuple[int, int]]:
+    r"""Start and end of each `<`, `<=`, `>` or `>=` of sides not known to be of one type.
 
     >>> list(_untyped("allow if input.age < 3"))
-    [('input.age', '3')]
+    [(9, 22)]
     >>> list(_untyped("allow if { is_number(input.age); input.age < 3 }"))
     []
     >>> list(_untyped("n := count(input.roles)\nallow if n > 3"))
@@ -136,8 +145,8 @@ def _untyped(plain: str) -> Iterator[tuple[str, str]]:
             continue
         comparison = _comparison_at(plain, order.start())
         if comparison is None:
-            line = plain[plain.rfind("\n", 0, order.start()) + 1 :].partition("\n")[0]
-            yield line.strip(), "what follows"
+            end = plain.find("\n", order.end())
+            yield plain.rfind("\n", 0, order.start()) + 1, len(plain) if end < 0 else end
             continue
         covered = comparison.start(2)
         sides = (comparison[1].strip(), comparison[2].strip())
@@ -146,19 +155,22 @@ def _untyped(plain: str) -> Iterator[tuple[str, str]]:
             if all(_is_known(side, type_name, plain, around) for side in sides):
                 break
         else:
-            yield sides
+            yield comparison.span()
 
 
-def _untyped_items(plain: str, comprehensions: list[_Comprehension]) -> Iterator[tuple[str, str]]:
-    r"""Each function of items whose items are not known to be of one type, and its argument.
+def _untyped_items(
+    plain: str, comprehensions: list[_Comprehension]
+) -> Iterator[tuple[str, int, int]]:
+    r"""Each function of items not known to be of one type, and the start and end of its argument.
 
     >>> plain = "a := max(input.n)\nb := max([n | some n in input.n; is_number(n)])"
     >>> list(_untyped_items(plain, list(_comprehensions(plain))))
-    [('max', 'input.n')]
+    [('max', 9, 16)]
     """
     by_start = {made.start: made for made in comprehensions}
     for call in _OF_ITEMS.finditer(plain):
-        items = plain[call.end() : _closing(plain, call.end() - 1)].strip()
+        end = _closing(plain, call.end() - 1)
+        items = plain[call.end() : end].strip()
         places = [call.end()]
         if items.isidentifier():
             # What the name is assigned, or the items of a partial set of this name.
@@ -170,7 +182,7 @@ def _untyped_items(plain: str, comprehensions: list[_Comprehension]) -> Iterator
             for type_name in ("number", "string")[: 1 if sums else 2]
         )
         if not known and (sums or not _are_keys(items, plain)):
-            yield call[1], items
+            yield call[1], call.end(), end
 
 
 def _gives(made: _Comprehension | None, type_name: str, plain: str) -> bool:

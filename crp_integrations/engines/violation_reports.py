@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crp_integrations.policy.records import Policy, ViolationReport
 from crp_integrations.policy.settings import ReportSettings
+from crp_integrations.validation import require_settings
 
 if TYPE_CHECKING:
     import httpx
@@ -47,7 +48,7 @@ class HttpReports:
 
     def __init__(self, settings: ReportSettings | None = None) -> None:
         """Prepare deliveries."""
-        self._settings = settings or ReportSettings()
+        self._settings = require_settings(settings, ReportSettings)
         hosts = [_host_of(uri) for uri in self._settings.receivers.values()]
         self._listed = frozenset(
             host.lower().strip("[]") for host in (*self._settings.hosts, *hosts)

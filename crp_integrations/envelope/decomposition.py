@@ -25,7 +25,6 @@ from crp_integrations.language.questions.frame import (
     TELLING,
     WH,
     MaskedQuestion,
-    has_several_tasks,
     mask_question,
     split_tasks,
     stands_alone,
@@ -73,9 +72,7 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
     items: tuple[str, ...] = ()
     for part in parts:
         each = _for_each(part, items)
-        # Tasks that cannot be understood separately stay one need and are not compared items.
-        apart = not each and not has_several_tasks(part)
-        many = _compared(part, alone=len(parts) == 1) if apart else None
+        many = None if each else _compared(part, alone=len(parts) == 1)
         if many is not None:
             items = many.items
             needs += [*many.needs, many.whole]
@@ -118,8 +115,6 @@ def _compared(part: MaskedQuestion, *, alone: bool) -> QuestionComparison | None
 
 def _needs(part: MaskedQuestion, settings: DecomposeSettings, *, whole: str) -> list[str]:
     """The needs of a task without comparison: its listed items, or its bridge needs and itself."""
-    if has_several_tasks(part):
-        return [whole]
     listed = listed_properties(part) or listed_conditions(part)
     if listed and all(map(stands_alone, listed)):
         return list(listed)

@@ -9,8 +9,9 @@ from typing import Any, Final, Unpack
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError
 from crp_integrations.records import Part
+from crp_integrations.relay.defaults import chosen_settings
 from crp_integrations.relay.judge import Judge, JudgeOptions, JudgeSource
-from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.storeless_functions import aexamine, examine
 from crp_integrations.vocabulary import GroundingMode
 
@@ -61,7 +62,7 @@ class Scorer:
         settings: Settings | None = None,
         **options: Unpack[JudgeOptions],
     ) -> None:
-        self._settings = settings or load()
+        self._settings = chosen_settings(settings)
         made = None if judge is True else Judge.of(judge, self._settings.judge, **options)
         if made is None or made.own:
             raise RequestError(

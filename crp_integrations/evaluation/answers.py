@@ -26,7 +26,8 @@ from crp_integrations.language.claims import segment as segment_claims
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import ModelCall
-from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.defaults import chosen_settings
+from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.storeless_functions import screened_answer
 
 FORM: Final = (
@@ -160,7 +161,7 @@ def screened(
     case: AnswerCase, settings: Settings | None = None, verifier: Verifier | None = None
 ) -> Screened:
     """Run the stages that call no judge on a case."""
-    chosen = settings or load()
+    chosen = chosen_settings(settings)
     report, dossier = screened_answer(
         case.answer,
         list(case.passages),

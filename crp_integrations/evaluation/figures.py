@@ -193,3 +193,63 @@ def _rank(answer: ScoredAnswer) -> tuple[int, float]:
     """Sort key for the risk of an answer: its level, then its score within the level."""
     level = tuple(RiskLevel).index(answer.report.risk_level)
     return level, answer.report.risk_score or 0.0
+
+
+def repaired_row(answer: ScoredAnswer) -> dict[str, Any]:
+    """A case with its repaired answer and its edits, for a reader who judges the repair."""
+    repair = answer.report.repair()
+    return {
+        "id": answer.case.name,
+        "question": answer.case.question,
+        "contexts": list(answer.case.passages),
+        "original": answer.case.answer,
+        "repaired": repair.text,
+        "edits": [edit.model_dump(mode="json") for edit in repair.edits],
+        "unrepaired": [row.model_dump() for row in repair.unrepaired],
+        "hallucinated": answer.case.wrong,
+        "marked": [[mark.start, mark.end, mark.kind] for mark in answer.case.marked],
+    }
+
+
+def repair_figures(answers: Sequence[ScoredAnswer]) -> dict[str, Any]:
+    """How many wrong answers are repaired, and whether anything else changes.
+
+    Returns:
+        `full`, `part` and `none`: wrong answers by the flagged claims that were repaired (`none`
+        counts also those without a flagged claim); `left`: claims left as they are, by reason;
+        `right_altered`: right answers with an edit; `outside`: edits that touch a claim that is
+        not flagged; `changed`: characters replaced or inserted in wrong answers with marked
+        stretches, and `marked`: characters of these stretches, both per stretch.
+    """
+    count, left = Counter[str](), Counter[str]()
+    changed = marked = stretches = 0
+    for answer in answers:
+        repair = answer.report.repair()
+        left.update(row.reason for row in repair.unrepaired)
+        count["outside"] += sum(
+            not claim.flagged and edit.start < claim.end and claim.start < edit.end
+            for edit in repair.edits
+            for claim in answer.report.claims
+            if claim.sentence_index >= 0 and edit.claim[:1] != "u"
+        )
+        if not answer.case.wrong:
+            count["right_altered"] += repair.changed
+            continue
+        count[
+            "full"
+            if repair.changed and not repair.unrepaired
+            else "part"
+            if repair.changed
+            else "none"
+        ] += 1
+        if repair.changed and answer.case.marked:
+            changed += sum(max(len(edit.old), len(edit.new)) for edit in repair.edits)
+            marked += sum(mark.end - mark.start for mark in answer.case.marked)
+            stretches += len(answer.case.marked)
+    names = ("full", "part", "none", "right_altered", "outside")
+    return {
+        **{name: count[name] for name in names},
+        "left": dict(left.most_common()),
+        "changed": round(changed / stretches, 1) if stretches else None,
+        "marked": round(marked / stretches, 1) if stretches else None,
+    }

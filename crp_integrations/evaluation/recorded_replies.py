@@ -5,8 +5,7 @@ object with offsets instead of words of the answer and the evidence, so that rep
 where the texts must not be. Each part may have either form.
 
 - `quotes`: `["2", 14, 31]`, the passage and offsets in it; 0 and 0 for words that do not occur.
-- `wrong`: `[4, 9]`, offsets in the claim; `fix`: `[4, 9, "35"]`, with the replacement. A wrong
-  claim without `fix` can only be removed.
+- `wrong`: `[4, 9]`, offsets in the claim; `fix`: `[4, 9, "35"]`, with the replacement.
 - `text` of an unnumbered assertion: offsets in the answer.
 """
 
@@ -19,7 +18,6 @@ from typing import Any, Final
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.dpe.judge.messages import QUESTION
-from crp_integrations.dpe.judge.verdict import WRONG
 from crp_integrations.evaluation.answers import Screened
 from crp_integrations.evaluation.data_sets import each
 from crp_integrations.language.folded_text import Folded
@@ -116,8 +114,6 @@ class _Texts:
         whole = {**row, "quotes": self._quotations(row.get("quotes"))}
         if (wrong := _offsets(row.get("wrong"))) is not None:
             whole["wrong"] = claim[slice(*wrong)]
-        if row.get("status") in WRONG:
-            whole.setdefault("fix", "")
         fix = row.get("fix")
         if isinstance(fix, list) and len(fix) == 3 and (edit := _offsets(fix[:2])) is not None:
             whole["fix"] = f"{claim[: edit[0]]}{fix[2]}{claim[edit[1] :]}"

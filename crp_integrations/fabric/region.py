@@ -40,6 +40,7 @@ from crp_integrations.guard.decisions import AllowAll, Guard
 from crp_integrations.guard.ports import Redactor
 from crp_integrations.ports import Clock, Embedder, KeyRing, Silent, TokenCounter, Tracer
 from crp_integrations.seals import iso
+from crp_integrations.validation import require_settings
 
 _LOG = logging.getLogger("crp_integrations.fabric")
 
@@ -134,7 +135,7 @@ class FabricRegion:
         self.counter = counter
         self.clock = clock
         self.keyring = keyring
-        self.settings = settings or FabricSettings()
+        self.settings = require_settings(settings, FabricSettings)
         self.tracer: Tracer = tracer or Silent()
         self.graphs = graphs
         self.notify: Notify = notify or log_notice

@@ -61,6 +61,7 @@ from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.stores.address import Lent, is_address, refuse_lost_keys, store_at
 from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.validation import require_settings
 from crp_integrations.vocabulary import SourceKind
 
 REPORTS: Final = "/v1/reports/{window_id}"
@@ -97,7 +98,7 @@ def create_app(
         ConfigError: a setting has no usable value, or the policy needs a judge or a reading
             verifier and there is none.
     """
-    limits = settings or GatewaySettings()
+    limits = require_settings(settings, GatewaySettings)
     root = None if is_address(store) else Path(store)
     tree = _with_gateway_addresses(load(root, **arguments))
     _require_reader(tree, options or {})

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from crp_integrations.errors import ConfigError
 from crp_integrations.gateway.settings import GatewaySettings
+from crp_integrations.validation import require_settings
 
 _LOG: Final = logging.getLogger("crp_integrations.gateway")
 # A header line continued in the next line (RFC 9112 §5.2), which servers interpret differently.
@@ -57,7 +58,7 @@ def server(
     settings: GatewaySettings | None = None,
 ) -> uvicorn.Server:
     """The uvicorn server, not started."""
-    limits = settings or GatewaySettings()
+    limits = require_settings(settings, GatewaySettings)
 
     class Guarded(GuardedProtocol):
         header_seconds = limits.header_seconds

@@ -23,6 +23,7 @@ from crp_integrations.governance.settings import ToolSettings
 from crp_integrations.guard.decisions import Decision, LabelFilter
 from crp_integrations.ports import Embedder
 from crp_integrations.records import Part, Record
+from crp_integrations.validation import require_settings
 from crp_integrations.vectors import FloatRows, cosine
 
 TOOL_RAG: Final = "tool-rag@1"
@@ -164,7 +165,7 @@ class ToolSelector:
     def __init__(self, embedder: Embedder, settings: ToolSettings | None = None) -> None:
         """Keep the embedder and the settings."""
         self._embedder = embedder
-        self._settings = settings or ToolSettings()
+        self._settings = require_settings(settings, ToolSettings)
         # Vectors of tools by searched text, least recently used first; no texts of facts.
         self._known: OrderedDict[str, FloatRows] = OrderedDict()
         self._lock = threading.Lock()

@@ -91,6 +91,8 @@ FLAGGED_CLAIMS: Final = "CRP-Safety-Flagged-Claims"
 # Not in the protocol, sent by the gateway: the assumed context limit of the model in tokens, and
 # the source of that number.
 CONTEXT_LIMIT: Final = "CRP-Context-Limit"
+# Not in the protocol: the number of edits that repaired an answer, and of flagged claims left.
+REPAIRED: Final = "CRP-Safety-Repaired"
 # Headers that agents never pass on, in either direction.
 NEVER_PASSED: Final = frozenset({SESSION_TOKEN, SET_SESSION, ETAG, IF_MATCH, QUALITY_TIER})
 

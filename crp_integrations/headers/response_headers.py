@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims
+from crp_integrations.dpe.stages.completeness import NOTHING
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import grammar, names
@@ -32,6 +33,7 @@ from crp_integrations.headers.records import (
     SetSessionValue,
 )
 from crp_integrations.headers.values import write_flagged
+from crp_integrations.validation import require_settings
 from crp_integrations.vocabulary import (
     AdviceWord,
     BudgetWarning,
@@ -147,7 +149,7 @@ def render_headers(
     Spec: CRP-SPEC-003 §15
     Spec: CRP-SPEC-005 §20
     """
-    context, chosen = passed or WindowContext(), settings or HeaderSettings()
+    context, chosen = passed or WindowContext(), require_settings(settings, HeaderSettings)
     examined = seal is None or seal.outcome in EXAMINED
     values: dict[str, Any] = {
         "session_id": session_id,
@@ -272,9 +274,15 @@ def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
         )
     if 9 in ran:
         values["flow"] = FlowValue(score=report.flow_score, remediation=flow_remedy)
-    if ran >= QUALITY_STAGES:
-        values["quality_score"] = report.rqa_score
+    values["quality_score"] = known_quality(report)
     return values
+
+
+def known_quality(report: Report) -> float | None:
+    """The quality score; None unless stages 6 to 9 ran and completeness, if asked for, was read."""
+    complete = report.quality.completeness.score is not None or NOTHING in report.stages
+    ran = {run.number for run in report.stages}
+    return report.rqa_score if complete and ran >= QUALITY_STAGES else None
 
 
 def _compliance_fields(report: Report) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 from uuid import UUID, uuid4
 
@@ -11,14 +10,23 @@ from langchain_core.callbacks import (
     BaseCallbackManager,
 )
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.outputs import Generation
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.runnables.config import patch_config
 from langchain_core.runnables.utils import AddableDict
 
-from crp_integrations.adapters.arguments import check_callables, judge_for
+from crp_integrations.adapters.answer_gate import (
+    AnswerGate,
+    CheckedAnswer,
+    Context,
+    GivenAnswer,
+    OnFlag,
+    Reviewer,
+    repair_metadata,
+    with_repaired_text,
+)
 from crp_integrations.adapters.observed_answers import (
     Attach,
     attachment_of,
@@ -33,38 +41,23 @@ from crp_integrations.langchain.messages import (
     METADATA_KEY,
     facts_of,
     message_chunks,
+    repaired_content,
     structured_text,
 )
 from crp_integrations.langchain.model import streaming_suppressed, without_streaming
 from crp_integrations.langchain.runs import RunTreeHandler
-from crp_integrations.policy.policy_text import parse_policy
-from crp_integrations.policy.verdict import (
-    AnswerTerms,
-    is_approved,
-    judge_answer,
-    unreachable,
-    unread_note,
-    withholding,
-)
-from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
+from crp_integrations.relay.defaults import EmbedderSource
 from crp_integrations.relay.evidence import answer_text
-from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
-from crp_integrations.relay.session_admission import require_reader_of
-from crp_integrations.relay.settings import Settings, load
-from crp_integrations.relay.storeless_functions import aexamine, examine
-from crp_integrations.relay.world import check_components
+from crp_integrations.relay.judge import JudgeOptions, JudgeSource
+from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary.context import GroundingMode
-from crp_integrations.vocabulary.safety import HaltReason
+from crp_integrations.vocabulary.safety import FlagAction, HaltReason
 
 ANSWERS: Final = ("answer", "output", "response", "result")
 QUESTIONS: Final = ("question", "input", "query")
 CONTEXT: Final = "context"
 # Keys of LangChain's output with `include_raw=True`: the message and the parsed object.
 _RAW_KEYS: Final = frozenset({"raw", "parsed", "parsing_error"})
-
-Context = Envelope | Sequence[Fact | str]
-# Asks a person whether an answer may be shown, given its report and its text.
-Reviewer = Callable[[Report, str], bool]
 
 
 class CRPGate(Runnable[Any, Any]):
@@ -84,8 +77,10 @@ class CRPGate(Runnable[Any, Any]):
         reviewer: asked if the policy requires a person's approval; None withholds the answer.
         settings: None reads the `CRP_*` variables and the defaults.
         attach: how much of the report is attached: `full`, `summary` (at most 1,024 bytes), `id`.
+        on_flag, on_flag_level, most_again: what is done with a flagged answer before the policy
+            decides, as in `Relay.ask`; `ask-again` runs the chain of `around` again.
         judge, judge_options: as in `examine`; the policy uses the judge's level. `on_report` is
-            called with each answer's `Report`, also if the answer is withheld.
+            called with each `Report`, also if the answer is withheld or repaired.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
@@ -104,25 +99,27 @@ class CRPGate(Runnable[Any, Any]):
         settings: Settings | None = None,
         name: str | None = None,
         attach: Attach = "summary",
+        on_flag: OnFlag = FlagAction.REPORT,
+        on_flag_level: str | None = None,
+        most_again: int = 1,
         judge: JudgeSource = None,
         **judge_options: Unpack[JudgeOptions],
     ) -> None:
-        if grounding not in tuple(GroundingMode):
-            wanted = ", ".join(GroundingMode)
-            raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
-        check_components(reviewer=reviewer, settings=settings)
-        self._policy = parse_policy(policy)
-        self._grounding = GroundingMode(grounding)
-        self._reviewer = reviewer
-        self._embedder = embedder and chosen_embedder(embedder, settings or load())
-        self._settings = settings
+        self._gate = AnswerGate(
+            "CRPGate",
+            policy,
+            grounding=grounding,
+            reviewer=reviewer,
+            embedder=embedder,
+            settings=settings,
+            on_flag=on_flag,
+            on_flag_level=on_flag_level,
+            most_again=most_again,
+            judge=judge,
+            options=judge_options,
+        )
         check_attach(attach)
-        check_callables(on_report=judge_options.get("on_report"))
         self._attach = attach
-        self._judge = judge_for("CRPGate", judge, judge_options, settings)
-        require_reader_of("CRPGate", {"policy": policy}, self._judge, settings or load())
-        # A judge calls `on_report` itself.
-        self._on_report = None if self._judge else judge_options.get("on_report")
         self.name = name
         # Chain that `around` runs inside; None if the input contains the answer.
         self.chain: Runnable[Any, Any] | None = None
@@ -194,80 +191,73 @@ class CRPGate(Runnable[Any, Any]):
             yield part
 
     def check(self, answer: Any, context: Context, question: str = "") -> Report:
-        """Examine an answer, and return its report if the answer may be shown.
+        """Examine an answer as it is, and return its report if the answer may be shown.
 
         Raises:
             SafetyHalt: the answer is withheld; the report is on the error.
             QualityUnreachable: the answer is below the quality that the policy demands.
             RequestError: the answer, the question or the context has the wrong type.
         """
-        report = examine(*_check_arguments(answer, context, question), **self._options())
-        return self._decide(report, context, answer)
+        return self._gate.check(_given(answer, answer, context, question))
 
     async def acheck(self, answer: Any, context: Context, question: str = "") -> Report:
         """The asynchronous twin of `check`; examines in a worker thread."""
-        report = await aexamine(*_check_arguments(answer, context, question), **self._options())
-        return await asyncio.to_thread(self._decide, report, context, answer)
-
-    def _options(self) -> dict[str, Any]:
-        return {
-            "grounding": self._grounding,
-            "embedder": self._embedder,
-            "settings": self._settings,
-            "judge": self._judge,
-        }
-
-    def _decide(self, report: Report, context: Context, answer: Any) -> Report:
-        call_receivers(report, self._on_report)
-        tier = context.quality_tier if isinstance(context, Envelope) else None
-        judgement = judge_answer(self._policy, report, tier=tier)
-        reason = judgement.halt
-        if reason is None and judgement.needs_review:
-            reviewer = self._reviewer
-            approved = reviewer is not None and is_approved(reviewer(report, text_of(answer)))
-            reason = None if approved else HaltReason.OVERSIGHT
-        if reason is not None:
-            named = reason.value
-            directive, value = withholding(judgement, reason, report, AnswerTerms())
-            unread = unread_note(self._policy, report, reason)
-            raise SafetyHalt(
-                f"an answer was withheld: {named}" + (f"; {unread}" if unread else ""),
-                report=report,
-                reason=named,
-                directive=directive,
-                value=value,
-            )
-        if judgement.unreachable:
-            listed = self._policy.require_quality
-            raise unreachable(judgement, report, tier, listed=listed)
-        return report
+        return await self._gate.acheck(_given(answer, answer, context, question))
 
     def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        if self.chain is None:
-            output, (context, question) = input, _read_input(input)
-        else:
+        chain = self.chain
+        if chain is None:
+            return self._with_report(self._gate.act(self._read(input), _with_text))
+
+        def run(value: Any) -> GivenAnswer:
             handler = _ChainDocuments(run_manager.run_id)
             inner = handler.inner_config(config, run_manager.get_child())
             # A chain with its own config also adds the handlers of the surrounding run.
             with streaming_suppressed():
-                output = self.chain.invoke(input, inner, **kwargs)
-            context, question = _context(output, handler), question_in(input)
-        return self._with_report(output, self.check(_answer(output), context, question))
+                output = chain.invoke(value, inner, **kwargs)
+            return _given(output, _answer(output), _context(output, handler), question_in(input))
+
+        def again(words: str) -> GivenAnswer:
+            return run(with_words(input, words))
+
+        asks = with_words(input, "") is not None
+        return self._with_report(self._gate.act(run(input), _with_text, again if asks else None))
 
     async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
-        if self.chain is None:
-            output, (context, question) = input, _read_input(input)
-        else:
+        chain = self.chain
+        if chain is None:
+            return self._with_report(await self._gate.aact(self._read(input), _with_text))
+
+        async def run(value: Any) -> GivenAnswer:
             handler = _ChainDocuments(run_manager.run_id)
             inner = handler.inner_config(config, run_manager.get_child())
             with streaming_suppressed():
-                output = await self.chain.ainvoke(input, inner, **kwargs)
-            context, question = _context(output, handler), question_in(input)
-        return self._with_report(output, await self.acheck(_answer(output), context, question))
+                output = await chain.ainvoke(value, inner, **kwargs)
+            return _given(output, _answer(output), _context(output, handler), question_in(input))
 
-    def _with_report(self, output: Any, report: Report) -> Any:
+        async def again(words: str) -> GivenAnswer:
+            return await run(with_words(input, words))
+
+        asks = with_words(input, "") is not None
+        checked = await self._gate.aact(await run(input), _with_text, again if asks else None)
+        return self._with_report(checked)
+
+    def _read(self, input: Any) -> GivenAnswer:
+        """The answer in an input dict."""
+        if self._gate.policy.ask_again_on is not None:
+            raise RequestError(
+                "ask-again needs the chain that answered; give it to CRPGate.around(chain, …)"
+            )
+        context, question = _read_input(input)
+        return _given(input, _answer(input), context, question)
+
+    def _with_report(self, checked: CheckedAnswer) -> Any:
         """An output with its report attached, if its type has a place for it."""
-        attached = {METADATA_KEY: attachment_of(report, self._attach)}
+        output = checked.output
+        attached = {
+            METADATA_KEY: attachment_of(checked.report, self._attach),
+            **repair_metadata(checked),
+        }
         if isinstance(output, Mapping):
             return {**output, **attached}
         if isinstance(output, BaseMessage):
@@ -331,11 +321,44 @@ def _read_input(input: Any) -> tuple[Context, str]:
     return context_of(input[CONTEXT]), question_in(input)
 
 
-def _check_arguments(answer: Any, context: Any, question: str) -> tuple[str, Context, str | None]:
-    """Checked arguments for `examine`: answer, context and question."""
+def _given(output: Any, answer: Any, context: Any, question: Any) -> GivenAnswer:
+    """Checked arguments of an examination."""
     if not isinstance(question, str):
         raise RequestError(f"question is {type(question).__name__}, wanted a text")
-    return text_of(answer), context_of(context), question or None
+    return GivenAnswer(output, text_of(answer), context_of(context), question)
+
+
+def _with_text(output: Any, text: str) -> Any:
+    """A chain's output with a repaired text; None if its form permits none."""
+    if isinstance(output, BaseMessage):
+        # Without text the answer is a tool call, which other code has read already.
+        content = repaired_content(output, text) if str(output.text) else None
+        return content and output.model_copy(update={"content": content})
+    key = next((name for name in ANSWERS if name in output), None) if _is_dict(output) else None
+    if key is not None:
+        answer = _with_text(output[key], text)
+        return None if answer is None else {**output, key: answer}
+    raw = _is_dict(output) and output.keys() >= _RAW_KEYS
+    return None if raw else with_repaired_text(output, text)
+
+
+def _is_dict(output: Any) -> bool:
+    return isinstance(output, Mapping)
+
+
+def with_words(input: Any, words: str) -> Any:
+    """A chain's input with words after its question; None if its form permits none."""
+    if isinstance(input, str):
+        return f"{input}\n\n{words}"
+    if isinstance(input, Mapping):
+        name = next((name for name in (*QUESTIONS, "messages") if input.get(name)), None)
+        changed = None if name is None else with_words(input[name], words)
+        return None if changed is None else {**input, name: changed}
+    if isinstance(input, BaseMessage):
+        return [input, HumanMessage(words)]
+    if isinstance(input, Sequence) and question_in(input):
+        return [*input, HumanMessage(words)]
+    return None
 
 
 def _answer(output: Any) -> str:

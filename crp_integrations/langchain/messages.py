@@ -26,7 +26,7 @@ from langchain_core.outputs import ChatResult, Generation, LLMResult
 from pydantic import ValidationError
 
 from crp_integrations.adapters import evidence
-from crp_integrations.adapters.conversations import Conversation, turn_metadata
+from crp_integrations.adapters.conversations import Conversation, replace_text, turn_metadata
 from crp_integrations.adapters.evidence import FACT_KEY, OfferedFact, fact_metadata
 from crp_integrations.adapters.observed_answers import (
     Attachment,
@@ -430,3 +430,13 @@ def report_of(run: object) -> Attachment | None:
 def _report_on_input(run: Mapping[str, Any]) -> Attachment | None:
     message = run.get("input")
     return report_of(message) if isinstance(message, AIMessage) else None
+
+
+def repaired_content(message: BaseMessage, text: str) -> Any:
+    """The content of a message with another text; its other blocks stay."""
+    if isinstance(message.content, str):
+        return text
+    block: Any = {"type": "text", "text": text}
+    return replace_text(
+        message.content, block, lambda own: isinstance(own, str) or own.get("type") == "text"
+    )

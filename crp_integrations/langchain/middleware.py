@@ -135,7 +135,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         max_turns: maximum number of model calls in one run; LangChain's own limit is 9,999 steps.
         block_streams: True streams an answer in pieces after the verdict; False streams tokens as
             they arrive, and a halt follows them; None streams tokens as they arrive if nothing can
-            withhold or mend the answer, else in pieces after the verdict.
+            withhold or mend the answer, else in pieces after the verdict. An answer that may be
+            repaired always waits.
         attach: how much of the report a message contains: `full`, `summary` (at most 1,024
             bytes), or `id`, which `Relay.report` accepts.
         on_receipt: called with the receipt on each window, also if the answer is withheld.
@@ -335,10 +336,15 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         turn = self.relay.turn(read.question, **asking)
         turn.agent_turn = state.get("crp_turn", 0)
         compaction = compact.metadata if compact is not None else {}
-        shows = turn.show_at_once if self._block is None else lambda: not self._block
+        shows = turn.show_at_once if self._block is None else lambda: self._lets_through(turn)
         calls = ModelCalls(request, read, model, shows=shows, compaction=compaction)
         calls.on_sent = turn.note_sent
         return turn, calls
+
+    def _lets_through(self, turn: Turn) -> bool:
+        """Whether tokens may be shown before the verdict: not if it may change the text."""
+        policy = turn.admission.policy if turn.admission else None
+        return not self._block and policy is not None and policy.repair_on is None
 
     def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
         """The agent's messages after compaction; None if compaction is off."""

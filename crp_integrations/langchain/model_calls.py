@@ -35,6 +35,7 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.langchain.messages import (
     langchain_of,
     message_of,
+    repaired_content,
     reply_of,
     strip_metadata,
     structured_text,
@@ -112,6 +113,9 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         result = [
             message.model_copy(
                 update={
+                    "content": repaired_content(message, answer.text)
+                    if answer.repaired
+                    else message.content,
                     "response_metadata": {**message.response_metadata, **proof},
                     # LangGraph uses the id to recognise messages that it has already streamed.
                     "id": message.id or str(uuid.uuid4()),
@@ -200,6 +204,8 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
             # no longer counts as a tool call.
             texts = [text for text in (reply.text, structured_text(message)) if text.strip()]
             reply = reply.changed(text="\n".join(texts), tool_calls=())
+        if response.structured_response is not None:
+            reply = reply.changed(parsed=True)
         return self._keep(call, reply, response)
 
 

@@ -283,7 +283,9 @@ class Deployments(WholeReplies):
         finally:
             self.tried += running.tried
         self.spent.append(part if live else replace(part, shown=0))
-        yield with_forced_calls(part.reply, arguments.get("tool_choice"))
+        reply = with_forced_calls(part.reply, arguments.get("tool_choice"))
+        # A repair cannot change the chunks of a streamed call.
+        yield reply.changed(parsed=True) if streams and reply.answers_by_call else reply
 
     def _groups(self, arguments: Mapping[str, Any]) -> list[str]:
         """The groups to call in order: retries, then fallbacks."""

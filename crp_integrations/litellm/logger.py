@@ -27,11 +27,11 @@ from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message, Reply, ToolCall, with_forced_calls
 from crp_integrations.ports import share_in_copies
-from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
+from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder, chosen_settings
 from crp_integrations.relay.evidence import has_evidence, named_passages
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.records import conversation_of
-from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.storeless_functions import examine
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary import GroundingMode
@@ -127,7 +127,7 @@ class CRPLogger(CustomLogger):
         check_components(settings=settings)
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
-        self._embedder = embedder and chosen_embedder(embedder, settings or load())
+        self._embedder = embedder and chosen_embedder(embedder, chosen_settings(settings))
         self._settings = settings
         self._judge = judge_for(
             "CRPLogger", judge, judge_options, settings, reports_itself=on_report is not None

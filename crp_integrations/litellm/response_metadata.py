@@ -165,6 +165,10 @@ def proven_response(answer: Answer, spent: Sequence[AnsweredCall], proof: Mappin
     if answer.text != answering.reply.text:
         response.choices = copy.deepcopy(response.choices)
         response.choices[0].message.content = answer.text
+    if answer.repaired and answer.reply.answers_by_call:
+        response.choices = copy.deepcopy(response.choices)
+        (call,) = response.choices[0].message.tool_calls
+        call.function.arguments = answer.reply.answer
     return response
 
 
@@ -219,7 +223,7 @@ def _answering_call(answer: Answer, spent: Sequence[AnsweredCall]) -> AnsweredCa
     answering = [call for call in spent if is_answer(call.step)]
     if not answering:
         raise EngineError("a window was released without an answer", engine="litellm")
-    exact = [call for call in answering if call.reply.text == answer.reply.text]
+    exact = [call for call in answering if call.reply.text == answer.model_reply.text]
     return (exact or answering)[-1]
 
 

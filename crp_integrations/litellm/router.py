@@ -43,6 +43,7 @@ from crp_integrations.litellm.deployments import (
 )
 from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
 from crp_integrations.messages import Message
+from crp_integrations.ports import share_in_copies
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream
 from crp_integrations.relay.judge import JUDGE_OPTIONS
@@ -67,6 +68,8 @@ class CRPRouter:
     Attributes:
         router: the wrapped `litellm.Router`.
     """
+
+    __deepcopy__ = share_in_copies
 
     def __init__(
         self,

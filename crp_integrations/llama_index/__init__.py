@@ -18,6 +18,7 @@ except ImportError as error:
 from crp_integrations.engines.rerankers import LlamaIndexReranker
 from crp_integrations.llama_index.agent_llm import CRPAgentLLM
 from crp_integrations.llama_index.evaluator import CRPEvaluator
+from crp_integrations.llama_index.gate import CRPGate
 from crp_integrations.llama_index.handler import DPEEventHandler
 from crp_integrations.llama_index.llm import CRPLLM
 from crp_integrations.llama_index.memory import CRPMemoryBlock
@@ -32,6 +33,7 @@ __all__ = [
     "CRPLLM",
     "CRPAgentLLM",
     "CRPEvaluator",
+    "CRPGate",
     "CRPMemoryBlock",
     "CRPNodePostprocessor",
     "CRPQueryEngine",

@@ -6,14 +6,19 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, TextBlock
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
-from crp_integrations.adapters.conversations import AgentModelCalls, Conversation, sampling
+from crp_integrations.adapters.conversations import (
+    AgentModelCalls,
+    Conversation,
+    replace_text,
+    sampling,
+)
 from crp_integrations.engines.models import FrameworkChatModel, text_pieces
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.messages import calls_in, chat_message_of, reply_of
@@ -208,8 +213,16 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
     def released(self, answer: Answer, proof: Mapping[str, Any]) -> ChatResponse:
         """A copy of the response whose text was examined, with the proof in `additional_kwargs`."""
         response = self._response_of(answer)
-        more = {**response.additional_kwargs, **proof}
-        return response.model_copy(update={"additional_kwargs": more})
+        fields: dict[str, Any] = {"additional_kwargs": {**response.additional_kwargs, **proof}}
+        if answer.repaired:
+            message = response.message.model_copy()
+            message.blocks = replace_text(
+                message.blocks,
+                TextBlock(text=answer.text),
+                lambda block: isinstance(block, TextBlock),
+            )
+            fields["message"] = message
+        return response.model_copy(update=fields)
 
     def _call_arguments(self, call: ModelCall) -> tuple[list[ChatMessage], dict[str, Any]]:
         system, further = self._split(call.messages)

@@ -220,6 +220,11 @@ def upgrades(policy: Policy, level: RiskLevel) -> bool:
     return policy.upgrade_on_risk is not None and RISKS.index(level) >= min(map(RISKS.index, named))
 
 
+def acts(level: RiskLevel | None, report: Report) -> bool:
+    """Whether `ask-again-on` or `repair-on` with a level acts on an answer."""
+    return level is not None and RISKS.index(report.risk_level) >= RISKS.index(level)
+
+
 def _check_level(examined: PolicyCase, name: str, named: RiskLevel | None) -> Iterator[UnmetDemand]:
     if named is None:
         return
@@ -351,7 +356,7 @@ def _block_rule(name: str, demand: Demand, counted: Callable[[PolicyCase], int])
 
 
 def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-pii`: no personal data in the answer but what it repeats from the question."""
+    """`block-pii`: no personal data in the answer but what it repeats from question or history."""
     if not examined.policy.block_pii:
         return
     counts = Counter(
@@ -429,10 +434,11 @@ READ: Final = (
     "block-fabrication",
     "block-distortion",
 )
-UPGRADE: Final = "upgrade-on-risk"
+ACTING: Final = ("ask-again-on", "repair-on", "upgrade-on-risk")
+GIVE: Final = "give judge=…, such as judge='openai/gpt-4o-mini'"
 WAYS_OUT: Final = (
-    "give judge=…, such as judge='openai/gpt-4o-mini', or write the directive 'unchecked allow' "
-    "into the policy, which lets answers pass that no one read"
+    f"{GIVE}, or write the directive 'unchecked allow' into the policy, which lets answers pass "
+    "that no one read"
 )
 # Accepted levels that need no reader: CRITICAL accepts everything, UNKNOWN accepts unread answers.
 _UNREAD_ACCEPTED: Final = (RiskLevel.CRITICAL, RiskLevel.UNKNOWN)
@@ -459,7 +465,7 @@ def halting_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tup
 
 
 def reader_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tuple[str, ...]:
-    """The demands that need a reader: those that withhold, and `upgrade-on-risk`.
+    """The demands that need a reader: those that withhold, and those that act before it.
 
     Spec: related facts §6
 
@@ -473,9 +479,9 @@ def reader_demands(policy: Policy, accept_risk: RiskLevel | None = None) -> tupl
     ()
     """
     demands = halting_demands(policy, accept_risk)
-    if policy.upgrade_on_risk is not None and not policy.allows_unread:
-        demands += (write_directive(UPGRADE, policy.upgrade_on_risk),)
-    return demands
+    acting = () if policy.allows_unread else ACTING
+    named = [name for name in acting if has_directive(policy, name)]
+    return (*demands, *(write_directive(n, getattr(policy, field_of(n))) for n in named))
 
 
 def refusal_words(demands: tuple[str, ...], why: str) -> str:

@@ -345,6 +345,8 @@ DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
         ),
         "halt-on": _Choice(LEVELS),
         "warn-on": _Choice(LEVELS),
+        "ask-again-on": _Choice(LEVELS),
+        "repair-on": _Choice(LEVELS),
         "require-grounding": _Fraction(),
         "require-entailment": _Fraction(),
         "require-flow": _Fraction(),

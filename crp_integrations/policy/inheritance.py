@@ -5,13 +5,14 @@ Spec: related facts §3, §6, §8
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from crp_integrations.errors import PolicyRelaxed, RequestError
 from crp_integrations.policy.directives import (
     DIRECTIVES,
+    LEVELS,
     MODE_TEXTS,
     MOST_ADDRESSES,
     RELAXING,
@@ -19,7 +20,7 @@ from crp_integrations.policy.directives import (
 )
 from crp_integrations.policy.policy_text import has_directive, parse_policy
 from crp_integrations.policy.records import Policy, require_policy
-from crp_integrations.vocabulary import SafetyMode
+from crp_integrations.vocabulary import FlagAction, RiskLevel, SafetyMode
 
 VIOLATION: Final = "safety_policy_inheritance_violation"
 ABSENT: Final = "absent"
@@ -125,3 +126,47 @@ def apply_mode(policy: Policy, mode: SafetyMode | None) -> Policy:
         raise RequestError(f"safety mode {mode!r:.40} is unknown, wanted one of {wanted}")
     names = set(DIRECTIVES) - RELAXING - {"default-src"}
     return policy.changed(**_merged(policy, MODES[mode], names))
+
+
+_ACTIONS: Final = MappingProxyType(
+    {
+        FlagAction.ASK_AGAIN: "ask_again_on",
+        FlagAction.REPAIR: "repair_on",
+        FlagAction.WITHHOLD: "halt_on",
+    }
+)
+
+
+def flag_actions(on_flag: str | Sequence[str] | None) -> tuple[FlagAction, ...]:
+    """Read `on_flag`: one action or several; `ask-again` alone is followed by `repair`.
+
+    Raises:
+        RequestError: an action is unknown.
+    """
+    words = (on_flag,) if isinstance(on_flag, str) else tuple(on_flag or ())
+    unknown = [word for word in words if word not in tuple(FlagAction)]
+    if unknown:
+        wanted = ", ".join(FlagAction)
+        raise RequestError(f"on_flag {unknown[0]!r:.40} is unknown, wanted one of {wanted}")
+    actions = [action for action in _ACTIONS if action in words]
+    return (*actions, FlagAction.REPAIR) if actions == [FlagAction.ASK_AGAIN] else tuple(actions)
+
+
+def with_actions(
+    policy: Policy, on_flag: str | Sequence[str] | None, level: str | None = None
+) -> Policy:
+    """Tighten a policy by what a caller wants done with an answer that is flagged.
+
+    Args:
+        on_flag: `report`, `ask-again`, `repair`, `withhold`, or several of them.
+        level: lowest risk level at which it is done; None for MEDIUM.
+
+    Raises:
+        RequestError: an action or the level is unknown.
+    """
+    level = level or RiskLevel.MEDIUM
+    if level not in LEVELS:
+        wanted = ", ".join(LEVELS)
+        raise RequestError(f"on_flag_level {level!r:.40} is unknown, wanted one of {wanted}")
+    fields = {_ACTIONS[action]: RiskLevel(level) for action in flag_actions(on_flag)}
+    return combine_strictest(policy, policy.changed(**fields)) if fields else policy

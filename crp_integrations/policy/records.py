@@ -72,6 +72,8 @@ class Policy(Record):
     Attributes:
         default_src: allowed sources of an answer; empty for `'none'`.
         halt_on, warn_on: lowest risk level at which an answer is withheld, or warned about.
+        ask_again_on, repair_on: lowest level at which the model is asked again, or the answer is
+            repaired, before the other directives are judged.
         require_grounding, require_entailment, require_flow, require_completeness: minimum scores,
             in [0, 1] with at most four decimals.
         require_quality: accepted tiers, best first; empty for any.
@@ -92,6 +94,8 @@ class Policy(Record):
     ] = (PolicySource.CONTEXT, PolicySource.PARAMETRIC)
     halt_on: Level | None = None
     warn_on: Level | None = None
+    ask_again_on: Level | None = None
+    repair_on: Level | None = None
     require_grounding: Threshold | None = None
     require_entailment: Threshold | None = None
     require_flow: Threshold | None = None

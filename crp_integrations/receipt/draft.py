@@ -46,6 +46,7 @@ from crp_integrations.receipt.window_values import (
     WindowValues,
     disclosed,
     examination_content,
+    repair_content,
 )
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import iso, sha256
@@ -109,17 +110,24 @@ def draft(window: WindowValues, version: str) -> Draft:
     question = texts.add("request", window.asked.query)
     request = request_content(window.asked, texts, question, window)
     calls = calls_content(window, texts, question, packed)
-    texts.add("answer", window.text, of=texts.of, follows=True)
+    answer = texts.add("answer", window.text, of=texts.of, follows=True)
     examined = (
-        examination_content(window, window.examined, texts, question, shown)
+        examination_content(window, window.examined, texts, question, shown, answer)
         if window.examined
         else None
+    )
+    repaired = (
+        repair_content(window, window.original, texts, question, shown) if window.original else None
     )
     needs = window.examined.dossier.sub_queries if window.examined else ()
     seal = texts.add("seal", texts_as_json(dict(window.state)), of=range(len(texts.leaves)))
     # After the seal, so that it stays when one of them is left out.
-    if examined and examined["judged"] and examined["judged"]["calls"] and window.judge_prompt:
-        examined["judged"]["system"] = texts.add("judge-prompt", window.judge_prompt)
+    records = [examined, repaired and repaired["examined"]]
+    runs = [record["judged"] for record in records if record and record["judged"]]
+    if window.judge_prompt and any(run["calls"] for run in runs):
+        leaf = texts.add("judge-prompt", window.judge_prompt)
+        for run in runs:
+            run["system"] = leaf if run["calls"] else None
     asker = texts.add("asker", texts_as_json(dict(window.asker))) if window.asker else None
     fit = window.fit
     parts = {
@@ -129,6 +137,8 @@ def draft(window: WindowValues, version: str) -> Draft:
         "report": part(outline.report(window.report, needs)),
         "settings": part(disclosed(window.settings)),
     }
+    if repaired:
+        parts["repaired"] = part(repaired)
     rest = {
         "schema": SCHEMA,
         "scale": SCALE,

@@ -246,9 +246,12 @@ class TextLeaves:
 
     Attributes:
         of: numbers of the leaves of facts in the model's context.
+        suffix: ends the names of new leaves; while it is set, a leaf whose name without it and text
+            are known is not added again.
     """
 
     def __init__(self) -> None:
+        self.suffix = ""
         self.leaves: list[Leaf] = []
         self.of: tuple[int, ...] = ()
         self._facts: dict[str, int] = {}
@@ -273,6 +276,11 @@ class TextLeaves:
     ) -> int:
         """Add a leaf and return its number; it is composed only if its parts give the text."""
         text = text if text.isascii() else _encodable(text)
+        if self.suffix:
+            for number, known in enumerate(self.leaves):
+                if (known.name, known.text) == (name, text):
+                    return number
+            name += self.suffix
         if parts and self.composed(parts) == text:
             leaf = Leaf(name, text, of=tuple(of), follows=follows, parts=tuple(parts))
         else:

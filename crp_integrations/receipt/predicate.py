@@ -53,6 +53,8 @@ class JudgeCallRecord(Part):
     Attributes:
         id: hash of the question, which the reply must repeat.
         first, last, passages: numbers of the first and last claim and of the passages, from 1.
+        claims: numbers of the claims, if not all from the first to the last.
+        second: whether the second judge was asked.
         pieces: passage number, start and end of each piece of a passage that was sent in part.
         error: name of the error if the call failed.
         cost: cost in USD.
@@ -62,6 +64,8 @@ class JudgeCallRecord(Part):
     id: str
     first: Count
     last: Count
+    claims: tuple[Count, ...] = ()
+    second: bool = False
     passages: tuple[Count, ...] = ()
     pieces: tuple[tuple[Count, Count, Count], ...] = ()
     prompt_hash: str
@@ -95,6 +99,7 @@ class JudgeRecord(Part):
     """
 
     model: str = ""
+    second: str = ""
     prompt: str = ""
     own_answer: bool = False
     skipped: str = ""
@@ -198,6 +203,35 @@ class ExaminationRecord(Part):
     signals: tuple[SignalRecord, ...] = ()
     flags: tuple[str, ...] = ()
     judged: JudgeRecord | None = None
+
+
+class EditRecord(Part):
+    """A change of the original answer: the characters replaced, and the leaf of the new words.
+
+    Attributes:
+        claim: id of the claim in the original's report.
+        leaf: None if the words were removed.
+    """
+
+    start: Count
+    end: Count
+    claim: str
+    leaf: LeafOrNone = None
+
+
+class RepairRecord(Part):
+    """The answer before its repair; with its edits it gives the answer.
+
+    Attributes:
+        original: leaf of the model's own text.
+        report: fields of the report on it, as those of the answer's report.
+        examined: the input of its examination, with the judge's call that has the corrections.
+    """
+
+    original: LeafNumber
+    edits: tuple[EditRecord, ...]
+    report: dict[str, Any]
+    examined: ExaminationRecord | None = None
 
 
 class TermsRecord(Part):
@@ -473,6 +507,7 @@ class Content(Part):
         report: fields of the report without texts, numbers in millionths.
         asker: leaf of who asked: the tenant's name and a pseudonym of the subject, as JSON.
         documents: the documents of the facts that were shown; empty if the fabric has none.
+        repaired: the answer before its repair; None if it is as the model wrote it.
     """
 
     content: str = Field(alias="schema", pattern=r"^receipt-content/1$")
@@ -488,6 +523,7 @@ class Content(Part):
     calls: tuple[ModelCallRecord, ...] = ()
     report: dict[str, Any]
     examined: ExaminationRecord | None = None
+    repaired: RepairRecord | None = None
     policy: PolicyRecord
     asker: LeafOrNone = None
     documents: tuple[DocumentRecord, ...] = ()

@@ -369,9 +369,7 @@ def examination_of(content: Content, examined: ExaminationRecord, texts: Texts) 
             ),
             loop_depth=examined.loop_depth,
             no_store=examined.no_store,
-            conversation=tuple(
-                (message.role, texts[message.leaf]) for message in judged.conversation
-            ),
+            conversation=_conversation(content, examined, texts),
             instructions="" if judged.instructions is None else texts[judged.instructions],
         )
     except (ValueError, CRPError) as error:
@@ -435,6 +433,20 @@ def _prompt(content: Content, examined: ExaminationRecord, texts: Texts) -> str:
         texts[request.question],
     ]
     return BETWEEN.join(part for part in parts if part)
+
+
+def _conversation(
+    content: Content, examined: ExaminationRecord, texts: Texts
+) -> tuple[tuple[str, str], ...]:
+    """The messages before the question: those that the judge saw, else the request's."""
+    judged = examined.judged or JudgeRecord()
+    messages = judged.conversation or content.request.history
+    spoken = (
+        (str(message.role), texts[message.leaf])
+        for message in messages
+        if message.role in ("user", "assistant")
+    )
+    return tuple((role, text) for role, text in spoken if text.strip())
 
 
 def sealed(texts: Texts) -> dict[str, Any]:

@@ -21,8 +21,9 @@ _DERIVED_FROM_FACTS: Final = (_COMMUNITIES, "seal")
 # For each named leaf, prefixes of the leaves that repeat its text.
 _REPEATED_BY: Final = {
     "request": ("need/", "cover/", "prompt", "judge/"),
-    "answer": ("examined", "call/", "judge/"),
+    "answer": ("examined", "original", "edit/", "call/", "judge/"),
     "examined": ("judge/",),
+    "original": ("answer", "examined", "edit/", "call/", "judge/"),
     "system-prompt": ("judge/",),
     "instructions": ("judge/",),
     "history/": ("judge/",),

@@ -191,6 +191,7 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
         "answer": lambda: judging.answer(content, texts),
         "examination": lambda: judging.examination(verdict),
         "judge": lambda: judging.judged(verdict),
+        "repair": lambda: judging.repaired(verdict),
         "policy": lambda: policies(verdict),
         "catalogue": lambda: judging.catalogue(content, texts, tools),
         "signals": lambda: judging.signals(content, texts, tools),
@@ -198,6 +199,8 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
     if content.examined is None or content.examined.judged is None:
         # Most windows have no judge, so the part is listed only if one was configured.
         run = {name: step for name, step in run.items() if name != "judge"}
+    if content.repaired is None:
+        run = {name: step for name, step in run.items() if name != "repair"}
     parts = tuple(_part(name, step) for name, step in run.items())
     same = all(part.state != DIFFERS for part in parts)
     wanted = _deciding(content)
@@ -289,4 +292,6 @@ def _deciding(content: Content) -> set[str]:
         wanted.add("examination")
     if content.examined and content.examined.judged and content.examined.judged.calls:
         wanted.add("judge")
+    if content.repaired is not None:
+        wanted.add("repair")
     return wanted

@@ -19,6 +19,7 @@ from crp_integrations.dpe.judge.reply import read_reply
 from crp_integrations.dpe.judge.verdict import concluded, of_judge
 from crp_integrations.dpe.pipeline import Examination, again, examine, stand_ins
 from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.repair import repair
 from crp_integrations.dpe.report_parts import JudgeExchange, JudgeRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
@@ -59,12 +60,17 @@ def answer(content: Content, texts: Texts) -> Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A receipt's examination, repeated on first use."""
+    """A receipt's examination, repeated on first use.
+
+    Attributes:
+        original: whether it is that of the answer before its repair, whose report has no window.
+    """
 
     receipt: Receipt
     content: Content
     texts: Texts
     tools: ReplayTools
+    original: bool = False
 
     @property
     def examined(self) -> ExaminationRecord:
@@ -101,7 +107,10 @@ class Verdict:
             flagged = with_judge(made, self.examination, self.examined.flags, settings)
         except ConfigError as error:
             raise ReceiptBroken("content.examined.judged.language", str(error)) from None
-        return _named(_classified(flagged, self.content), self.receipt, self.content)
+        whole = _classified(flagged, self.content)
+        if self.original:
+            return finish(whole, settings_digest=self.content.settings.digest)
+        return _named(whole, self.receipt, self.content)
 
 
 def with_judge(
@@ -155,6 +164,49 @@ def examination(verdict: Verdict) -> Outcome:
     if not known:
         return None, "the report was not sealed"
     return first(known, report.report_hash, "seal.report_hash"), ""
+
+
+def repaired(verdict: Verdict) -> Outcome:
+    """Repeat the original's examination, repair it again, and compare text and edits.
+
+    Spec: CRP-SPEC-005 §15.4
+    """
+    content, texts = verdict.content, verdict.texts
+    record = content.repaired
+    if record is None:
+        raise NotRun("the answer was not repaired")
+    before = content.model_copy(update={"examined": record.examined, "report": record.report})
+    own = Verdict(verdict.receipt, before, texts, verdict.tools, original=True)
+    report = own.report
+    if isinstance(report, Difference):
+        return report, ""
+    answer = texts.get(record.original)
+    final = texts.get(verdict.examined.answer)
+    if answer is None or final is None:
+        raise NotRun("the text of the answer or of its original is not in this copy")
+    hashes = sealed(texts)
+    dossier = own.examination.dossier
+    needs = dossier.sub_queries
+    difference = (
+        first(record.report, outline.report(report, needs), "repaired.report")
+        or first(dossier.answer, answer, "repaired.original")
+        or first(
+            hashes.get("original_response_hash"), sha256(answer), "seal.original_response_hash"
+        )
+        or first(
+            hashes.get("original_report_hash"), report.report_hash, "seal.original_report_hash"
+        )
+    )
+    if difference is not None:
+        return difference, ""
+    made = repair(report, answer)
+    edits = [(edit.start, edit.end, edit.claim, edit.new) for edit in made.edits]
+    recorded = [
+        (edit.start, edit.end, edit.claim, "" if edit.leaf is None else texts.get(edit.leaf))
+        for edit in record.edits
+    ]
+    difference = first(recorded, edits, "repaired.edits") or first(final, made.text, "answer")
+    return (difference, "") if difference is not None else judged(own)
 
 
 def _sealed_report(texts: Texts) -> str:
@@ -305,9 +357,10 @@ def _asked_again(
         if system is None:
             continue
         sent = words.messages(JudgePrompt(system), user)
-        if number and run.calls[number - 1].id == id_:
+        before_it = run.calls[number - 1] if number else None
+        if before_it and before_it.id == id_ and before_it.second == call.second:
             # After a reply that could not be parsed, the same question is sent once more.
-            again = run.calls[number - 1].reply or "-"
+            again = before_it.reply or "-"
             sent = (
                 *before,
                 Message(role="assistant", content=again),
@@ -323,10 +376,16 @@ def _asked_again(
     return None, "" if system == shipped else f"the prompt {run.prompt!r:.60} is the operator's own"
 
 
-def _claims(call: JudgeExchange, count: int, place: str) -> tuple[int, int]:
-    if not 1 <= call.first <= call.last <= count:
+def _claims(call: JudgeExchange, count: int, place: str) -> tuple[int, ...]:
+    numbers = tuple(call.numbers(count))
+    listed = (call.first, *call.claims, call.last)
+    if (
+        not numbers
+        or not 1 <= min(listed) <= max(listed) <= count
+        or [*numbers] != sorted({*numbers})
+    ):
         raise ReceiptBroken(f"{_AT}: {place}", f"refers to claims outside 1 to {count}")
-    return call.first, call.last
+    return numbers
 
 
 def _shown(call: JudgeExchange, dossier: Dossier, place: str) -> list[tuple[int, str]]:

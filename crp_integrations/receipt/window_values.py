@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.repair import Edit
 from crp_integrations.dpe.report_parts import JudgeExchange, JudgeRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.budget import EnvelopeInputs
@@ -42,6 +43,7 @@ from crp_integrations.receipt.predicate import (
     SettingsInForce,
 )
 from crp_integrations.records import Part
+from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import GroundingMode, Oversight, QualityTier, Strategy
 
 
@@ -110,6 +112,22 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True)
+class OriginalValues:
+    """An answer before its repair: its text, its report and the input of its examination.
+
+    Attributes:
+        report: the report without a window's identity.
+        flags_before: number of the report's flags that the examination set.
+    """
+
+    text: str
+    report: Report
+    examined: Examination | None
+    flags_before: int
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WindowValues:
     """All values of one window that go into its receipt.
 
@@ -124,6 +142,7 @@ class WindowValues:
         documents: registry entries of the sources of what was shown.
         judge_prompt: system message of the judge; empty without one.
         state: further hashes of the window, recorded in a leaf of their own.
+        original: the answer before its repair; None if it was not repaired.
     """
 
     asked: Asked
@@ -145,9 +164,13 @@ class WindowValues:
     documents: tuple[Source, ...] = ()
     judge_prompt: str = ""
     state: Mapping[str, str] = field(default_factory=dict)
+    original: OriginalValues | None = None
 
     def sealed(self, report: Report, **state: str) -> WindowValues:
         """The window with its final report, and with more hashes added to `state`."""
+        if self.original is not None:
+            state["original_response_hash"] = sha256(self.original.text)
+            state["original_report_hash"] = self.original.report.report_hash
         return replace(self, report=report, state={**self.state, **state})
 
 
@@ -254,6 +277,7 @@ def examination_content(
     texts: TextLeaves,
     question: int,
     shown: Sequence[tuple[TextPart, ...]],
+    answer: int,
 ) -> dict[str, Any]:
     """The input of the examination and the engines' results, as content."""
     dossier = examined.dossier
@@ -264,7 +288,6 @@ def examination_content(
     if dossier.prompt:
         same = dossier.prompt == conversation
         prompt = CONVERSATION if same else texts.add("prompt", dossier.prompt, follows=True)
-    answer = texts.number("answer")
     if dossier.answer != texts.leaves[answer].text:
         answer = texts.add("examined", dossier.answer, of=texts.of, follows=True)
     run = examined.judged
@@ -295,6 +318,44 @@ def examination_content(
         flags=list(window.report.flags[window.flags_before :]),
         judged=judged,
     )
+
+
+def repair_content(
+    window: WindowValues,
+    original: OriginalValues,
+    texts: TextLeaves,
+    question: int,
+    shown: Sequence[tuple[TextPart, ...]],
+) -> dict[str, Any]:
+    """The answer before its repair, its report and examination, and the edits, as content."""
+    leaf = texts.add("original", original.text, of=texts.of, follows=True)
+    edits = [
+        {
+            "start": edit.start,
+            "end": edit.end,
+            "claim": edit.claim,
+            "leaf": texts.add(f"edit/{n}", edit.new, of=texts.of, follows=True)
+            if edit.new
+            else None,
+        }
+        for n, edit in enumerate(original.edits, start=1)
+    ]
+    before = replace(window, report=original.report, flags_before=original.flags_before)
+    # Leaves of its examination that differ from those of the final one get names of their own.
+    texts.suffix = "/original"
+    examined = (
+        examination_content(before, original.examined, texts, question, shown, leaf)
+        if original.examined
+        else None
+    )
+    texts.suffix = ""
+    needs = original.examined.dossier.sub_queries if original.examined else ()
+    return {
+        "original": leaf,
+        "edits": edits,
+        "examined": examined,
+        "report": outline.report(original.report, needs),
+    }
 
 
 def _evidence(
@@ -373,17 +434,18 @@ def judge_content(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[st
         instructions=None,
         system=None,
     )
-    if run.calls:
-        content["conversation"] = [
-            {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
-            for n, (role, text) in enumerate(dossier.conversation, start=1)
-        ]
-        if dossier.instructions:
-            content["instructions"] = _known_leaf(dossier.instructions, "system-prompt", texts)
-            if content["instructions"] is None:
-                content["instructions"] = texts.add(
-                    "instructions", dossier.instructions, of=texts.of, follows=True
-                )
+    content["conversation"] = [
+        {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
+        for n, (role, text) in enumerate(dossier.conversation, start=1)
+    ]
+    if not run.second:
+        del content["second"]
+    if run.calls and dossier.instructions:
+        content["instructions"] = _known_leaf(dossier.instructions, "system-prompt", texts)
+        if content["instructions"] is None:
+            content["instructions"] = texts.add(
+                "instructions", dossier.instructions, of=texts.of, follows=True
+            )
     return content
 
 
@@ -396,8 +458,9 @@ def _judge_call(call: JudgeExchange, name: str, texts: TextLeaves) -> dict[str, 
         # The reply may quote facts, the question, the answer and earlier messages.
         leaf=texts.add(name, call.reply, of=texts.of, follows=True) if call.reply else None,
     )
-    if not call.pieces:
-        del content["pieces"]
+    for name in ("claims", "pieces", "second"):
+        if not content[name]:
+            del content[name]
     return content
 
 

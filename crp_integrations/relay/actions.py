@@ -23,6 +23,7 @@ from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message, ModelCall, ToolCall
+from crp_integrations.relay.budget import Payer
 from crp_integrations.relay.evidence import TOOL_SOURCE, readable, results_in
 from crp_integrations.relay.judge import Judge, JudgeSource, refuse_own
 from crp_integrations.relay.judged_answer import barred_facts, judges_of
@@ -103,13 +104,13 @@ def check_calls(
     rules: ToolRules | None = None,
     facts: Sequence[Fact | str] = (),
     approvals: Sequence[str] = (),
-    session_id: str = "",
+    payer: Payer = Payer(),  # noqa: B008 - it is frozen
 ) -> tuple[ActionReport, ...]:
     """Check the parallel calls of one step; a judge reads each once, at the same time.
 
     Args:
         calls: calls as `check_call` takes them; equal ones are judged once.
-        session_id: session whose budget the judge's calls count against.
+        payer: session, and store if there is one, whose budget the judge's calls count against.
 
     Returns:
         A report for each call, in order. The other arguments and errors are those of `check_call`.
@@ -131,7 +132,7 @@ def check_calls(
         return tuple(check.report() for check in checks)
 
     def ask(request: ModelCall) -> JudgeReply:
-        return chosen.reply(request, None, session_id)
+        return chosen.reply(request, None, payer)
 
     with ThreadPoolExecutor(min(len(requests), chosen.settings.concurrency)) as pool:
         replies = list(pool.map(ask, requests.values()))
@@ -147,7 +148,7 @@ async def acheck_calls(
     rules: ToolRules | None = None,
     facts: Sequence[Fact | str] = (),
     approvals: Sequence[str] = (),
-    session_id: str = "",
+    payer: Payer = Payer(),  # noqa: B008 - it is frozen
 ) -> tuple[ActionReport, ...]:
     """The asynchronous twin of `check_calls`; rules and replies are read in a thread."""
     chosen = _chosen_judge(judge)
@@ -167,7 +168,7 @@ async def acheck_calls(
     replies: list[JudgeReply] = []
     if chosen is not None:
         replies = await asyncio.gather(
-            *(chosen.areply(request, None, session_id) for request in requests.values())
+            *(chosen.areply(request, None, payer) for request in requests.values())
         )
     return await asyncio.to_thread(
         _reports, checks, chosen, dict(zip(requests, replies, strict=bool(replies)))
@@ -296,6 +297,9 @@ def evidence_passages(
 
     Results of tools that failed are left out, as are parts that repeat their call's arguments.
     """
+    for name, texts in (("facts", facts), ("approvals", approvals)):
+        if isinstance(texts, str):
+            raise RequestError(f"{name} is one string; give a list of texts, such as [text]")
     conversation = conversation_of(messages)
     results = {place: (name, text, call) for place, name, text, call in results_in(conversation)}
     passages: list[EvidencePassage] = []

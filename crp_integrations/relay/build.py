@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from inspect import iscoroutinefunction
@@ -31,7 +31,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.governance.artifacts.storage import ObjectStore
 from crp_integrations.governance.settings import ArtifactSettings
 from crp_integrations.governance.window_trace import Observer
@@ -52,6 +52,7 @@ from crp_integrations.ports import (
     Tracer,
 )
 from crp_integrations.relay import settings as settings_file
+from crp_integrations.relay.budget import STORE_NAMESPACE, BudgetPlaces, StoreLedger
 from crp_integrations.relay.compaction import artifact_eraser
 from crp_integrations.relay.defaults import (
     FACT_TOKENIZER_MODEL,
@@ -91,6 +92,7 @@ from crp_integrations.relay.world import (
 from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys
 from crp_integrations.stores.files import FolderObjects, MemoryObjects
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 
 _LOG = logging.getLogger("crp_integrations.relay")
@@ -141,7 +143,7 @@ class RelayParts:
     shared: str = ""
     judge: JudgeSource = None
     judge_when: str | None = None
-    judge_budget: int | Mapping[str, float] | None = None
+    judge_budget: int | Mapping[str, Any] | None = None
     judge_mode: str | None = None
     judge_failure: str | None = None
     on_report: OnReport | None = None
@@ -272,15 +274,17 @@ def _build_relay(
         ids=parts.ids or RandomIds(),
         keyring=keys,
         tracer=tracer,
+        budgets=_budget_places(places.namespace, opened, now, keys),
     )
     _maintain(places, chosen, guard, parts.subject)
     own = Models(timeout_s=chosen.timeout_s)
+    models = own if parts.models is None else model_object(parts.models, "models")
     deliveries: list[PendingDeliveries] = [delivery] if delivery else []
     if isinstance(sink, HttpReports) and parts.violations is None:
         deliveries.append(sink)
     return Relay(
         world,
-        observe_model(parts.models or own, observer),
+        observe_model(models, observer),
         [*stores.values()],
         load_documents,
         check_model=own.known if parts.models is None else _any_name,
@@ -311,6 +315,27 @@ def _engines(parts: RelayParts, chosen: Settings, code_verified: bool) -> RelayE
             judge_failure=parts.judge_failure,
         ),
         code_verified=code_verified,
+    )
+
+
+def _budget_places(namespace: Namespace, store: Store, clock: Clock, keys: KeyRing) -> BudgetPlaces:
+    """The ledgers of judges: in the tenant's namespace, and in one for the whole store."""
+
+    def beginner(
+        begin: Callable[..., AbstractContextManager[Transaction]], *arguments: object
+    ) -> Callable[[], AbstractContextManager[Transaction]]:
+        def keyed() -> AbstractContextManager[Transaction]:
+            # Made before the first row: data without a key counts as a lost key.
+            keys.master()
+            return begin(*arguments)
+
+        return keyed
+
+    return BudgetPlaces(
+        StoreLedger(beginner(namespace.begin, True)),
+        StoreLedger(beginner(store.begin, STORE_NAMESPACE)),
+        lasting=not isinstance(store, MemoryStore),
+        now=clock.now,
     )
 
 

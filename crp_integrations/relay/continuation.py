@@ -5,8 +5,9 @@ Spec: CRP-SPEC-005 §10.3, §11.5, §18.5; related facts §7
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from crp_integrations.dpe import remedies
 from crp_integrations.dpe.judge.inquiry import JudgeReply
@@ -17,6 +18,7 @@ from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.headers.response_headers import answer_headers
+from crp_integrations.markup import counted
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.policy.demands import NOT_READ, read_completeness, uncounted_reason
 from crp_integrations.policy.directives import write_threshold
@@ -44,45 +46,65 @@ from crp_integrations.vocabulary import (
     EventType,
     Purpose,
     QualityTier,
+    RepetitionLevel,
     RiskLevel,
 )
 
-# Values from best to worst.
-_RANKED_VALUES: Final = {
-    names.RISK: tuple(str(word) for word in RiskLevel),
-    names.QUALITY_TIER: tuple(str(word) for word in QualityTier),
+
+def _ranked(words: Iterable[str]) -> Callable[[str], object]:
+    """How bad a value is that begins with one of these words, from best to worst."""
+    places = {str(word): place for place, word in enumerate(words)}
+    return lambda value: places[value.partition(";")[0]]
+
+
+def _high(value: str) -> object:
+    return [float(number) for number in _NUMBER.findall(value.partition(";")[0])]
+
+
+def _low(value: str) -> object:
+    return -float(value.partition(";")[0])
+
+
+_NUMBER: Final = re.compile(r"\d[\d.]*")
+# How bad a value is; of several answers the worst one is sent.
+_BADNESS: Final[Mapping[str, Callable[[str], Any]]] = {
+    names.RISK: _ranked(RiskLevel),
+    names.QUALITY_TIER: _ranked(QualityTier),
+    names.REPETITION: _ranked(RepetitionLevel),
+    names.COMPLETENESS: _ranked(CompletenessLevel),
+    names.PERSONAL: _ranked(("false", "true")),
+    **dict.fromkeys((names.GROUNDING_PCT, names.ENTAILMENT, names.FIDELITY, names.FLOW), _low),
+    **dict.fromkeys((names.ATTRIBUTION_SCORE, names.QUALITY_SCORE, names.SAFETY_BUDGET), _low),
+    **dict.fromkeys((names.RISK_SCORE, names.SATURATION, names.DISTORTIONS), _high),
+    **dict.fromkeys((names.CONTRADICTIONS, names.OMISSIONS), _high),
 }
-_LOWEST_IS_WORST: Final = (
-    names.GROUNDING_PCT,
-    names.ENTAILMENT,
-    names.FIDELITY,
-    names.ATTRIBUTION_SCORE,
-    names.QUALITY_SCORE,
-    names.SAFETY_BUDGET,
-)
-_HIGHEST_IS_WORST: Final = (names.RISK_SCORE, names.SATURATION)
 _SUMMED: Final = (names.FABRICATIONS, names.CLAIM_COUNT, names.TOKENS_USED)
+# Sent where every answer has the same value, as these have no order.
+_SHARED: Final = (
+    *(names.ATTRIBUTION, names.AI_ACT, names.NIST_TIER),
+    *(names.ISO_CONTROLS, names.CONTROLS_MET),
+)
+# Values of other answers say nothing of one whose completeness was not read.
+_OF_ALL: Final = (names.COMPLETENESS, names.QUALITY_SCORE)
 
 
 def worst_headers(headers: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Combine the headers of several answers: the worst value of each header, the sum of counts."""
     all_headers = list(headers)
     combined: dict[str, str] = {}
-    for name, ranks in _RANKED_VALUES.items():
+    for name in (*_BADNESS, *_SUMMED, *_SHARED):
         values = [fields[name] for fields in all_headers if name in fields]
-        if values:
-            combined[name] = max(values, key=ranks.index)
-    for name in (*_LOWEST_IS_WORST, *_HIGHEST_IS_WORST):
-        values = [fields[name] for fields in all_headers if name in fields]
-        if values:
-            combined[name] = (min if name in _LOWEST_IS_WORST else max)(values, key=float)
+        if not values or (name in _OF_ALL and len(values) < len(all_headers)):
+            continue
+        if name in _BADNESS:
+            combined[name] = max(values, key=_BADNESS[name])
+        elif name in _SUMMED:
+            combined[name] = str(sum(map(int, values)))
+        elif len({*values}) == 1:
+            combined[name] = values[0]
     if combined.get(names.RISK) == RiskLevel.UNKNOWN:
         # The scores of judged windows say nothing about an unjudged one.
         combined.pop(names.RISK_SCORE, None)
-    for name in _SUMMED:
-        values = [fields[name] for fields in all_headers if name in fields]
-        if values:
-            combined[name] = str(sum(map(int, values)))
     if all_headers:
         combined[names.PROTOCOL] = names.PROTOCOL_VERSION
     return combined
@@ -251,7 +273,8 @@ class ContinuedAnswer(ReportedQuestion):
         missing = len(read[-1].uncovered) if read else 0
         if not needs or 1.0 - missing / needs >= least:
             return release
-        value = f"{needs - missing} of {needs} needs are answered in {len(self._answers)} windows"
+        windows = counted(len(self._answers), "window")
+        value = f"{needs - missing} of {counted(needs, 'need')} answered in {windows}"
         error = QualityUnreachable(
             f"{demand}: {value}",
             tier=last.envelope.quality_tier,

@@ -14,7 +14,7 @@ from crp_integrations.dpe.catalogue import named
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.dpe.settings import LEVEL_CUTS
-from crp_integrations.engines.context_limits import context_limit
+from crp_integrations.engines.context_limits import ModelPrice, context_limit, model_price
 from crp_integrations.engines.system import clock_of
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import (
@@ -29,7 +29,8 @@ from crp_integrations.ports import (
     TokenCounter,
 )
 from crp_integrations.records import Record
-from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.settings import Settings, load
+from crp_integrations.validation import require_settings
 from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 
 # Accepted arguments: the object itself, a string such as `litellm:text-embedding-3-small` or
@@ -41,6 +42,11 @@ RerankerSource: TypeAlias = Reranker | str | Path | Any
 FACT_TOKENIZER_MODEL: Final = "gpt-4"
 # Verifiers in this package only compare texts; those from elsewhere are models that read claims.
 _COMPARING_MODULES: Final = "crp_integrations.dpe."
+
+
+def chosen_settings(settings: Settings | None) -> Settings:
+    """The settings of a caller, or those of the `CRP_*` variables and the defaults."""
+    return require_settings(settings, Settings, load)
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
@@ -102,6 +108,11 @@ def judge_engine(
 def judge_window(name: str) -> int:
     """Context limit of a judge in tokens, input and output together, looked up by its name."""
     return context_limit(name, {})[0]
+
+
+def judge_price(name: str) -> ModelPrice | None:
+    """The price of a judge's tokens, looked up by its name; None if it is not known."""
+    return model_price(name)
 
 
 @cache

@@ -21,6 +21,7 @@ from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.response_headers import known_quality
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.world import World
@@ -69,13 +70,14 @@ def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None)
     """The values that an answer, or a withheld one, returns to the agent that asked for it."""
     if isinstance(answered, SafetyHalt):
         report = answered.report if isinstance(answered.report, Report) else None
+        quality = known_quality(report) if report else None
         return Upward(
             session_id=answered.session_id,
             safety_budget=safety_budget,
             risk_level=report.risk_level if report else None,
             hmac=report.hmac if report else "",
             chain_integrity=report.chain_integrity if report else ChainIntegrity.UNVERIFIED,
-            quality_score=round(report.rqa_score, 3) if report else None,
+            quality_score=None if quality is None else round(quality, 3),
             halted=True,
             flagged=rejected_claims(report) if report else (),
         )
@@ -87,7 +89,7 @@ def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None)
         hmac=answered.report.hmac,
         chain_integrity=answered.report.chain_integrity,
         audit_uri=headers.trail_uri or "",
-        quality_score=round(answered.report.rqa_score, 3),
+        quality_score=headers.quality_score,
         flagged=rejected_claims(answered.report),
     )
 

@@ -183,13 +183,13 @@ def _judged(step: JudgeDispatch, model: Model) -> JudgeReply:
     """The judge's reply; a failure is returned as a value, so that no answer is lost by it."""
     assert step.judge is not None
     with step.tracer.step(JUDGED):
-        return step.judge.reply(step.call, model, step.session_id, keep=step.keep)
+        return step.judge.reply(step.call, model, step.payer, keep=step.keep)
 
 
 async def _ajudged(step: JudgeDispatch, model: Model) -> JudgeReply:
     assert step.judge is not None
     with step.tracer.step(JUDGED):
-        return await step.judge.areply(step.call, model, step.session_id, keep=step.keep)
+        return await step.judge.areply(step.call, model, step.payer, keep=step.keep)
 
 
 def _receive(turn: Drivable, result: Result) -> Step:

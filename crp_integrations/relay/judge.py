@@ -11,14 +11,13 @@ import copy
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from logging import getLogger
-from math import inf
 from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
 
@@ -30,28 +29,40 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.report_parts import FALLBACK, NO_DOUBT
 from crp_integrations.errors import ConfigError, ModelError, RequestError
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.ports import Model
+from crp_integrations.ports import Model, T, share_in_copies
+from crp_integrations.relay.budget import (
+    OVER_BUDGET,
+    PROCESS,
+    UNAVAILABLE,
+    Breaker,
+    JudgeBudget,
+    Ledger,
+    MemoryLedger,
+    Payer,
+    budget_fields,
+    has_budget,
+    price_of,
+    refuse_unpriced,
+)
 from crp_integrations.relay.settings import (
     DOUBT,
     JudgeSettings,
-    budget_fields,
     connection_fields,
     first_problem,
     same_provider,
 )
 from crp_integrations.seals import canonical, sha256_hex
+from crp_integrations.validation import require_settings
 
 _LOG = getLogger("crp_integrations.judge")
 
-# A model name, a mapping of name and LiteLLM parameters, a model object, or True for the
-# component's own model.
+# A model name, a mapping of name and LiteLLM parameters, a model object, True for the component's
+# own model, or a list of two of them: a cheap judge, and one that is asked where that one doubts.
 JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
-# One call of the judge: model, request, context variables, and start time.
-Attempt: TypeAlias = tuple[Model, ModelCall, Context, float]
-MAX_SESSIONS: Final = 10_000
+# One call of the judge: model, request, context variables, start time, and budget.
+Attempt: TypeAlias = tuple[Model, ModelCall, Context, float, JudgeBudget]
 BACKGROUND: Final = "background"
-OVER_BUDGET: Final = "BudgetSpent"
 SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", BACKGROUND
 # Seconds before the first retry; the wait doubles with each further retry.
 FIRST_WAIT_S: Final = 0.5
@@ -68,13 +79,14 @@ class JudgeChoices(TypedDict, total=False):
 
     Attributes:
         judge_when: `always`, `doubt` or `sample:0.1`.
-        judge_budget: maximum calls per session, or a mapping with `calls`, `tokens` or `usd`.
+        judge_budget: maximum calls, or a mapping with `calls`, `tokens` or `usd`, `per` a period
+            (`hour`, `day`, `month`), `of` the `process`, `store`, `tenant` or `session`.
         judge_mode: `wait` or `background`.
         judge_failure: `report` or `halt`.
     """
 
     judge_when: str | None
-    judge_budget: int | Mapping[str, float] | None
+    judge_budget: int | Mapping[str, Any] | None
     judge_mode: str | None
     judge_failure: str | None
 
@@ -90,13 +102,6 @@ class JudgeOptions(JudgeChoices, total=False):
 
 
 JUDGE_OPTIONS: Final = tuple(JudgeOptions.__annotations__)
-
-
-@dataclass(slots=True)
-class _Spent:
-    calls: int = 0
-    tokens: int = 0
-    usd: float = 0.0
 
 
 class Judge:
@@ -118,6 +123,9 @@ class Judge:
         ModelNotFound: the name does not identify a provider.
     """
 
+    # A copy would have a budget of its own.
+    __deepcopy__ = share_in_copies
+
     def __init__(
         self,
         model: JudgeSource,
@@ -129,8 +137,11 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        self.settings = _settings({**connection_fields(settings, model, own), **own})
+        self.settings = _settings(
+            {**connection_fields(require_settings(settings, JudgeSettings), model, own), **own}
+        )
         self.own = model is True
+        self._named = isinstance(model, str)
         self.on_report = _checked_receiver(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
         self._fallback: tuple[str, Model] | None = None
@@ -142,15 +153,21 @@ class Judge:
             # Another provider must not receive this one's address or key.
             same = same_provider(self.settings.fallback, self._name)
             self._fallback = self._open_model(self.settings.fallback, fields if same else {}, same)
+        refuse_unpriced(self.settings, *self._names)
+        named = " ".join((*self._names, self.settings.api_base)).rstrip()
+        self._account = "own" if self.own else named
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
-        self._sessions: OrderedDict[str, _Spent] = OrderedDict()
+        self._ledger: Ledger = PROCESS if isinstance(model, str) else MemoryLedger()
+        self._breaker = Breaker()
         self._calling = JudgeCaller(
             timeout_s=self.settings.timeout_s,
             retries=self.settings.retries,
             concurrency=self.settings.concurrency,
         )
         self._pools: list[ThreadPoolExecutor] = []
+        self.second: Judge | None = None
+        self.second = self._own_second()
 
     @classmethod
     def of(
@@ -166,10 +183,12 @@ class Judge:
         Args:
             source: the value of `judge=`; None for the judge of the settings, False for none.
         """
-        base = settings or JudgeSettings()
+        base = require_settings(settings, JudgeSettings)
         named = {name.removeprefix("judge_"): value for name, value in choices.items()}
         chosen = budget_fields(cast("int | None", named.pop("budget", None)))
         chosen |= {name: value for name, value in named.items() if value is not None}
+        if isinstance(source, list | tuple):
+            return cls._of_two(source, settings, on_report, choices)
         if isinstance(source, Judge):
             altered = chosen or on_report is not None
             return source.altered(on_report=on_report, **chosen) if altered else source  # type: ignore[return-value]
@@ -187,11 +206,59 @@ class Judge:
             return cls(name, on_report=on_report, settings=base, **{**fields, **chosen})
         return cls(source, on_report=on_report, settings=base, **chosen)
 
+    @classmethod
+    def _of_two(
+        cls,
+        sources: Sequence[JudgeSource],
+        settings: JudgeSettings | None,
+        on_report: OnReport | None,
+        choices: JudgeChoices,
+    ) -> Self:
+        """A judge whose doubts a second one settles; both spend one budget."""
+        missing = any(isinstance(part, str | bool | None) and not part for part in sources)
+        if len(sources) != 2 or missing or sources[1] is True:
+            raise RequestError(
+                f"judge is a list of {len(sources)}; give two judges, the second one not True"
+            )
+        first, second = (
+            cls.of(source, settings, on_report=on_report, **choices) for source in sources
+        )
+        assert first is not None
+        assert second is not None
+        labels = {*first.settings.withhold_labels, *second.settings.withhold_labels}
+        pair = cast("Self", first.altered(withhold_labels=tuple(sorted(labels))))
+        pair.second = second = copy.copy(second)
+        pair._account = second._account = f"{first._account} {second._account}"
+        second._ledger = pair._ledger
+        return pair
+
+    def _own_second(self) -> Judge | None:
+        """The second judge of the settings."""
+        chosen, own = self.settings, {"second": "", "confirm": False, "fallback": ""}
+        if chosen.confirm:
+            again = copy.copy(self)
+            again.second = None
+            again.settings = chosen.model_copy(update={**own, "cache_size": 0})
+            return again
+        if not chosen.second:
+            return None
+        if not same_provider(chosen.second, self._name):
+            own |= {"api_base": "", "api_key": None}
+        second = Judge(chosen.second, settings=chosen.model_copy(update={"model": "", **own}))
+        second._account, second._ledger = self._account, self._ledger
+        return second
+
     def altered(self, *, on_report: OnReport | None = None, **fields: Any) -> Judge:
         """A copy with other settings; it shares model, cache and spent budgets with this judge."""
         made = copy.copy(self)
         made.settings = _settings({**self.settings.model_dump(), **fields})
         made.on_report = _checked_receiver(on_report or self.on_report, made.settings, own=self.own)
+        limits = {name: value for name, value in fields.items() if name.startswith("budget_")}
+        if made.settings.confirm or made.settings.second != self.settings.second:
+            made.second = made._own_second()
+        elif self.second is not None and limits:
+            made.second = self.second.altered(**limits)
+        refuse_unpriced(made.settings, *self._names)
         return made
 
     @property
@@ -208,49 +275,13 @@ class Judge:
             digest = sha256_hex(f"{report.response_content_hash} {session_id}")
             if int(digest[:8], 16) / 0xFFFFFFFF >= share:
                 return SAMPLED_OUT
-        return "" if self._may_spend(session_id) else NO_BUDGET
-
-    def _may_spend(self, session_id: str) -> bool:
-        with self._lock:
-            return self._has_budget(self._sessions.get(session_id, _Spent()))
-
-    def _has_budget(self, spent: _Spent) -> bool:
-        chosen = self.settings
-        return not (
-            (chosen.budget_calls is not None and spent.calls >= chosen.budget_calls)
-            or (chosen.budget_tokens is not None and spent.tokens >= chosen.budget_tokens)
-            or (chosen.budget_usd is not None and spent.usd >= chosen.budget_usd)
-        )
-
-    def _reserve(self, session_id: str) -> bool:
-        """Count a call before it is made, so that concurrent calls do not exceed a budget."""
-        with self._lock:
-            spent = self._sessions.setdefault(session_id, _Spent())
-            self._sessions.move_to_end(session_id)
-            if not self._has_budget(spent):
-                return False
-            spent.calls += 1
-            return True
-
-    def _spend(self, session_id: str, reply: JudgeReply) -> None:
-        """Count the tokens and cost of a call; a cached reply costs nothing."""
-        with self._lock:
-            spent = self._sessions.setdefault(session_id, _Spent())
-            if reply.cached:
-                spent.calls -= 1
-                return
-            spent.tokens += reply.usage.total_tokens
-            cost = reply.usage.cost_usd
-            # A call of unknown price may have spent a budget in USD, so it counts as infinite.
-            spent.usd += (0.0 if reply.error else inf) if cost is None else cost
-            while len(self._sessions) > MAX_SESSIONS:
-                self._sessions.popitem(last=False)
+        return ""
 
     def reply(
         self,
         call: ModelCall,
         model: Model | None = None,
-        session_id: str = "",
+        payer: Payer = Payer(),  # noqa: B008 - it is frozen
         *,
         keep: bool = True,
     ) -> JudgeReply:
@@ -259,7 +290,7 @@ class Judge:
         Args:
             keep: whether the reply may stay in memory; False under `no-store`.
         """
-        tried = self._attempts(call, model, session_id, keep=keep)
+        tried = self._attempts(call, model, payer, keep=keep)
         try:
             attempt = next(tried)
             while True:
@@ -271,12 +302,12 @@ class Judge:
         self,
         call: ModelCall,
         model: Model | None = None,
-        session_id: str = "",
+        payer: Payer = Payer(),  # noqa: B008 - it is frozen
         *,
         keep: bool = True,
     ) -> JudgeReply:
         """The asynchronous twin of `reply`."""
-        tried = self._attempts(call, model, session_id, keep=keep)
+        tried = self._attempts(call, model, payer, keep=keep)
         try:
             attempt = next(tried)
             while True:
@@ -285,23 +316,46 @@ class Judge:
             return cast("JudgeReply", ended.value)
 
     def _attempts(
-        self, call: ModelCall, own: Model | None, session_id: str, *, keep: bool
+        self, call: ModelCall, own: Model | None, payer: Payer, *, keep: bool
     ) -> Generator[Attempt, JudgeReply, JudgeReply]:
         """Yield the calls to make, receive the reply to each, and return the final reply."""
-        if not self._reserve(session_id):
-            return JudgeReply(error=OVER_BUDGET)
-        reply = self._remembered(call)
-        if reply is None:
-            started = time.perf_counter()
-            reply = JudgeReply(error="NoModel")
-            for asked, model, context in self._models(call, own):
-                reply = _with_fallback_name(asked, call, (yield model, asked, context, started))
-                if not reply.error:
-                    break
-            if keep:
-                self._remember(call, reply)
-        self._spend(session_id, reply)
+        known = self._remembered(call)
+        if known is not None:
+            return known
+        started = time.perf_counter()
+        reply = JudgeReply(error="NoModel")
+        for asked, model, context in self._models(call, own):
+            if not self._breaker.admits(asked.model, self.settings):
+                reply = JudgeReply(error=UNAVAILABLE)
+                continue
+            attempt = model, asked, context, started, self._budget(asked.model, payer)
+            reply = _with_fallback_name(asked, call, (yield attempt))
+            self._breaker.note(asked.model, reply.error, self.settings)
+            if not reply.error or reply.error == OVER_BUDGET:
+                break
+        if keep:
+            self._remember(call, reply)
         return reply
+
+    def _budget(self, model: str, payer: Payer) -> JudgeBudget:
+        from crp_integrations.relay.defaults import judge_window
+
+        limited = has_budget(self.settings)
+        return JudgeBudget(
+            self.settings,
+            self._account,
+            self._ledger,
+            payer,
+            price_of(self.settings, model),
+            (self._window or judge_window(model)) if limited else 0,
+            caps=self._named,
+        )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """Names of the models that it may ask."""
+        fallback = (self._fallback[0],) if self._fallback else ()
+        return fallback if self.own else (self._name, *fallback)
 
     def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model, Context]]:
         """The calls to try in order, each with its model and context variables."""
@@ -368,7 +422,7 @@ class Judge:
         chosen = self.settings
         excluded = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
         options = chosen.model_dump(mode="json", exclude=excluded)
-        prompt = self.prompt.identity
+        prompt = self.prompt.identity + (self.second.identity if self.second else "")
         return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(options.items()))]))
 
     @property
@@ -442,7 +496,8 @@ def check_options(taker: str, options: Mapping[str, Any]) -> None:
 
 def refuse_own(judge: JudgeSource, taker: str) -> None:
     """Refuse `judge=True`, for a component that calls no model."""
-    if judge is True or (isinstance(judge, Judge) and judge.own):
+    first = judge[0] if isinstance(judge, list | tuple) and judge else judge
+    if first is True or (isinstance(first, Judge) and first.own):
         raise RequestError(
             f"judge is True, and {taker} calls no model of its own; give a model, such as "
             "judge='openai/gpt-4o-mini'"
@@ -507,41 +562,57 @@ class JudgeCaller:
         self._thread_slots = threading.BoundedSemaphore(concurrency)
         self._loop_slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
 
-    def call(self, model: Model, call: ModelCall, context: Context, started: float) -> JudgeReply:
+    def call(
+        self, model: Model, call: ModelCall, context: Context, started: float, budget: JudgeBudget
+    ) -> JudgeReply:
         """Make a call with retries within the timeout; a failure is returned as a value."""
         with self._thread_slots:
-            until = time.perf_counter() + self._timeout_s
+            until, failed = time.perf_counter() + self._timeout_s, ""
             for attempt in range(self._retries + 1):
+                booking = budget.book(call)
+                if isinstance(booking, str):
+                    return _failed(failed or booking, started)
                 try:
                     left = max(0.0, until - time.perf_counter())
-                    return _replied(_call_in_thread(context, model, call).result(left), started)
+                    reply = _call_in_thread(context, model, booking.call).result(left)
+                    budget.settle(booking, reply)
+                    return _replied(reply, started, budget)
                 except FutureTimeout:
                     return _failed(TIMED_OUT, started)
                 except Exception as error:  # noqa: BLE001 - no error may lose the answer
+                    budget.settle(booking, error)
+                    failed = _error_name(error)
                     if self._gives_up(error, attempt, until):
-                        return _failed(_error_name(error), started)
+                        return _failed(failed, started)
                 time.sleep(_wait(attempt))
         raise AssertionError
 
     async def acall(
-        self, model: Model, call: ModelCall, context: Context, started: float
+        self, model: Model, call: ModelCall, context: Context, started: float, budget: JudgeBudget
     ) -> JudgeReply:
         """The asynchronous twin of `call`."""
         loop = asyncio.get_running_loop()
         with self._lock:
             slots = self._loop_slots.setdefault(loop, asyncio.Semaphore(self._concurrency))
         async with slots:
-            until = time.perf_counter() + self._timeout_s
+            until, failed = time.perf_counter() + self._timeout_s, ""
             for attempt in range(self._retries + 1):
-                running = loop.create_task(_awaited(model, call), context=context)
+                booking = await _off_loop(budget, budget.book, call)
+                if isinstance(booking, str):
+                    return _failed(failed or booking, started)
+                running = loop.create_task(_awaited(model, booking.call), context=context)
                 try:
                     async with asyncio.timeout(max(0.0, until - time.perf_counter())):
-                        return _replied(await running, started)
+                        reply = await running
+                    await _off_loop(budget, budget.settle, booking, reply)
+                    return _replied(reply, started, budget)
                 except TimeoutError:
                     return _failed(TIMED_OUT, started)
                 except Exception as error:  # noqa: BLE001 - no error may lose the answer
+                    await _off_loop(budget, budget.settle, booking, error)
+                    failed = _error_name(error)
                     if self._gives_up(error, attempt, until):
-                        return _failed(_error_name(error), started)
+                        return _failed(failed, started)
                 finally:
                     running.cancel()
                 await asyncio.sleep(_wait(attempt))
@@ -571,9 +642,19 @@ async def _awaited(model: Model, call: ModelCall) -> Reply:
     return await model.acall(call)
 
 
-def _replied(reply: Reply, started: float) -> JudgeReply:
+async def _off_loop(budget: JudgeBudget, work: Callable[..., T], *arguments: Any) -> T:
+    """Do a step of a budget, in a thread if there is a limit, which may be counted in a store."""
+    if not budget.is_set:
+        return work(*arguments)
+    return await asyncio.to_thread(work, *arguments)
+
+
+def _replied(reply: Reply, started: float, budget: JudgeBudget) -> JudgeReply:
     return JudgeReply(
-        text=reply.text, model=reply.model, usage=reply.usage, milliseconds=_since(started)
+        text=reply.text,
+        model=reply.model,
+        usage=budget.priced(reply.usage),
+        milliseconds=_since(started),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.report_parts import JudgeRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.records import Envelope
@@ -20,9 +21,12 @@ from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import ModelCall
 from crp_integrations.policy.verdict import JUDGE_HALTS
+from crp_integrations.relay.budget import OVER_BUDGET, Payer, refuse_storeless
 from crp_integrations.relay.judge import (
     BACKGROUND,
     LATER,
+    NO_BUDGET,
+    SAMPLED_OUT,
     Judge,
     JudgeOptions,
     JudgeSource,
@@ -36,7 +40,7 @@ from crp_integrations.vocabulary import HaltReason
 
 
 class Judges:
-    """The judges of a component, each kept with its cache and its budgets."""
+    """The judges of a component, each kept with its cache."""
 
     MAX_JUDGES: Final = 32
 
@@ -47,11 +51,17 @@ class Judges:
 
     def of(self, source: JudgeSource, options: Mapping[str, Any]) -> Judge | None:
         """The judge for these arguments; equal arguments share one judge."""
-        plain = isinstance(source, str | bool | type(None) | Mapping)
         receiver = options.get("on_report")
+        pair = isinstance(source, list | tuple)
         # The receiver is not part of the key: callers often pass a new function with each call.
         named = [f"{n}={value!r}" for n, value in sorted(options.items()) if n != "on_report"]
-        at = repr(source) if plain else f"object {id(source)}"
+        parts = source if pair else [source]
+        at = " ".join(
+            repr(part)
+            if isinstance(part, str | bool | type(None) | Mapping)
+            else f"object {id(part)}"
+            for part in parts
+        )
         key = "\n".join([at, *named, f"told={receiver is not None}"])
         with self._lock:
             if key not in self._made:
@@ -86,22 +96,27 @@ class JudgedAnswer:
         dossier: Dossier,
         settings: DpeSettings,
         *,
-        session_id: str = "",
+        payer: Payer = Payer(),  # noqa: B008 - it is frozen
         own_model: str = "",
         own_window: int = 0,
         left_out: Iterable[tuple[str, str]] = (),
         late: bool = False,
+        again: bool = False,
         terms: JudgeTerms | None = None,
     ) -> None:
         self.judge = judge
-        self.session_id = session_id
+        self.payer = payer
         self.keep = not dossier.no_store
         self._report, self._dossier, self._settings = report, dossier, settings
-        self._why = judge.skips(report, session_id)
+        self._why = judge.skips(report, payer.session_id)
+        if again and self._why == SAMPLED_OUT:
+            # A repaired text is never released unread.
+            self._why = ""
         if not self._why and judge.settings.mode == BACKGROUND and not late:
             self._why = LATER
         self._terms = terms or judge.terms(own_model, own_window, left_out)
         self._inquiry = None if self._why else Inquiry(dossier, report.claims, self._terms)
+        self._second: Inquiry | None = None
         self._late = late
         self._called: ModelCall | None = None
 
@@ -111,9 +126,15 @@ class JudgedAnswer:
         return self._why == LATER
 
     @property
+    def asked(self) -> Judge:
+        """The judge to which the present call goes."""
+        second = self.judge.second
+        return self.judge if self._second is None or second is None else second
+
+    @property
     def failed(self) -> str:
         """Name of the error that left the answer unjudged; empty for none."""
-        return self._inquiry.failed if self._inquiry is not None else ""
+        return self._run().failed if self._inquiry is not None else ""
 
     @property
     def halts(self) -> bool:
@@ -129,23 +150,43 @@ class JudgedAnswer:
             self._dossier,
             self._settings,
             terms=self._terms,
-            session_id=self.session_id,
+            payer=self.payer,
             late=True,
         )
 
     def call(self) -> ModelCall | None:
         """The next call; None when nothing is left to ask."""
-        self._called = self._inquiry.call() if self._inquiry is not None else None
+        inquiry = self._second or self._inquiry
+        self._called = inquiry.call() if inquiry is not None else None
+        if inquiry is not None and self._called is None and self._second is None:
+            self._second = self._second_inquiry(inquiry)
+            self._called = self._second.call() if self._second is not None else None
         return self._called
+
+    def _second_inquiry(self, inquiry: Inquiry) -> Inquiry | None:
+        """The questions to a second judge; None if there is none, or nothing to ask."""
+        from crp_integrations.dpe.judge.verdict import doubtful_claims
+
+        run, second = inquiry.run(), self.judge.second
+        if second is None or not run.calls:
+            return None
+        claims = self._report.claims
+        terms = second.terms(self._terms.model, self._terms.window, self._terms.left_out)
+        doubts = doubtful_claims(self._report, self._dossier, run)
+        return Inquiry(self._dossier, claims, terms, doubts) if doubts else None
 
     def take(self, reply: JudgeReply) -> None:
         """Take the reply to the last call."""
         assert self._inquiry is not None
         assert self._called is not None
-        self._inquiry.take(reply)
-        if not reply.error and self._inquiry.run().calls[-1].error:
+        inquiry = self._second or self._inquiry
+        if reply.error == OVER_BUDGET and not self._inquiry.run().calls:
+            self._why, self._inquiry = NO_BUDGET, None
+            return
+        inquiry.take(reply)
+        if not reply.error and inquiry.run().calls[-1].error:
             # An unreadable reply leaves the cache, so that the judge is asked again next time.
-            self.judge.forget(self._called)
+            self.asked.forget(self._called)
 
     @property
     def report(self) -> Report:
@@ -154,21 +195,30 @@ class JudgedAnswer:
         from crp_integrations.dpe.judge.verdict import concluded
 
         if self._inquiry is not None:
-            run = self._inquiry.run()
+            run = self._run()
         else:
             run = not_asked(self._terms.model, self._why, self.judge.settings.language)
         return concluded(self._report, self._dossier, run, self._settings)
 
+    def _run(self) -> JudgeRun:
+        """The calls of both judges."""
+        assert self._inquiry is not None
+        run = self._inquiry.run()
+        if self._second is None:
+            return run
+        second = self._second.run()
+        return run.model_copy(update={"calls": (*run.calls, *second.calls), "second": second.model})
+
     def play(self) -> Report:
         """Make the calls one after the other; returns the report."""
         while (call := self.call()) is not None:
-            self.take(self.judge.reply(call, None, self.session_id, keep=self.keep))
+            self.take(self.asked.reply(call, None, self.payer, keep=self.keep))
         return self._ended()
 
     async def aplay(self) -> Report:
         """The asynchronous twin of `play`."""
-        while (call := self.call()) is not None:
-            reply = await self.judge.areply(call, None, self.session_id, keep=self.keep)
+        while (call := await asyncio.to_thread(self.call)) is not None:
+            reply = await self.asked.areply(call, None, self.payer, keep=self.keep)
             # Parsing long texts would block the event loop.
             await asyncio.to_thread(self.take, reply)
         return await asyncio.to_thread(self._ended)
@@ -191,6 +241,8 @@ def asks_later(source: JudgeSource, options: Mapping[str, Any], settings: JudgeS
     """Whether the judge for a component's arguments judges in the background."""
     if not source and (source is False or not settings.model):
         return False
+    if isinstance(source, list | tuple):
+        source = source[0] if source else None
     known = source.settings if isinstance(source, Judge) else settings
     own = source.get("mode") if isinstance(source, Mapping) else None
     return (options.get("judge_mode") or own or known.mode) == BACKGROUND
@@ -224,6 +276,8 @@ def resolve_judge(
     if isinstance(judge, Judge):
         chosen.pop("on_report", None)
     resolved = judges_of(settings.judge).of(judge, chosen)
+    if resolved is not None:
+        refuse_storeless(resolved.settings)
     return resolved, on_report if resolved is None or isinstance(judge, Judge) else None
 
 

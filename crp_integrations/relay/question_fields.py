@@ -29,6 +29,7 @@ from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary import (
     BudgetTokens,
     Decomposition,
+    FlagAction,
     GroundingMode,
     Oversight,
     QualityTier,
@@ -85,6 +86,9 @@ class QuestionFields(JudgeOptions, total=False):
     compact: bool | None
     compaction: CompactionAccount | None
     rejected: Sequence[RejectedClaim] | None
+    on_flag: FlagAction | str | Sequence[FlagAction | str] | None
+    on_flag_level: RiskLevel | str | None
+    most_again: int | None
 
 
 def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:

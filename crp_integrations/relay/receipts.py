@@ -45,7 +45,13 @@ from crp_integrations.receipt.signed_statement import (
     signing_key,
 )
 from crp_integrations.receipt.verify import Verified, verify
-from crp_integrations.receipt.window_values import Asked, Decided, InForce, WindowValues
+from crp_integrations.receipt.window_values import (
+    Asked,
+    Decided,
+    InForce,
+    OriginalValues,
+    WindowValues,
+)
 from crp_integrations.relay.defaults import timestamp
 from crp_integrations.relay.memory import IssuedReceipt
 from crp_integrations.relay.prior_windows import denied_facts
@@ -75,6 +81,7 @@ def receipt_contents(
     sources: Mapping[str, str],
     admission: Admission | None,
     verdict: AnswerVerdict | None,
+    original: OriginalValues | None = None,
 ) -> WindowValues:
     """The values that a window's receipt contains.
 
@@ -103,6 +110,7 @@ def receipt_contents(
         documents=packing.documents(envelope, sources.values()),
         judge_prompt=world.engines.judge.prompt.text if world.engines.judge else "",
         state={"state_hash": made.candidates.state_hash} if made else {},
+        original=original,
     )
 
 

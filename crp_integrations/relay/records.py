@@ -10,6 +10,8 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticSerializationError, to_json
 
 from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.remedies import MOST_REDISPATCHES
+from crp_integrations.dpe.repair import Edit, Unrepaired
 from crp_integrations.dpe.report_html import answer_html, passages_of
 from crp_integrations.envelope.envelope_html import envelope_html
 from crp_integrations.envelope.records import EarlierWindow, Envelope
@@ -21,11 +23,13 @@ from crp_integrations.headers.names import AgentPhase
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.markup import folded, fragment, page
 from crp_integrations.messages import Message, Reply, ToolCall
+from crp_integrations.policy.directives import LEVELS
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import (
     BudgetTokens,
     Decomposition,
     Exactness,
+    FlagAction,
     GroundingMode,
     Oversight,
     QualityTier,
@@ -187,6 +191,11 @@ class Request(Record):
         compact: whether a long conversation is shortened; None for the setting.
         compaction: account of what was left out of the conversation; None if it was not checked.
         rejected: claims in sub-agents' answers, among the tool results, that their reports flag.
+        on_flag: what is done with a flagged answer before the policy decides: `report` nothing;
+            `ask-again` the model with the findings, then `repair`; `repair` it from the judge's
+            corrections and judge it again; `withhold` it; or several of them.
+        on_flag_level: lowest risk level at which it is done.
+        most_again: maximum number of times that `ask-again` asks.
     """
 
     SCHEMA = "request/1"
@@ -236,6 +245,9 @@ class Request(Record):
     compact: bool | None = None
     compaction: CompactionAccount | None = None
     rejected: tuple[RejectedClaim, ...] = ()
+    on_flag: tuple[FlagAction, ...] = ()
+    on_flag_level: RiskLevel = RiskLevel.MEDIUM
+    most_again: int = Field(default=1, ge=0, le=MOST_REDISPATCHES)
 
     @field_validator("budget_tokens", "k", "max_tokens", mode="before")
     @classmethod
@@ -248,6 +260,13 @@ class Request(Record):
         """The request's token budget, else the settings' one."""
         return settings.budget.tokens if self.budget_tokens is None else self.budget_tokens
 
+    @field_validator("on_flag_level")
+    @classmethod
+    def _flags(cls, value: RiskLevel) -> RiskLevel:
+        if value not in LEVELS:
+            raise ValueError(f"{value} flags no answer, wanted one of {', '.join(LEVELS)}")
+        return value
+
     @field_validator("budget_tokens", mode="before")
     @classmethod
     def _number_or_word(cls, value: Any) -> Any:
@@ -255,7 +274,7 @@ class Request(Record):
             raise ValueError(f"{value!r:.40} is not a budget, wanted a number, 'auto' or 'window'")
         return value
 
-    @field_validator("accept_quality", "accept_strategies", mode="before")
+    @field_validator("accept_quality", "accept_strategies", "on_flag", mode="before")
     @classmethod
     def _as_tuple(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
@@ -335,6 +354,27 @@ class Piece(Part):
     window_id: str = ""
 
 
+class Repaired(Part):
+    """What an answer was before its repair.
+
+    Attributes:
+        reply: the reply as the model wrote it.
+        report: the judged report on its text; the answer's own report is on the repaired one.
+        edits: what was changed, in order, with offsets in its text.
+        unrepaired: the flagged claims that stay, each with the reason.
+    """
+
+    reply: Reply
+    report: Report
+    edits: tuple[Edit, ...]
+    unrepaired: tuple[Unrepaired, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text before the repair."""
+        return self.reply.answer
+
+
 class Answer(Record):
     """An answer with the envelope that the model saw, the report, and the headers.
 
@@ -346,6 +386,7 @@ class Answer(Record):
         window_reports: sealed reports of an answer over several windows; empty for one window.
         parts: ids of the windows that answered parts of the question; empty for none.
         receipt_id: id of the (last) window's receipt; empty for none.
+        repaired: the original of a text that `on_flag` repaired; None if the model wrote it so.
     """
 
     SCHEMA = "answer/1"
@@ -364,6 +405,12 @@ class Answer(Record):
     parts: tuple[str, ...] = ()
     receipt_id: str = ""
     compaction: CompactionAccount | None = None
+    repaired: Repaired | None = None
+
+    @property
+    def model_reply(self) -> Reply:
+        """The reply as the model wrote it, which a repair has changed."""
+        return self.repaired.reply if self.repaired else self.reply
 
     def to_html(self) -> str:
         """An HTML page with the answer, its report, and the collapsed envelope."""

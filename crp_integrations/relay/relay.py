@@ -104,7 +104,7 @@ from crp_integrations.relay.world import World
 from crp_integrations.seals import sha256
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.session.records import session_id_of
-from crp_integrations.validation import several
+from crp_integrations.validation import require_settings, several
 from crp_integrations.vocabulary import EventType, SafetyMode, SourceKind
 
 Progress = Callable[[str, int, int], None]
@@ -587,7 +587,7 @@ class Relay:
         return compact_messages(
             conversation_of(messages),
             self._world,
-            settings or own,
+            require_settings(settings, HistorySettings, lambda: own),
             model=model or self._world.settings.model,
             tools=tools,
             question=question,

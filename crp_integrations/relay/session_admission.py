@@ -26,8 +26,13 @@ from crp_integrations.errors import (
     UnknownContinuation,
 )
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.policy.demands import halting_demands, reader_demands, refusal_words
-from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten
+from crp_integrations.policy.demands import GIVE, halting_demands, reader_demands, refusal_words
+from crp_integrations.policy.inheritance import (
+    apply_mode,
+    combine_strictest,
+    tighten,
+    with_actions,
+)
 from crp_integrations.policy.policy_text import RANDOM_BYTES, check_nonce, make_nonce, parse_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import inheritance_report
@@ -103,7 +108,8 @@ class Admission:
         safety_budget: remaining budget, limited by the caller's ceiling.
         sources: earlier windows whose stored content the window receives.
         named: whether the parents were named; else the window follows the last one at its close.
-        stated: whether any policy was stated; without one a later request may state any.
+        stated: the policy that the session keeps, without the question's `on_flag`; None if none
+            was stated, so that a later request may state any.
         continues: whether the parents were named by continuation ids.
         token: the session token of the request; None for none.
         earlier: records of the session's windows if it continues none of them: its answer is
@@ -122,7 +128,7 @@ class Admission:
     preferred: Strategy | None = None
     named: bool = False
     sources: tuple[EarlierWindow, ...] = ()
-    stated: bool = False
+    stated: Policy | None = None
     depth: int = 0
     continues: bool = False
     token: SessionToken | None = None
@@ -195,13 +201,14 @@ def admit_window(
         loop_depth=depth,
         settings=settings.sessions.agents,
     )
-    policy = _with_safety_mode(
+    stated = _with_safety_mode(
         _policy(world, (session, parent), agent, request, session_id), request
     )
+    policy = with_actions(stated or Policy(), request.on_flag, request.on_flag_level)
     # An unmeasurable demand would withhold every answer, after its model call was paid for.
-    require_reader(policy or Policy(), world, request.accept_risk)
+    require_reader(policy, world, request.accept_risk)
     if request.nonce:
-        require_nonce(request.nonce, policy or Policy(), world)
+        require_nonce(request.nonce, stated or Policy(), world)
     left = session.safety_budget if session else _budget_left(sealed, settings)
     if place.sibling and after:
         left = safety.merge_budgets(parent.safety_budget for parent in after)
@@ -225,15 +232,15 @@ def admit_window(
     report_only = parse_policy(request.report_only) if request.report_only else None
     return Admission(
         session=session,
-        policy=policy or Policy(),
+        policy=policy,
         report_only=report_only,
         parents=followed,
         prior=prior,
         safety_budget=left,
-        barred=_halt_reason(request, (policy or Policy(), report_only or Policy()), left, settings),
+        barred=_halt_reason(request, (policy, report_only or Policy()), left, settings),
         sources=continued,
         named=bool(parents or after),
-        stated=policy is not None,
+        stated=stated,
         depth=depth,
         continues=bool(parents),
         token=session_token,
@@ -417,6 +424,8 @@ def unmeasured_demands(
     Args:
         reads: whether a model verifier, or the composite score of `literal`, decides on claims.
     """
+    if policy.repair_on is not None and judge is None:
+        return f"repair-on {policy.repair_on} needs a judge, which writes the corrections; {GIVE}"
     if reads:
         return ""
     if judge is None:
@@ -472,6 +481,7 @@ def require_reader_of(
     # A question's own policy is at least as strict as those above it, or is refused.
     texts = [own] if own else above
     policy = reduce(combine_strictest, map(parse_policy, texts)) if texts else Policy()
+    policy = with_actions(policy, asking.get("on_flag"), asking.get("on_flag_level"))
     _require_phones(policy)
     mode, accepted = asking.get("safety_mode"), asking.get("accept_risk")
     unmeasured = unmeasured_demands(

@@ -13,7 +13,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -26,7 +26,7 @@ from pydantic_settings import (
 from crp_integrations.dpe.judge.messages import LANGUAGES
 from crp_integrations.dpe.settings import DpeSettings, Registration
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.errors import ConfigError, PolicySyntaxError, RequestError
+from crp_integrations.errors import ConfigError, PolicySyntaxError
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.governance.settings import (
     ArtifactSettings,
@@ -90,6 +90,7 @@ class DispatchSettings(Part):
 
 ALWAYS: Final = "always"
 DOUBT: Final = "doubt"
+Price = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 _SAMPLE: Final = re.compile(r"sample:(0(?:\.\d+)?|1(?:\.0+)?)")
 
 
@@ -101,10 +102,19 @@ class JudgeSettings(Part):
         api_base: address of its provider; empty for the provider's default.
         api_key: key of its provider; None for the provider's environment variable.
         fallback: model that is asked if the first one fails; empty for none.
+        second: model that is then asked about the claims that the first one doubts; or empty.
+        confirm: ask the same model about these once more, past the cache.
         when: `always`; `doubt`: only if some claim is not found literally, by words or values, in
             the evidence; `sample:0.1`: for that share of the answers, chosen by their hash.
-        budget_calls, budget_tokens, budget_usd: maximum per session; None for no limit. Cached
-            replies cost nothing. A call of unknown price ends a budget in USD.
+        budget_calls, budget_tokens, budget_usd: maximum within the two fields below; None for no
+            limit. Each request counts, retries too; cached replies cost nothing.
+        budget_per: `hour`, `day` or `month`, in UTC, after which it begins anew; empty for never.
+        budget_of: `process`, `store`, `tenant` or `session`; empty for the process, but with a
+            `budget_per` for the store, if there is one that outlasts the process.
+        usd_per_million: price of a million tokens, or of input and output: `[0.15, 0.6]`; None
+            for LiteLLM's. A budget in USD needs a price.
+        breaker_failures: failed calls in a row after which the model is not asked; 0 for never.
+        breaker_s: seconds until one call tries again.
         mode: `wait`, or `background`: the answer is delivered at once, and the judge's report goes
             to `on_report`.
         failure: `report`: deliver the results of the stages without a model, flagged; or `halt`.
@@ -126,10 +136,17 @@ class JudgeSettings(Part):
     api_base: str = ""
     api_key: SecretStr | None = None
     fallback: str = ""
+    second: str = ""
+    confirm: bool = False
     when: str = ALWAYS
     budget_calls: int | None = Field(default=None, ge=0)
     budget_tokens: int | None = Field(default=None, ge=0)
     budget_usd: float | None = Field(default=None, ge=0.0)
+    budget_per: Literal["", "hour", "day", "month"] = ""
+    budget_of: Literal["", "process", "store", "tenant", "session"] = ""
+    usd_per_million: Price | tuple[Price, Price] | None = None
+    breaker_failures: int = Field(default=5, ge=0)
+    breaker_s: float = Field(default=30.0, gt=0.0)
     mode: Literal["wait", "background"] = "wait"
     failure: Literal["report", "halt"] = "report"
     timeout_s: float = Field(default=60.0, gt=0.0)
@@ -185,22 +202,6 @@ def same_provider(model: str, other: str) -> bool:
     if model == other:
         return True
     return "/" in model and model.partition("/")[0] == other.partition("/")[0]
-
-
-def budget_fields(budget: int | Mapping[str, float] | None) -> dict[str, Any]:
-    """A budget as fields: a number of calls, or a mapping with `calls`, `tokens` or `usd`."""
-    if budget is None:
-        return {}
-    if isinstance(budget, Mapping):
-        unknown = set(budget) - {"calls", "tokens", "usd"}
-        if unknown:
-            raise RequestError(
-                f"judge_budget has an unknown {sorted(unknown)[0]!r:.40}; give calls, tokens or usd"
-            )
-        return {f"budget_{name}": value for name, value in budget.items()}
-    if isinstance(budget, bool) or not isinstance(budget, int):
-        raise RequestError(f"judge_budget is {budget!r:.40}; give a number of calls or a mapping")
-    return {"budget_calls": budget}
 
 
 Preset = Literal["default", "literal"]
@@ -409,10 +410,10 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
     """Name of the first invalid field, empty for the whole, and the problem; without its value."""
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "tuple_type":
-        # "Tuple" is a Python term; settings files have lists.
+    if first["type"] == "tuple_type":  # "Tuple" is a Python term; files and requests have lists.
         return field, "wanted a list"
-    return field, first["msg"].removeprefix("Value error, ")
+    problem = first["msg"].removeprefix("Value error, ").replace("Tuple should have", "wanted")
+    return field, problem.replace(" after validation, not", ", got")
 
 
 def _toml(root: Path | None) -> Path | None:

@@ -13,6 +13,7 @@ from crp_integrations.headers import names
 from crp_integrations.headers import refusal_bodies as bodies
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.ports import Silent, Tracer
+from crp_integrations.relay.budget import Payer
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import HaltReason, Purpose
@@ -72,7 +73,7 @@ class JudgeDispatch(Dispatch):
     """
 
     judge: Judge | None = None
-    session_id: str = ""
+    payer: Payer = Payer()  # noqa: RUF009 - it is frozen
     tracer: Tracer = Silent()  # noqa: RUF009 - it has no state
     keep: bool = True
 

@@ -106,12 +106,16 @@ class CallerSelection:
     ) -> None:
         """Check the arguments and prepare the decomposition of the question."""
         from crp_integrations.envelope.caller_candidates import CallerTexts
-        from crp_integrations.relay.defaults import chosen_embedder, chosen_reranker, tokenizers
+        from crp_integrations.relay.defaults import (
+            chosen_embedder,
+            chosen_reranker,
+            chosen_settings,
+            tokenizers,
+        )
         from crp_integrations.relay.prompt import InformationNeeds
         from crp_integrations.relay.question_fields import admit
-        from crp_integrations.relay.settings import load
 
-        self._settings = settings or load()
+        self._settings = chosen_settings(settings)
         self._request = admit(
             query=question, model=model, grounding=grounding, k=k, budget_tokens=budget_tokens
         )
@@ -221,11 +225,11 @@ def examine(
         RequestError: the answer, the context or the grounding mode has no usable value.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
+    from crp_integrations.relay.defaults import chosen_settings
     from crp_integrations.relay.judged_answer import complete_report, resolve_judge
-    from crp_integrations.relay.settings import load
 
     # Read once, since each `load` scans the environment.
-    settings = settings or load()
+    settings = chosen_settings(settings)
     judging, on_report = resolve_judge(judge, judge_options, settings)
     report, dossier = screened_answer(
         answer,
@@ -260,12 +264,12 @@ async def aexamine(
     """
     import asyncio
 
+    from crp_integrations.relay.defaults import chosen_settings
     from crp_integrations.relay.judge import JUDGE_OPTIONS
     from crp_integrations.relay.judged_answer import acomplete_report, resolve_judge
-    from crp_integrations.relay.settings import load
 
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    settings = settings or load()
+    settings = chosen_settings(settings)
     judging, on_report = resolve_judge(judge, options, settings)
     report, dossier = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
@@ -291,15 +295,15 @@ def screened_answer(
     from crp_integrations.dpe.pipeline import examine as run_stages
     from crp_integrations.relay.defaults import (
         chosen_embedder,
+        chosen_settings,
         default_policy,
         default_verifier,
         verified_engine,
     )
     from crp_integrations.relay.evidence import answer_text
     from crp_integrations.relay.examination import VERIFIED, caller_dossier
-    from crp_integrations.relay.settings import load
 
-    loaded = settings or load()
+    loaded = chosen_settings(settings)
     dossier = caller_dossier(
         answer_text(answer),
         context,
@@ -344,13 +348,12 @@ def count_tokens(
         RequestError: `what` is neither a text nor messages of text.
         ConfigError: the model's tokenizer file cannot be read.
     """
-    from crp_integrations.relay.defaults import tokenizers
+    from crp_integrations.relay.defaults import chosen_settings, tokenizers
     from crp_integrations.relay.prompt import count_tokens_of
     from crp_integrations.relay.question_fields import check_model_name
-    from crp_integrations.relay.settings import load
 
     check_model_name(model)
-    return count_tokens_of(what, tokenizers(settings or load())(model), tools)
+    return count_tokens_of(what, tokenizers(chosen_settings(settings))(model), tools)
 
 
 def compact(
@@ -385,11 +388,10 @@ def compact(
     """
     from crp_integrations.governance.compaction.compactor import AutoCompactor
     from crp_integrations.governance.compaction.records import budget_share
-    from crp_integrations.relay.defaults import clock, limits, tokenizers
+    from crp_integrations.relay.defaults import chosen_settings, clock, limits, tokenizers
     from crp_integrations.relay.records import conversation_of
-    from crp_integrations.relay.settings import load
 
-    chosen = settings or load()
+    chosen = chosen_settings(settings)
     own = chosen.compaction.model_copy(update={"enabled": True})
     if budget_tokens is None:
         budget_tokens = budget_share(limits(chosen)(model)[0], own.limit_share)

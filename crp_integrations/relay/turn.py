@@ -38,19 +38,16 @@ from crp_integrations.policy.demands import UNFITTED
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.verdict import unread_note
 from crp_integrations.relay import compaction
+from crp_integrations.relay.budget import Payer
 from crp_integrations.relay.conditional_requests import cap_tier
-from crp_integrations.relay.evidence import (
-    TOOL_SOURCE,
-    AnswerEvidence,
-    earlier_facts,
-    evidence_of,
-)
+from crp_integrations.relay.evidence import AnswerEvidence, earlier_facts, evidence_of
 from crp_integrations.relay.examination import examine_answer, examine_windows
-from crp_integrations.relay.judge import Judge, call_receivers
+from crp_integrations.relay.judge import call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
 from crp_integrations.relay.receipts import draft_maker, receipt_contents
 from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.repaired_answer import OriginalAnswer, is_better
 from crp_integrations.relay.session_admission import (
     ALONE,
     Admission,
@@ -81,6 +78,7 @@ from crp_integrations.relay.verdict import (
     AnswerVerdict,
     AskAgain,
     Deliver,
+    Mend,
     Unreachable,
     Withhold,
     may_show_at_once,
@@ -150,6 +148,8 @@ class Turn:
         # The examined reply, and its judgement.
         self._examined_reply: Reply | None = None
         self._judged_answer: JudgedAnswer | None = None
+        # The model's own answer, while a repaired one is examined and if it is released.
+        self._original: OriginalAnswer | None = None
         self._outcome: Outcome | None = None
         self._end_lock = threading.Lock()
 
@@ -205,8 +205,7 @@ class Turn:
     def receive(self, result: Result) -> Step:
         """Take a reply; returns the next call, or the examined and sealed outcome.
 
-        The reply is examined against the last fitted envelope. If a remedy may improve it, the
-        model is asked again, up to the settings' limit; only the last reply is sealed.
+        Where a remedy may improve the reply, the model is asked again; only the last is sealed.
 
         Spec: CRP-SPEC-005 §1.2, §19
         """
@@ -399,11 +398,15 @@ class Turn:
         answered = self._passes.answer or reply
         if self._searches is not None:
             answered = without_searches(answered)
-        self._examined_reply = answered
-        report = self._examine(fitted.envelope, answered.answer)
-        self._judged_answer = self._judgement(fitted, answered, report)
+        return self._examine_reply(fitted, answered, admission)
+
+    def _examine_reply(self, fitted: FittedDispatch, reply: Reply, admission: Admission) -> Step:
+        """Examine a reply; returns the first call to the judge, or the decision."""
+        self._examined_reply = reply
+        report = self._examine(fitted.envelope, reply.answer)
+        self._judged_answer = self._judgement(fitted, reply, report)
         if self._judged_answer is None:
-            return self._settled(fitted, answered, admission, report)
+            return self._settled(fitted, reply, admission, report)
         return self._judge_on(fitted, admission)
 
     def _judge_on(
@@ -424,6 +427,15 @@ class Turn:
         self, fitted: FittedDispatch, answered: Reply, admission: Admission, report: Report
     ) -> Step:
         """Decide on an examined answer: ask again, release, withhold or refuse it."""
+        final, original = self._original is not None, self._original
+        if original is not None and is_better(report, original.report):
+            self.note(EventType.ANSWER_REPAIRED, **original.event(self._world.settings_digest))
+            report = report.changed(flags=(*report.flags, original.flag))
+        elif original is not None:
+            self._examined_reply, answered, report = original.reply, original.reply, original.report
+            self._examined, self._judged_answer = original.examined, original.judged
+            self._original = None
+            report = report.changed(flags=(*report.flags, "repair-discarded"))
         shown = cap_tier(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = AnswerVerdict.of(
             report,
@@ -435,13 +447,22 @@ class Turn:
             world=self._world,
             part=self.part,
             judge_failed=self._judged_answer is not None and self._judged_answer.halts,
+            repaired=final,
         )
         match verdict.decision:
             case AskAgain() as again:
                 return self._again(again, fitted)
+            case Mend() | Deliver() if not (final or answered.tool_calls) and (
+                more := self._unfinished(report, fitted)
+            ):
+                return more
+            case Mend(repair=repair, reply=mended):
+                self._original = OriginalAnswer(
+                    answered, report, repair, self._examined, self._judged_answer
+                )
+                return self._examine_reply(fitted, mended, admission)
             case Deliver():
-                unfinished = None if answered.tool_calls else self._unfinished(report, fitted)
-                return unfinished or self._released(shown, report, answered, fitted, verdict)
+                return self._released(shown, report, answered, fitted, verdict)
             case Withhold(reason=reason):
                 closed = self._close("halted", shown, answered.answer, report, verdict=verdict)
                 withheld = self._answer(shown, answered, closed)
@@ -451,6 +472,7 @@ class Turn:
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)
                 self._outcome = Refusal(error, self._headers(shown, closed), shown)
+        assert self._outcome is not None
         return self._outcome
 
     def _released(
@@ -578,7 +600,7 @@ class Turn:
         if call is None:
             return None
         return JudgeDispatch(
-            call, None, judging.judge, self.session_id, self._world.tracer, judging.keep
+            call, None, judging.asked, judging.payer, self._world.tracer, judging.keep
         )
 
     def _examine(self, envelope: Envelope | None, text: str, *, needs: bool = True) -> Report:
@@ -651,25 +673,12 @@ class Turn:
             report,
             self._examined[0].dossier,
             world.settings.dpe,
-            session_id=self.session_id,
+            payer=Payer(self.session_id, world.budgets),
             own_model=fitted.model,
             own_window=world.engines.limit_for(fitted.model)[0],
-            left_out=self._withheld_facts(judge, fitted.envelope),
+            left_out=self._packing.withheld_facts(judge, self._evidence, fitted.envelope),
+            again=self._original is not None,
         )
-
-    def _withheld_facts(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
-        """Ids of facts that must not be sent to the judge's provider, with the reason."""
-        labels = {**self._evidence.labels, **self._packing.labels(envelope)}
-        barred = set(judge.settings.withhold_labels)
-        in_memory = set() if judge.own else set(self._packing.reads().held())
-        withheld = []
-        shown = {fact.fact_id: fact.source_id for fact in envelope.facts}
-        for id_, source_id in {**self._evidence.sources, **shown}.items():
-            if barred.intersection(labels.get(id_, ())):
-                withheld.append((id_, "label"))
-            elif id_ in in_memory and not source_id.startswith(TOOL_SOURCE):
-                withheld.append((id_, "no-store"))
-        return withheld
 
     def _judged(self, judging: JudgedAnswer) -> Report:
         """The judged report; the judge's record is added to the examination for the receipt."""
@@ -844,6 +853,7 @@ class Turn:
             sources=self._evidence.sources,
             admission=self._admission,
             verdict=verdict,
+            original=self._original.values(self._world.settings_digest) if self._original else None,
         )
         return draft_maker(contents)
 
@@ -854,7 +864,8 @@ class Turn:
             # Skips validation: these are the engine's own values.
             envelope=envelope.model_copy(update={"window_number": seal.window_number}),
             report=closed.report,
-            headers=self._headers(envelope, closed),
+            headers=self._headers(envelope, closed)
+            | (self._original.header if self._original else {}),
             reply=reply.model_copy(update={"usage": self._calls.usage}),
             session_id=self.session_id,
             window_id=seal.window_id,
@@ -862,6 +873,7 @@ class Turn:
             continuation_id=closed.update.node.continuation_id,
             receipt_id=closed.receipt_id,
             compaction=self._compaction,
+            repaired=self._original.record(self._world.settings_digest) if self._original else None,
         )
 
     def _headers(self, envelope: Envelope, closed: ClosedWindow) -> dict[str, str]:

@@ -14,9 +14,11 @@ from typing import TypeAlias
 from crp_integrations.dpe import remedies
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import Redispatch
+from crp_integrations.dpe.repair import Repair, repair
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.language.coverage import reasoning_spans, without_reasoning
 from crp_integrations.messages import Reply
+from crp_integrations.policy.demands import acts
 from crp_integrations.policy.directives import Demand
 from crp_integrations.policy.policy_text import policy_hash
 from crp_integrations.policy.records import Policy, PolicyJudgement, ViolationReport, ViolationSink
@@ -60,8 +62,6 @@ GROUNDING_DEMANDS = (
     Demand.DISTORTION,
     Demand.QUALITY,
 )
-# Maximum number of claims quoted in the instructions of a re-dispatch.
-MAX_QUOTED_CLAIMS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,15 @@ class Deliver:
     """The answer may be shown."""
 
 
-Decision: TypeAlias = AskAgain | Withhold | Unreachable | Deliver
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """Have a repaired reply examined and judged."""
+
+    repair: Repair
+    reply: Reply
+
+
+Decision: TypeAlias = AskAgain | Mend | Withhold | Unreachable | Deliver
 
 
 def _decide(
@@ -137,6 +145,7 @@ def _ask_again(
     Spec: CRP-SPEC-005 §8.3, §9.3, §11.5, §19
     """
     upgrade = policy.upgrade_on_risk
+    grounding = {demand.value for demand in GROUNDING_DEMANDS} | {"flagged"}
     instructions: list[str] = []
     triggers: list[str] = []
     contradicted = [
@@ -171,13 +180,16 @@ def _ask_again(
             unmet.add(Demand.QUALITY)
         if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
-        mended = [demand for demand in GROUNDING_DEMANDS if demand in unmet]
-        if mended:
-            triggers += [demand.value for demand in mended]
-            instructions.append(remedies.against_unsupported(_unsupported(report)))
+        triggers += [demand.value for demand in GROUNDING_DEMANDS if demand in unmet]
+    if acts(policy.ask_again_on, report) and attempts < request.most_again:
+        triggers.append("flagged")
+    if grounding.intersection(triggers):
+        flagged = [claim for claim in report.claims if claim.flagged]
+        instructions.append(remedies.against_unsupported(flagged))
     if not triggers:
         return None
-    strategy: Strategy = upgrade or Strategy.REFLEXIVE
+    # A single call, unless a directive or another finding wants the answer checked by the model.
+    strategy = upgrade or (request.strategy if triggers == ["flagged"] else Strategy.REFLEXIVE)
     if request.accept_strategies and strategy not in request.accept_strategies:
         # The caller's accepted strategies take precedence over an upgrade.
         strategy = request.strategy
@@ -190,9 +202,12 @@ def _ask_again(
     )
 
 
-def _unsupported(report: Report) -> list[str]:
-    """The claims quoted to the model: those that the evidence contradicts or does not support."""
-    return [claim.text for claim in report.claims if claim.flagged][:MAX_QUOTED_CLAIMS]
+def _mend(report: Report, policy: Policy, reply: Reply) -> Mend | None:
+    if not acts(policy.repair_on, report):
+        return None
+    made = repair(report, reply.answer)
+    mended = reply.with_answer(made.text) if made.edits else None
+    return Mend(made, mended) if mended is not None else None
 
 
 def _without_reasoning(answer: str) -> str:
@@ -240,8 +255,9 @@ class AnswerVerdict:
         world: World,
         part: bool = False,
         judge_failed: bool = False,
+        repaired: bool = False,
     ) -> AnswerVerdict:
-        """Evaluate the policies on a reply and decide.
+        """Evaluate the policies on a reply and decide; a repaired one is final.
 
         Spec: CRP-SPEC-005 §7.4; related facts §6
         """
@@ -262,11 +278,11 @@ class AnswerVerdict:
         if not terms.unanswered:
             decision = _decide(report, tier, judgement, policy, terms)
             settings = world.settings.dispatch
-            if attempts < settings.redispatches and not report.classification.halts:
-                again = _ask_again(
+            if not repaired and not report.classification.halts:
+                again = attempts < settings.redispatches and _ask_again(
                     report, tier, judgement, request, policy, reply.answer, settings, attempts
                 )
-                decision = again or decision
+                decision = again or _mend(report, policy, reply) or decision
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)
         wanted = needs_review(judgement, safety.round_budget(admission.safety_budget), terms)
@@ -395,12 +411,13 @@ def may_show_at_once(
     dispatch = settings.dispatch
     # A registered use is withheld if it is forbidden, or if it cannot be classified.
     classified = settings.system.domain is not None or world.engines.own_policy
-    if may_withhold(policy, request.oversight) or classified:
+    if may_withhold(policy, request.oversight) or policy.repair_on is not None or classified:
         return False
     if safety.needs_review(admission.safety_budget, settings.sessions.budget):
         return False
     remedies_permitted = (
         policy.upgrade_on_risk is not None,
+        policy.ask_again_on is not None,
         dispatch.redispatch_on_contradiction,
         dispatch.redispatch_on_repetition,
         dispatch.redispatch_on_flow,

@@ -30,6 +30,8 @@ from crp_integrations.messages import ModelCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt
 from crp_integrations.relay.conditional_requests import ConditionalRequest
+from crp_integrations.relay.evidence import TOOL_SOURCE, AnswerEvidence
+from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.prompt import InformationNeeds
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import FittedDispatch
@@ -141,6 +143,22 @@ class WindowEnvelope:
             for fact in self.made.candidates.facts
             if fact.fact_id in shown
         }
+
+    def withheld_facts(
+        self, judge: Judge, evidence: AnswerEvidence, envelope: Envelope
+    ) -> list[tuple[str, str]]:
+        """Ids of facts that must not be sent to a judge's provider, with the reason."""
+        labels = {**evidence.labels, **self.labels(envelope)}
+        barred = set(judge.settings.withhold_labels)
+        in_memory = set() if judge.own else set(self.reads().held())
+        withheld = []
+        shown = {fact.fact_id: fact.source_id for fact in envelope.facts}
+        for id_, source_id in {**evidence.sources, **shown}.items():
+            if barred.intersection(labels.get(id_, ())):
+                withheld.append((id_, "label"))
+            elif id_ in in_memory and not source_id.startswith(TOOL_SOURCE):
+                withheld.append((id_, "no-store"))
+        return withheld
 
     def documents(self, envelope: Envelope | None, further: Iterable[str]) -> tuple[Source, ...]:
         """Registry entries of an envelope's sources and of further ones."""

@@ -92,8 +92,8 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
         oversight_mode=oversight_of(request, parts.admission, world.settings),
         halt_reason=verdict.reason if verdict else None,
         seed=seed if seed is not None and 0 <= seed < MAX_SEED else None,
-        nonce=new_nonce(policy, world)
-        if policy and parts.admission and parts.admission.stated
+        nonce=new_nonce(parts.admission.stated, world)
+        if parts.admission and parts.admission.stated
         else "",
         residency=request.residency,
         phase=request.phase,

@@ -420,11 +420,10 @@ def _begins_session(known: Session | None, sealing: Sealing) -> bool:
 
 def _session_policy(policy: str, admission: Admission | None) -> str:
     """The stricter of the session's policy and the window's, which may have begun earlier."""
-    if admission is None or not admission.stated:
+    own = admission.stated if admission else None
+    if own is None:
         return policy
-    return render_policy(
-        combine_strictest(admission.policy, parse_policy(policy)) if policy else admission.policy
-    )
+    return render_policy(combine_strictest(own, parse_policy(policy)) if policy else own)
 
 
 def _prior_window(end: WindowEnd, seal: WindowSeal) -> EarlierWindow | None:

@@ -24,6 +24,7 @@ from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.policy.records import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
+from crp_integrations.relay.budget import BudgetPlaces
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.memory import RelayMemory
 from crp_integrations.relay.settings import Settings
@@ -113,6 +114,7 @@ class World:
 
     Attributes:
         settings_digest: hash of the settings, computed once.
+        budgets: where the judges' spending is counted.
     """
 
     places: Places
@@ -125,6 +127,7 @@ class World:
     ids: Ids
     keyring: KeyRing
     tracer: Tracer
+    budgets: BudgetPlaces
 
     def journal(self, namespace: Namespace, drafts: Sequence[EventDraft]) -> None:
         """Write events into a namespace's journal, in a separate transaction."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.errors import StoreError
@@ -83,9 +83,60 @@ class SessionsFacet(WindowRecordsFacet, Protocol):
         ...
 
 
+class Spending(NamedTuple):
+    """Requests to judges, their tokens, and their cost in US dollars."""
+
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+    def plus(self, other: Spending, sign: int = 1) -> Spending:
+        """The sum with another one, or with `sign=-1` the difference."""
+        return Spending(
+            self.calls + sign * other.calls,
+            self.tokens + sign * other.tokens,
+            self.usd + sign * other.usd,
+        )
+
+
+class SpendingFacet(Protocol):
+    """What the judges of one namespace spent, in the last period of each."""
+
+    def spent(self, session_id: str, judge: str) -> tuple[str, Spending] | None:
+        """The last period of a judge and what it spent in it; None if it never spent.
+
+        Args:
+            session_id: empty for what all sessions spent together.
+        """
+        ...
+
+    def save(self, session_id: str, judge: str, period: str, spent: Spending) -> None:
+        """Replace a judge's period and what it spent in it; `forget` removes a session's."""
+        ...
+
+
 class _WithSessions(Protocol):
     @property
     def sessions(self) -> SessionsFacet: ...
+
+
+class _WithSpending(Protocol):
+    @property
+    def spending(self) -> SpendingFacet: ...
+
+
+def spending_of(transaction: Transaction) -> SpendingFacet:
+    """What judges spent, in an open transaction.
+
+    Raises:
+        StoreError: the store does not support it.
+    """
+    if not hasattr(transaction, "spending"):
+        raise StoreError(
+            f"{type(transaction).__name__} keeps no judge's spending; give judge_budget "
+            "'of': 'process', or another store"
+        )
+    return cast("_WithSpending", transaction).spending
 
 
 def sessions_of(transaction: Transaction) -> SessionsFacet:

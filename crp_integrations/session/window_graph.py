@@ -13,6 +13,7 @@ from typing import Final
 from crp_integrations.envelope.continuation import degradation_advice
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
+from crp_integrations.markup import counted
 from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
 from crp_integrations.session.settings import WindowGraphSettings
 from crp_integrations.vocabulary import Pattern, QualityTier
@@ -24,15 +25,16 @@ def check_limits(
     """Refuse a window that would exceed the graph's size or the fan-out of its parent."""
     if settings.nodes is not None and len(windows) >= settings.nodes:
         raise LimitReached(
-            f"the session has {len(windows)} windows, at most {settings.nodes} allowed; begin "
-            "another session, or raise sessions.graph.nodes"
+            f"the session has {counted(len(windows), 'window')}, at most {settings.nodes} allowed; "
+            "begin another session, or raise sessions.graph.nodes"
         )
     if len(parents) != 1:
         return
     followers = _count_followers({node.window_id: node for node in windows}).get(parents[0], 0)
     if followers >= settings.fan_out:
         raise LimitReached(
-            f"{followers} windows continue {parents[0]!r:.60}, at most {settings.fan_out} allowed"
+            f"window {parents[0]!r:.60} is continued by {counted(followers, 'window')}, at most "
+            f"{settings.fan_out} allowed"
         )
 
 

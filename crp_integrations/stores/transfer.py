@@ -70,6 +70,7 @@ TABLES = (
     _table("window_facts", [_WINDOW, "fact_id"]),
     _table("window_sources", [_WINDOW, "source_id"]),
     _table("withdrawn_facts", ["fact_id"], ["withdrawn_at"]),
+    _table("judge_spending", ["session_id", "judge"], ["period", "calls", "tokens", "usd"]),
     _table(
         "receipts",
         ["place"],

@@ -236,6 +236,8 @@ class EventType(StrEnum):
     FLOW_STITCH = "FLOW_STITCH"
     SUB_AGENT_RESULT = "SUB_AGENT_RESULT"
     EXCEPTION_USED = "EXCEPTION_USED"
+    # An answer was repaired before its release; the data has the original's hashes.
+    ANSWER_REPAIRED = "ANSWER_REPAIRED"
     # Events of the context engineering pack.
     CONTEXT_COMPACTED = "CONTEXT_COMPACTED"
     CONTEXT_DROPPED = "CONTEXT_DROPPED"

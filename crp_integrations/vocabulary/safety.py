@@ -43,6 +43,15 @@ class Oversight(StrEnum):
     HALT = "halt"
 
 
+class FlagAction(StrEnum):
+    """What is done with a flagged answer; of several, in this order."""
+
+    REPORT = "report"
+    ASK_AGAIN = "ask-again"
+    REPAIR = "repair"
+    WITHHOLD = "withhold"
+
+
 class HaltReason(StrEnum):
     """Why an answer was withheld; `crp_halt_reason` in a 451 body.
 

@@ -153,8 +153,12 @@ def test_metadata_that_are_not_plain_json_are_refused_and_nothing_is_stored(stor
 @pytest.mark.requirement("009-2.1-2")
 def test_short_chunks_are_taken_and_empty_or_too_long_ones_refused_with_what_to_set(store):
     before = store.namespace.state_hash()
-    for text in (" \n", "word " * 5000):
-        with pytest.raises(FactRejected, match="max_fact_tokens"):
+    for text, error in (
+        ("", "item 2 has the empty text ''; leave it out"),
+        (" \n", "item 2 has the empty text"),
+        ("word " * 5000, "max_fact_tokens"),
+    ):
+        with pytest.raises(FactRejected, match=error):
             store.add_texts([FACTS[0] + " New.", text])
     assert store.namespace.state_hash() == before
     store.add_texts(["Fee: 40 euros"], ids=["fee"])

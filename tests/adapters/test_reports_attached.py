@@ -40,11 +40,13 @@ from crp_integrations.llama_index import (
     EmittingHandler,
 )
 from crp_integrations.llama_index import report_of as report_on_response
+from crp_integrations.relay.judge import Judge
 from crp_integrations.vocabulary.provenance import RiskLevel
 from tests.adapters import llama_index_doubles as llama
 from tests.adapters.langchain_doubles import FACTS, opened, overheard, scripted
 from tests.adapters.llama_index_doubles import HALTING, QUESTION, WRONG
 from tests.adapters.test_memory_emission import emitting
+from tests.doubles import ScriptedModel
 
 IDS = ["window_id", "report_hash"]
 REPORT = examine(WRONG, context=list(FACTS), question=QUESTION)
@@ -330,6 +332,14 @@ def test_a_deep_copy_shares_a_handler(name):
     handler = HANDLERS[name](opened())
     assert copy.deepcopy({"callbacks": [handler]})["callbacks"] == [handler]
     assert copy.deepcopy(handler) is handler
+
+
+def test_a_deep_copy_shares_a_router_and_a_judge():
+    entry = {"model_name": "main", "litellm_params": {"model": "extractive/lead"}}
+    router = CRPRouter([entry], relay=opened())
+    assert copy.deepcopy({"router": router})["router"] is router
+    judge = Judge(ScriptedModel("x"))
+    assert copy.deepcopy(CRPGate(judge=judge))._judge is judge
 
 
 def test_a_copied_component_has_the_same_store():

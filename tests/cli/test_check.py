@@ -6,12 +6,16 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from crp_integrations import RequestError
+from crp_integrations.cli import check
 from tests.cli.conftest import Here
-from tests.judges import NAME, judge_double
+from tests.dpe.judging import Case, saying
+from tests.judges import NAME, by_words, changed, judge_double, judging
 
 PLAN = "The Meridian plan costs 4.20 euros a month."
 CANCEL = "A plan that was paid for a year can be cancelled in its first 14 days."
@@ -207,9 +211,64 @@ def test_a_judge_reads_each_answer_of_a_log_once(here: Here, desk: Path) -> None
     assert told[0]["report"]["verification"] == "VERIFIED"
 
 
+FIX = {
+    "4.80": {**changed("4.80", PLAN), "fix": PLAN},
+    "Klarna": {"status": "UNSUPPORTED", "fix": ""},
+}
+
+
+def test_corrections_are_a_diff_and_are_written_to_the_file(here: Here, desk: Path) -> None:
+    file = desk / "wrong.md"
+    before = f"\ufeff{CANCEL}\r\n{WRONG} You can pay by Klarna.\r\n".encode()
+    file.write_bytes(before)
+    file.chmod(0o640)
+    (desk / "link.md").symlink_to(file)
+    key = {"OPENAI_API_KEY": "sk-judge"}
+    with judge_double(answers=judging(by_words(FIX))) as judge:
+        how = ("--context", "docs", "--judge", NAME, "--judge-base", judge.url)
+        shown = here("check", "wrong.md", *how, cwd=desk, COLUMNS="200", **key)
+        assert "costs [-4.80-]{+4.20+} euros" in shown.stdout
+        assert "[-You can pay by Klarna.-]" in shown.stdout
+        done = here("check", "wrong.md", *how, "--fix", "--fail-on", "high", cwd=desk, **key)
+        assert file.read_bytes() == before
+        told = here("check", "wrong.md", *how, "--json", cwd=desk, **key)
+        written = here("check", "link.md", *how, "--fix", "--write", cwd=desk, **key)
+        again = here("check", "wrong.md", *how, "--fix", "--write", cwd=desk, **key)
+    assert done.returncode == 1
+    assert done.stdout == (
+        f"--- a/wrong.md\n+++ b/wrong.md\n@@ -1,2 +1,2 @@\n {CANCEL}\n"
+        f"-{WRONG} You can pay by Klarna.\n+{PLAN}\n"
+    )
+    assert json.loads(told.stdout)["answers"][0]["repair"]["text"] == f"{CANCEL}\n{PLAN}\n"
+    assert (written.returncode, written.stderr) == (0, "")
+    assert file.read_bytes() == f"\ufeff{CANCEL}\r\n{PLAN}\r\n".encode()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert (desk / "link.md").is_symlink()
+    assert (again.returncode, again.stdout) == (0, "")
+    assert sorted(path.name for path in desk.glob(".*")) == []
+
+
+def test_a_file_that_changed_is_not_written(desk: Path) -> None:
+    file, answer = desk / "wrong.md", f"{CANCEL}\n{WRONG}\n"
+    case = Case(answer, [PLAN])
+    fix = {"status": "CONTRADICTED", "quotes": [{"in": "1", "text": PLAN}], "wrong": "4.80"}
+    rows = [{"n": 1, "status": "UNSUPPORTED"}, {"n": 2, **fix, "fix": PLAN}]
+    report = case.judged(saying(*rows))
+    checked = check.CheckedAnswer("wrong.md", str(file), answer, {}, report)
+    with pytest.raises(RequestError, match="has changed since it was read"):
+        check._write_repair(checked)
+    with pytest.raises(RequestError, match="leave --write out"):
+        check._write_repair(replace(checked, file=""))
+    file.write_text(answer)
+    check._write_repair(checked)
+    assert file.read_text() == f"{CANCEL}\n{PLAN}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("right.md", "--context", "docs", "--write"), "give it with --fix"),
+        (("-", "--context", "docs", "--fix", "--write"), "a file or a folder"),
         ((), "give either ANSWER with --context, or --watch"),
         (("right.md",), "--context is missing"),
         (("right.md", "--watch", "run.jsonl"), "give either ANSWER"),

@@ -112,3 +112,38 @@ def test_more_places_than_are_told_of_is_said() -> None:
     assert len(report.personal.found) == 4
     assert report.personal.truncated
     assert "personal-data-cut" in report.flags
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "is_own"),
+    [
+        ("+33 1 42 68 53 00", "0033 1 42 68 53 00", True),
+        ("0033142685300", "+33 1 42 68 53 00", True),
+        ("+33 1 42 68 53 00", "01 42 68 53 00", True),
+        ("01 42 68 53 00", "+33 (0)1 42 68 53 00", True),
+        ("+48 22 694 60 00", "22 694 60 00", True),
+        ("+1 202 555-0142", "(202) 555 0142", True),
+        ("01 42 68 53 00", "+44 1 42 68 53 00", False),
+        ("+33 1 42 68 53 00", "0034 1 42 68 53 00", False),
+        ("+33 1 42 68 53 00", "01 42 68 53 01", False),
+    ],
+)
+def test_one_telephone_number_in_two_spellings_is_the_questions_own(
+    question: str, answer: str, is_own: bool
+) -> None:
+    asked = f"Is my telephone number {question} right?"
+    report = _report(f"The telephone number is {answer}.", question=asked)
+    assert _own_in_answer(report) == [is_own]
+
+
+def test_data_of_earlier_messages_is_own_and_of_tools_and_system_prompts_is_not() -> None:
+    talk = (("user", f"I am {SECRETS[2]}, at {SECRETS[0]}."), ("assistant", "Good."))
+    asked: dict[str, Any] = {"question": "Who am I?", "conversation": talk}
+    assert _own_in_answer(_report(TEXT, **asked)) == [True, False, True]
+    prompt = "\n\n".join(("Bill " + SECRETS[1], *(text for _, text in talk), "Who am I?"))
+    assert _own_in_answer(_report(TEXT, **asked, prompt=prompt)) == [True, False, True]
+    assert _own_in_answer(_report(TEXT, question="Who?", prompt=prompt)) == [False] * 3
+
+
+def _own_in_answer(report: Report) -> list[bool]:
+    return [datum.in_question for datum in report.personal.found if datum.where == "answer"]

@@ -21,6 +21,7 @@ from crp_integrations.dpe.repair import (
     Repair,
     edited,
 )
+from crp_integrations.dpe.report_html import answer_html
 from tests.dpe.judging import Case, claims_of, contradicted, supported
 
 SHOP = [
@@ -178,6 +179,16 @@ def test_a_report_that_was_stored_needs_the_answer() -> None:
     with pytest.raises(RequestError, match="not the report's"):
         stored.repair("It closes.")
     assert stored.repair(answer) == made.changed(flags=()).repair() == made.repair()
+
+
+def test_a_repair_is_a_tracked_change_in_html() -> None:
+    answer = "It closes at 17:00. It has a <b>pool</b>."
+    made = report(answer, {"17:00": "It closes at 18:30.", "pool": ""}, SHOP, "closes at 18:30")
+    for html in (made.to_html(SHOP), answer_html(answer, made, {})):
+        assert "closes at <del>17:00</del><ins>18:30</ins>." in html
+        assert "It has a &lt;b&gt;pool&lt;/b&gt;.</del>" in html
+    stored = Report.model_validate_json(made.model_dump_json())
+    assert "<del>" not in stored.to_html(SHOP)
 
 
 def test_edits_fit_only_their_answer() -> None:

@@ -274,6 +274,15 @@ async def test_a_provider_whose_streams_do_not_tell_their_end_is_called_whole(ho
 
 
 @pytest.mark.parametrize("how", WAYS)
+async def test_a_mock_response_is_answered_and_streamed_whole(how: str) -> None:
+    # LiteLLM adds the end of a mock's stream itself, as for one that is cut off.
+    mocked = LiteLLMModel(options={"mock_response": "It sails at nine."})
+    reply, parts = await answered(mocked, call(), how)
+    assert reply.text == "It sails at nine."
+    assert parts[:-1] in ([], [reply.text])
+
+
+@pytest.mark.parametrize("how", WAYS)
 async def test_a_cost_is_none_without_a_price(server: Double, how: str) -> None:
     reply, _ = await answered(model(server), call("openai/nobody-knows-13b"), how)
     assert reply.usage.cost_usd is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -318,6 +319,23 @@ def test_a_comparison_of_unknown_types_is_refused(comparison: str) -> None:
     """regopy 1.5.2 takes "9" < 3 for true; in OPA every number is below every text."""
     source = f"package t\nimport rego.v1\ndefault v := {{}}\nv := {{}} if {{\n\t{comparison}\n}}\n"
     with pytest.raises(EngineError, match="is_number"):
+        RegoEngine().prepare(Bundle("t@1", source, {}, "t/v"))
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted"),
+    [
+        ('input["full name"] < input.least', '`input["full name"] < input.least`'),
+        ('input.name == "a b"; "9" < input.n # "x"', '`"9" < input.n`'),
+        ("input.n < `a\n b`", "`input.n < `a b``"),
+        ('n := ["a" | some n in input.n][0] < 3', '`n := ["a" | some n in input.n][0] < 3`'),
+        ('max(input["a b"]) == 9', '`max(input["a b"])`'),
+        ("input.least < input." + "n" * 90, "`input.least < input." + "n" * 60 + "…`"),
+    ],
+)
+def test_a_refusal_quotes_the_line_as_it_is_written(line: str, quoted: str) -> None:
+    source = f"package t\nimport rego.v1\ndefault v := {{}}\nv := {{}} if {{\n\t{line}\n}}\n"
+    with pytest.raises(EngineError, match=re.escape(quoted)):
         RegoEngine().prepare(Bundle("t@1", source, {}, "t/v"))
 
 

@@ -22,7 +22,9 @@ class ShortTexts(_Texts):
         wrong = locate(word.wrong, Folded(claim)) if word.wrong else None
         if wrong:
             short["wrong"] = list(wrong)
-        if word.fix:
+        if word.fix == "":
+            short["fix"] = ""
+        elif word.fix is not None:
             short["fix"] = _edit(claim, word.fix)
         return {**short, "quotes": self.places(word.quotes)}
 

@@ -337,6 +337,19 @@ def test_an_unusable_field_is_400_and_names_no_value(
 
 
 @pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"messages": []}, "messages is not usable: wanted at least 1 item, got 0"),
+        ({"tools": [TOOL] * 129}, "tools is not usable: wanted at most 128 items, got 129"),
+    ],
+)
+def test_a_list_of_a_wrong_length_is_refused_in_plain_words(
+    gateway: Gateway, change: dict[str, Any], problem: str
+) -> None:
+    assert gateway.post(CHAT, {**BODY, **change}).json()["error"]["message"] == problem
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",

@@ -39,6 +39,12 @@ def needs(covered: int, *uncovered: str) -> Quality:
     )
 
 
+def test_without_completeness_there_is_no_score_of_the_rest() -> None:
+    headers = said(6, 7, 8, 9, quality=Quality())
+    assert {names.COMPLETENESS, names.QUALITY_SCORE}.isdisjoint(headers)
+    assert names.FLOW in headers
+
+
 @pytest.mark.parametrize("missing", [6, 7, 8, 9])
 def test_what_did_not_run_has_no_header(missing: int) -> None:
     headers = said(*{6, 7, 8, 9} - {missing}, quality=needs(1))

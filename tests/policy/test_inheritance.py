@@ -63,6 +63,8 @@ ORACLE: dict[str, Place] = {
     "default_src": _fewer,
     "halt_on": _by(_LEVEL),
     "warn_on": _by(_LEVEL),
+    "ask_again_on": _by(_LEVEL),
+    "repair_on": _by(_LEVEL),
     "require_grounding": _threshold,
     "require_entailment": _threshold,
     "require_flow": _threshold,

@@ -33,6 +33,7 @@ from tests.policy.policies import policies
 
 EVERYTHING = (
     "default-src context ckf cross-session; halt-on CRITICAL; warn-on MEDIUM; "
+    "ask-again-on HIGH; repair-on MEDIUM; "
     "require-grounding 0.80; require-entailment 0.7555; require-flow 0.00; "
     "require-completeness 1.00; require-quality S A; require-oversight auto; "
     "oversight human-review; block-ungrounded; block-parametric; block-pii; block-fabrication; "
@@ -70,6 +71,8 @@ def test_every_directive_is_read_and_printed_as_it_stands() -> None:
         default_src=(PolicySource.CONTEXT, PolicySource.CKF, PolicySource.CROSS_SESSION),
         halt_on=RiskLevel.CRITICAL,
         warn_on=RiskLevel.MEDIUM,
+        ask_again_on=RiskLevel.HIGH,
+        repair_on=RiskLevel.MEDIUM,
         require_grounding=0.8,
         require_entailment=0.7555,
         require_flow=0.0,

@@ -158,7 +158,14 @@ def test_a_directive_acts_on_a_report(
 def test_every_directive_that_demands_something_has_a_row() -> None:
     shown = {row[0].split(" ")[0] for row in ROWS}
     elsewhere = {"warn-on", "require-quality", "require-oversight", "oversight"}
-    settings_only = {"upgrade-on-risk", "unchecked", "report-uri", "report-to"}
+    settings_only = {
+        "ask-again-on",
+        "repair-on",
+        "upgrade-on-risk",
+        "unchecked",
+        "report-uri",
+        "report-to",
+    }
     assert shown | elsewhere | settings_only == set(DIRECTIVES)
 
 

@@ -41,8 +41,8 @@ def content_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of the predicate's `content` as it is signed."""
     made = Content.model_json_schema()
     made["properties"]["schema"] = {"const": SCHEMA}
-    # Every key is required, because a writer always writes all of them.
-    made["required"] = sorted(made["properties"])
+    # A writer writes every key, and `repaired` where an answer was repaired.
+    made["required"] = sorted(made["properties"].keys() - {"repaired"})
     return {"$schema": _DRAFT, "$id": ROOT + SCHEMA, **made}
 
 

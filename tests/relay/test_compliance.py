@@ -9,7 +9,9 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import AccessDenied, EngineError, SafetyHalt
+from crp_integrations.receipt.replay import replay
 from crp_integrations.vocabulary import AiActClass, EventType
+from tests.doubles import ScriptedModel
 
 FACTS = (
     "The Brannock ferry carries forty cars and sails at nine every morning.",
@@ -102,6 +104,18 @@ def test_personal_data_of_a_prompt_is_found_and_told_nowhere(
         ]
         assert [text for text in told if SECRET in text] == []
         assert EventType.PII_DETECTED in [e.event_type for e in _events(relay)]
+
+
+def test_block_pii_lets_an_answer_repeat_what_the_history_says() -> None:
+    words = f"The ferry sails at nine; write to {SECRET}."
+    with _relay(models=ScriptedModel(words)) as relay:
+        history = [{"role": "user", "content": f"I am at {SECRET}."}]
+        answer = relay.ask(QUESTION, policy="block-pii", history=history)
+        assert answer.text == words
+        assert replay(relay.receipt(answer.receipt_id)).same
+        for other in ({}, {"history": [{**history[0], "role": "system"}]}):
+            with pytest.raises(SafetyHalt, match="block-pii"):
+                relay.ask(QUESTION, policy="block-pii", **other)
 
 
 def test_a_policy_engine_that_fails_withholds_a_registered_systems_answer() -> None:

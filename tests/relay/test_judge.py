@@ -216,20 +216,36 @@ def test_a_share_of_the_answers(judge: Double) -> None:
     assert judged(HIGH, named(judge), judge_when="sample:1.0").checked_by.startswith("judge ")
 
 
+def test_a_budget_is_of_the_process_unless_it_says_otherwise(
+    open_relay: Opener, judge: Double
+) -> None:
+    relay, _ = opened(open_relay, *PLANTS[:4], judge=named(judge), judge_budget=2)
+    told = [relay.ask(QUESTION).report for _ in range(4)]
+    assert [one.judge.skipped for one in told] == ["", "", "budget", "budget"]
+    assert len(judge.requests) == 2
+    assert told[2].risk_level is RiskLevel.UNKNOWN
+    assert flags(told[2]) == ["judge-not-asked=budget"]
+
+
 def test_a_budget_of_calls_a_session(open_relay: Opener, judge: Double) -> None:
-    relay, _ = opened(open_relay, LOW, HIGH, FACTS[1], judge=named(judge), judge_budget=1)
+    budget = {"calls": 1, "of": "session"}
+    relay, _ = opened(open_relay, LOW, HIGH, FACTS[1], judge=named(judge), judge_budget=budget)
     first, second = (relay.ask(QUESTION, session_id=SESSION).report for _ in range(2))
     assert first.checked_by.startswith("judge ")
     assert second.judge.skipped == "budget"
     assert relay.ask(QUESTION).report.checked_by.startswith("judge "), "another session"
 
 
-@pytest.mark.parametrize("budget", [{"tokens": 5}, {"usd": 1e-9}])
+@pytest.mark.parametrize("budget", [{"tokens": 8_600}, {"usd": 0.0017}])
 def test_a_budget_of_tokens_or_cost(open_relay: Opener, judge: Double, budget: Any) -> None:
     model = {**named(judge), "model": "openai/gpt-4o-mini"}
     relay, _ = opened(open_relay, LOW, HIGH, judge=model, judge_budget=budget)
     told = [relay.ask(QUESTION, session_id=SESSION).report.judge.skipped for _ in range(2)]
-    assert told == ["", "budget"]
+    assert told == ["", ""], "what was booked and not spent is free again"
+    tight = {name: value / 100 if name == "usd" else 5 for name, value in budget.items()}
+    relay, _ = opened(open_relay, *PLANTS[:2], judge=model, judge_budget=tight)
+    told = [relay.ask(QUESTION, session_id=SESSION).report.judge.skipped for _ in range(2)]
+    assert told == ["budget", "budget"], "the dearest outcome of a call does not fit"
 
 
 def test_a_second_answer_of_the_same_words_asks_nothing(open_relay: Opener, judge: Double) -> None:

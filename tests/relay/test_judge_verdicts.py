@@ -11,7 +11,7 @@ import pytest
 
 from crp_integrations import Judge, Relay, examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall, Reply, Usage
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.verdict import judge_answer as held_against
@@ -135,11 +135,16 @@ def test_many_at_once_keep_to_a_budget_of_calls() -> None:
     assert sum(one.checked_by.startswith("judge") for one in reports) == 3
 
 
-def test_a_call_without_a_price_ends_a_budget_in_money() -> None:
-    judge = Judge(Scripted(), budget_usd=1.0)
-    assert examine(WRONG, PASSAGES, judge=judge).checked_by.startswith("judge")
-    report = examine("It costs 5 euros.", PASSAGES, judge=judge)
-    assert "judge-not-asked=budget" in report.flags
+def test_a_budget_in_money_needs_a_price() -> None:
+    with pytest.raises(ConfigError, match=r"no price of 'Scripted' is known; .* usd_per_million"):
+        Judge(Scripted(), budget_usd=1.0)
+    with pytest.raises(ConfigError, match="usd_per_million"):
+        Judge(Scripted()).altered(budget_usd=1.0)
+    # 10 dollars a million tokens: what is booked for the first call is above a cent.
+    poor, able = (Judge(Scripted(), budget_usd=usd, usd_per_million=[5, 10]) for usd in (0.01, 1.0))
+    assert "judge-not-asked=budget" in examine(WRONG, PASSAGES, judge=poor).flags
+    report = examine(WRONG, PASSAGES, judge=able)
+    assert report.checked_by.startswith("judge")
 
 
 def test_nothing_of_no_store_stays_in_memory() -> None:

@@ -5,18 +5,36 @@ The public doors that count, and the record that says what a count is worth.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crp_integrations import Fact, Message, Relay, TokenCount, count_tokens, examine, pack
+from crp_integrations import (
+    Fact,
+    Message,
+    Relay,
+    TokenCount,
+    aexamine,
+    compact,
+    count_tokens,
+    examine,
+    pack,
+)
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.tokens import counter_for, vocabularies
 from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.evaluation.answer_score import Scorer
+from crp_integrations.gateway.server import server
+from crp_integrations.governance.compaction.compactor import AutoCompactor
+from crp_integrations.governance.tools import ToolSelector
+from crp_integrations.guard.injection.detection import detect
+from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import DistortionType, Exactness, RiskLevel
-from tests.doubles import NOON, HashEmbedder
+from tests.doubles import NOON, HashEmbedder, ScriptedModel, WordCounter
 from tests.relay.conftest import FACTS
 
 QUESTION = "When was the Meridian reactor commissioned?"
@@ -194,3 +212,38 @@ def test_a_file_of_the_settings_is_counted_with(tmp_path: Path) -> None:
     gone = Settings(tokenizer_files={"our/model": tmp_path / "gone.json"})
     with pytest.raises(ConfigError, match=r"gone\.json cannot be read"):
         count_tokens(TEXT, "our/model", settings=gone)
+
+
+TALK = [{"role": "user", "content": "When does it sail?"}]
+
+
+def _compacted(settings: Any) -> object:
+    with Relay.open(None, embedder=HashEmbedder()) as relay:
+        return relay.compact(TALK, settings=settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"model": "x"}, "literal", DpeSettings(), Settings])
+@pytest.mark.parametrize(
+    ("wanted", "function"),
+    [
+        ("Settings", lambda settings: examine("It rains.", ["It rains."], settings=settings)),
+        (
+            "Settings",
+            lambda settings: asyncio.run(aexamine("It rains.", ["It rains."], settings=settings)),
+        ),
+        ("Settings", lambda settings: packed(settings=settings)),
+        ("Settings", lambda settings: count_tokens("Hi.", "gpt-4o", settings=settings)),
+        ("Settings", lambda settings: compact(TALK, model="gpt-4o", settings=settings)),
+        ("Settings", lambda settings: Scorer(ScriptedModel("x"), settings=settings)),
+        ("HistorySettings", _compacted),
+        ("InjectionSettings", lambda settings: detect("Hi.", settings)),
+        ("JudgeSettings", lambda settings: Judge.of("openai/gpt-4o-mini", settings)),
+        ("JudgeSettings", lambda settings: Judge("openai/gpt-4o-mini", settings=settings)),
+        ("ToolSettings", lambda settings: ToolSelector(HashEmbedder(), settings)),
+        ("GatewaySettings", lambda settings: server(None, settings=settings)),
+        ("CompactionSettings", lambda settings: AutoCompactor(WordCounter(), settings)),
+    ],
+)
+def test_settings_of_another_type_are_refused_by_every_function(wanted, function, settings):
+    with pytest.raises(ConfigError, match=rf"settings is .*; give {wanted} of crp_integrations\."):
+        function(settings)

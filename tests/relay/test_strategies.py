@@ -17,6 +17,7 @@ from crp_integrations.envelope.prompt import HIERARCHICAL, PULL
 from crp_integrations.errors import LimitReached, ModelRateLimited, RequestError, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.response_headers import answer_headers
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.composition import intent
 from crp_integrations.relay.continuation import worst_headers
@@ -310,6 +311,44 @@ def test_the_headers_say_the_worst_of_all(open_relay: Opener) -> None:
     assert said.quality_tier == max((one.quality_tier for one in each), key=lambda t: t.place)
     assert said.claim_count == sum(one.claim_count for one in each)
     assert said.fabrications == sum(one.fabrications for one in each)
+
+
+def test_a_batch_has_every_header_of_an_answer_that_is_not_of_its_window(
+    open_relay: Opener,
+) -> None:
+    relay = made(open_relay, Each(**{BATCHED[0]: WORSE}))
+    batch = relay.batch(BATCHED, model=MODEL)
+    each = [answer_headers(answer.report) for answer in batch.answers]
+    shared = {name for name in set.intersection(*map(set, each)) if name != names.ATTRIBUTION}
+    assert {names.COMPLETENESS, names.FLOW, names.OMISSIONS, names.AI_ACT} <= shared
+    assert shared <= batch.headers.keys()
+
+
+def test_a_batch_has_the_worst_value_and_none_that_an_answer_lacks() -> None:
+    full = {
+        names.COMPLETENESS: "COMPLETE; sub-queries=2/2",
+        names.REPETITION: "MINOR; overlap=0.2",
+        names.FLOW: "0.9",
+        names.DISTORTIONS: "0",
+        names.OMISSIONS: "CRITICAL:0, HIGH:1, MEDIUM:2",
+        names.PERSONAL: "false",
+        names.ISO_CONTROLS: "A.6.2.8",
+    }
+    part = {
+        names.COMPLETENESS: "PARTIAL; sub-queries=1/2; uncovered=fee",
+        names.REPETITION: "NONE",
+        names.FLOW: "0.34; remediation=stitched",
+        names.DISTORTIONS: "1; types=NUMBER_CHANGED",
+        names.OMISSIONS: "CRITICAL:1, HIGH:0, MEDIUM:0",
+        names.PERSONAL: "true",
+        names.ISO_CONTROLS: "A.7.5",
+    }
+    worst = worst_headers([full, part])
+    wanted = part | {names.REPETITION: full[names.REPETITION]}
+    del wanted[names.ISO_CONTROLS]
+    assert worst == wanted | {names.PROTOCOL: worst[names.PROTOCOL]}
+    unread = {name: value for name, value in full.items() if name != names.COMPLETENESS}
+    assert names.COMPLETENESS not in worst_headers([full, unread])
 
 
 def test_a_question_that_fails_leaves_the_others(open_relay: Opener) -> None:

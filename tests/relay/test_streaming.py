@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Answer, Relay
-from crp_integrations.errors import ModelError, SafetyHalt
+from crp_integrations.errors import ConfigError, ModelError, SafetyHalt
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import Purpose
 from tests.doubles import ScriptedModel
@@ -241,3 +241,34 @@ def test_a_tool_call_of_the_callers_ends_a_live_stream(open_relay: Opener) -> No
     *parts, answer = live(relay, tools=tools)
     assert "".join(parts) == "One moment."
     assert [call.name for call in answer.reply.tool_calls] == ["book"]
+
+
+class Whole:
+    """A model without streams."""
+
+    def call(self, call: ModelCall) -> Reply:
+        return Reply(text="It was commissioned in 2019.", model=call.model)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        return self.call(call)
+
+
+@pytest.mark.parametrize("argument", ["models", "llm"])
+@pytest.mark.parametrize("live", [False, True])
+def test_a_model_object_without_streams_streams_its_whole_answer(
+    open_relay: Opener, argument: str, live: bool
+) -> None:
+    with open_relay(**{argument: Whole()}) as relay:
+        *pieces, answer = relay.stream(ASKED, live=live)
+        assert isinstance(answer, Answer)
+        assert "".join(map(str, pieces)) == answer.text == "It was commissioned in 2019."
+
+
+def test_a_model_object_without_asynchronous_calls_is_refused_at_opening(
+    open_relay: Opener,
+) -> None:
+    class Waiting:
+        call = Whole.call
+
+    with pytest.raises(ConfigError, match=r"models is Waiting; .* an object with call and acall"):
+        open_relay(models=Waiting())

@@ -70,7 +70,7 @@ def test_a_window_for_which_there_is_no_room_is_refused() -> None:
 
     with pytest.raises(LimitReached, match="6 windows, at most 6"):
         place("e", nodes=6)
-    with pytest.raises(LimitReached, match="3 windows continue 'root', at most 3"):
+    with pytest.raises(LimitReached, match="window 'root' is continued by 3 windows, at most 3"):
         place("root", fan_out=3)
     place("root", fan_out=4)
     place("a", fan_out=2)

@@ -97,6 +97,7 @@ COVERED = {
         "fact_id": "an id, a hash of hashes; gone a day later",
         "withdrawn_at": LABEL,
     },
+    "judge_spending": dict.fromkeys(("session_id", "judge", "period"), LABEL),
     "receipts": {
         **dict.fromkeys(("receipt_id", "session_id", "window_id", "signature", "key"), CHAIN),
         "payload": "ids, numbers, closed words and salted hashes; kept, since the log must verify",

@@ -74,10 +74,9 @@ class JudgeReply:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The content of one call: the first and last claim number, and numbered pieces of passages."""
+    """The content of one call: the numbers of its claims, and numbered pieces of passages."""
 
-    first: int
-    last: int
+    claims: tuple[int, ...]
     passages: tuple[tuple[int, str], ...]
 
 
@@ -88,10 +87,22 @@ def estimated(text: str) -> int:
 
 
 class Inquiry:
-    """The judging of one answer, call by call. Not thread-safe."""
+    """The judging of one answer, call by call. Not thread-safe.
 
-    def __init__(self, dossier: Dossier, claims: Sequence[Claim], asking: JudgeTerms) -> None:
+    Args:
+        doubtful: numbers of the claims that a second judge is asked about; None for all claims.
+    """
+
+    def __init__(
+        self,
+        dossier: Dossier,
+        claims: Sequence[Claim],
+        asking: JudgeTerms,
+        doubtful: Sequence[int] | None = None,
+    ) -> None:
         self._dossier = dossier
+        self._numbers = tuple(range(1, len(claims) + 1) if doubtful is None else doubtful)
+        self._second = doubtful is not None
         self._claims = tuple(claims)
         self._asking = asking
         kept_back = dict(asking.left_out)
@@ -138,7 +149,7 @@ class Inquiry:
             id_, user = words.material(
                 self._dossier,
                 self._claims,
-                (part.first, part.last),
+                part.claims,
                 part.passages,
                 len(self._dossier.numbered_passages),
             )
@@ -162,8 +173,10 @@ class Inquiry:
         self._made.append(
             JudgeExchange(
                 id=id_,
-                first=part.first,
-                last=part.last,
+                first=(first := part.claims[0]),
+                last=(last := part.claims[-1]),
+                claims=part.claims if last - first >= len(part.claims) else (),
+                second=self._second,
                 passages=tuple(dict.fromkeys(number for number, _ in part.passages)),
                 pieces=self._shown_in_part(part),
                 prompt_hash=words.prompt_hash(sent),
@@ -223,18 +236,19 @@ class Inquiry:
 
     def _parts(self) -> tuple[list[_Part], list[int]]:
         """The calls, and the numbers of the passages that are not fully shown for every claim."""
-        if not self._claims:
+        if not self._numbers:
             return [], []
         count = self._asking.count
-        whole = _Part(1, len(self._claims), tuple(self._passages))
-        if len(self._claims) <= MOST_CLAIMS and self._tokens(whole) <= self._asking.window:
+        whole = _Part(self._numbers, tuple(self._passages))
+        if len(self._numbers) <= MOST_CLAIMS and self._tokens(whole) <= self._asking.window:
             return [whole], []
         groups = self._groups()
-        budgets = [self._asking.window - self._tokens(_Part(*group, ())) for group in groups]
+        budgets = [self._asking.window - self._tokens(_Part(group, ())) for group in groups]
         parts: list[_Part] = []
         shown: list[set[int]] = []
-        for (first, last), budget in zip(groups, budgets, strict=True):
-            pieces = self._pieces(self._claims[first - 1 : last], max(MIN_PASSAGE_TOKENS, budget))
+        for group, budget in zip(groups, budgets, strict=True):
+            asked = [self._claims[number - 1] for number in group]
+            pieces = self._pieces(asked, max(MIN_PASSAGE_TOKENS, budget))
             most = max(1, self._asking.most_calls // len(groups))
             loads: list[list[tuple[int, str]]] = []
             free = 0
@@ -249,7 +263,7 @@ class Inquiry:
                 free -= size
             # Sort by passage; pieces of one passage stay in text order.
             parts += [
-                _Part(first, last, tuple(sorted(load, key=lambda piece: piece[0])))
+                _Part(group, tuple(sorted(load, key=lambda piece: piece[0])))
                 for load in loads or [[]]
             ]
             there = {piece for load in loads for piece in load}
@@ -260,18 +274,20 @@ class Inquiry:
         parts = parts[: self._asking.most_calls]
         return parts, [number for number, _ in self._passages if number not in read]
 
-    def _groups(self) -> list[tuple[int, int]]:
-        """First and last number of each group of claims that share a call."""
+    def _groups(self) -> list[tuple[int, ...]]:
+        """The numbers of each group of claims that share a call."""
         budget = max(MIN_PASSAGE_TOKENS, self._asking.window // 2)
-        groups: list[tuple[int, int]] = []
-        first, size = 1, 0
-        for number, claim in enumerate(self._claims, 1):
-            own = self._asking.count(claim.text) + FRAME_TOKENS + self._reply(1)
-            if number > first and (size + own > budget or number - first >= MOST_CLAIMS):
-                groups.append((first, number - 1))
-                first, size = number, 0
+        groups: list[tuple[int, ...]] = []
+        size = 0
+        for number in self._numbers:
+            text = self._claims[number - 1].text
+            own = self._asking.count(text) + FRAME_TOKENS + self._reply(1)
+            if not groups or size + own > budget or len(groups[-1]) >= MOST_CLAIMS:
+                groups.append(())
+                size = 0
+            groups[-1] += (number,)
             size += own
-        return [*groups, (first, len(self._claims))]
+        return groups
 
     def _pieces(self, claims: Sequence[Claim], budget: int) -> list[tuple[int, str]]:
         """The passages, most relevant to the claims first; one too long for a call in pieces."""
@@ -295,10 +311,10 @@ class Inquiry:
     def _tokens(self, part: _Part) -> int:
         """Tokens of a call and its reply."""
         _, user = words.material(
-            self._dossier, self._claims, (part.first, part.last), part.passages, len(part.passages)
+            self._dossier, self._claims, part.claims, part.passages, len(part.passages)
         )
         asked = self._asking.count(self._asking.prompt.text) + self._asking.count(user)
-        return asked + (self._asking.max_tokens or self._reply(part.last - part.first + 1))
+        return asked + (self._asking.max_tokens or self._reply(len(part.claims)))
 
     def _reply(self, claims: int) -> int:
         return REPLY_TOKENS * (claims > 1) + CLAIM_TOKENS * claims

@@ -169,7 +169,7 @@ def material(
     passages: Sequence[tuple[int, str]],
     shown: int,
 ) -> tuple[str, str]:
-    """The id and the text of the user message."""
+    """The id and the text of the user message; `numbers` are those of the claims to judge."""
     data: dict[str, Any] = {}
     earlier = [
         [role, text[:EARLIER_CHARACTERS]]
@@ -186,21 +186,22 @@ def material(
     data["passages"] = [[str(number), text] for number, text in passages]
     if len({number for number, _ in passages}) < shown:
         data["note"] = f"{len(passages)} of {shown} passages; others are read separately"
-    data["answer"] = _numbered(dossier.answer, claims, *numbers)
+    data["answer"] = _numbered(dossier.answer, claims, numbers)
     id_ = sha256_hex(canonical(data))[:ID_DIGITS]
     written = json.dumps({"id": id_, **data}, ensure_ascii=False, separators=(",", ":"))
     return id_, written
 
 
-def _numbered(answer: str, claims: Sequence[Claim], first: int, last: int) -> list[Any]:
+def _numbered(answer: str, claims: Sequence[Claim], numbers: Sequence[int]) -> list[Any]:
     """The answer as texts and numbered claims; for a subset of claims, that part of the answer."""
-    asked = claims[first - 1 : last]
+    first, last = numbers[0], numbers[-1]
     # Include two claims on either side, so that references can be understood.
     start = 0 if first <= 3 else claims[first - 3].start
     end = len(answer) if last + 2 >= len(claims) else claims[last + 1].end
     parts: list[Any] = []
     place = start
-    for number, claim in enumerate(asked, first):
+    for number in numbers:
+        claim = claims[number - 1]
         if answer[place : claim.start].strip():
             parts.append(answer[place : claim.start].strip())
         parts.append([number, claim.text])

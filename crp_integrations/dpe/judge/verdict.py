@@ -104,6 +104,27 @@ def read_replies(report: Report, dossier: Dossier, run: JudgeRun) -> JointVerdic
     return JointVerdicts(tuple(claims), reading.needs(), reading.conflicts(), reading.unplaced)
 
 
+def doubtful_claims(report: Report, dossier: Dossier, run: JudgeRun) -> tuple[int, ...]:
+    """Numbers of the claims that a second judge is asked about, after a first one's replies.
+
+    These are the claims that the first one flags, leaves unread, supports against an exact
+    finding, or finds in conflict; and those with flagged words that have no number.
+    """
+    reading = _Reading(dossier, run, report.claims)
+    claims = [reading.claim(number, claim) for number, claim in enumerate(report.claims, 1)]
+    flagged = [claim for claim in reading.unnumbered(claims) if claim.flagged]
+    opposed = {name for conflict in reading.conflicts() for name in conflict.claims}
+    return tuple(
+        number
+        for number, claim in enumerate(claims, 1)
+        if claim.flagged
+        or claim.disputed
+        or claim.status is ClaimStatus.NOT_CHECKED
+        or claim.claim_id in opposed
+        or any(other.start < claim.end and claim.start < other.end for other in flagged)
+    )
+
+
 def with_status(claim: Claim, status: ClaimStatus) -> Claim:
     """The claim with a new status, without the error and quotations of the old one."""
     bare = {"error": None, "wrong": None, "quotations": (), "reason": "", "fix": None}
@@ -141,9 +162,11 @@ class _Reading:
         )
         self._sources: dict[str, tuple[str, int, str, Folded]] = {}
         self._words: dict[int, list[_HeardVerdict]] = {}
-        self._others: list[_HeardVerdict] = []
-        self._needs: list[tuple[NeedVerdict, range]] = []
-        self._conflicts: list[tuple[ConflictVerdict, range, frozenset[int]]] = []
+        self._again: dict[int, list[_HeardVerdict]] = {}
+        self._names = (run.model, run.second) if run.second_replied else ("", "")
+        self._others: list[tuple[_HeardVerdict, bool]] = []
+        self._needs: list[tuple[NeedVerdict, Sequence[int]]] = []
+        self._conflicts: list[tuple[ConflictVerdict, Sequence[int], frozenset[int], bool]] = []
         self._whole = run.passages
         self.replied = False
         self.unplaced = 0
@@ -153,12 +176,16 @@ class _Reading:
                 continue
             self.replied = True
             shown = frozenset(call.passages)
-            asked = range(call.first, min(call.last, len(claims)) + 1)
+            asked = call.numbers(len(claims))
+            words = self._again if call.second else self._words
             for number in asked:
-                self._words.setdefault(number, []).append((reply.numbered.get(number), shown))
-            self._others += [(verdict, shown) for verdict in reply.unnumbered]
-            self._needs += [(need, asked) for need in reply.needs]
-            self._conflicts += [(conflict, asked, shown) for conflict in reply.conflicts]
+                words.setdefault(number, []).append((reply.numbered.get(number), shown))
+            self._others += [((verdict, shown), call.second) for verdict in reply.unnumbered]
+            if not call.second:
+                self._needs += [(need, asked) for need in reply.needs]
+            self._conflicts += [
+                (conflict, asked, shown, call.second) for conflict in reply.conflicts
+            ]
         left = {passage.fact_id for passage in run.left_out}
         named = (QUESTION_ID, SYSTEM_ID, *(fact_id for fact_id, _ in dossier.passages))
         # A passage without words may be a picture that was not read. Without any evidence a claim
@@ -174,8 +201,16 @@ class _Reading:
     # --- claims ----------------------------------------------------------------------------
 
     def claim(self, number: int, claim: Claim) -> Claim:
-        """A claim with its status."""
-        return self._merged(claim, self._words.get(number, []))
+        """A claim with its status: the second judge's, where it was asked and settles it."""
+        first = self._merged(claim, self._words.get(number, []))
+        second = self._merged(claim, self._again.get(number, []))
+        settled = number in self._again and second.status is not ClaimStatus.NOT_CHECKED
+        return self._by(second if settled else first, second=settled)
+
+    def _by(self, claim: Claim, *, second: bool) -> Claim:
+        """The claim with the name of the judge that decided, where two were asked."""
+        name = self._names[second]
+        return claim.model_copy(update={"judge": name}) if name else claim
 
     def unnumbered(self, claims: Sequence[Claim]) -> list[Claim]:
         """Assertions outside of the numbered claims, with their offsets.
@@ -183,15 +218,17 @@ class _Reading:
         An assertion within a numbered claim counts only if it is flagged and the claim is not.
         """
         spans = tuple((claim.start, claim.end) for claim in claims)
-        verdicts_by_place: dict[tuple[int, int], list[_HeardVerdict]] = {}
-        for verdict, shown in self._others:
+        verdicts_by_place: dict[tuple[int, int], list[tuple[_HeardVerdict, bool]]] = {}
+        for (verdict, shown), second in self._others:
             place = locate(verdict.text, self._answer, spans) if verdict else None
             if place is None:
                 self.unplaced += 1
                 continue
-            verdicts_by_place.setdefault(place, []).append((verdict, shown))
+            verdicts_by_place.setdefault(place, []).append(((verdict, shown), second))
         added: list[Claim] = []
-        for (start, end), verdicts in verdicts_by_place.items():
+        for (start, end), all_verdicts in verdicts_by_place.items():
+            again = [verdict for verdict, second in all_verdicts if second]
+            verdicts = again or [verdict for verdict, _ in all_verdicts]
             around = [other for other in claims if other.start <= start and end <= other.end]
             claim = Claim(
                 claim_id=f"u{len(added) + 1}",
@@ -204,7 +241,7 @@ class _Reading:
                 specificity=0.0,
                 checked=Checked.CHECKED,
             )
-            claim = self._merged(claim, verdicts)
+            claim = self._by(self._merged(claim, verdicts), second=bool(again))
             if not around or (claim.flagged and not any(other.flagged for other in around)):
                 added.append(claim)
         return added
@@ -359,8 +396,12 @@ class _Reading:
     def conflicts(self) -> tuple[JudgedConflict, ...]:
         """Conflicts between at least two claims, or between two quotations that were found."""
         conflicts = []
-        for conflict, asked, shown in self._conflicts:
-            claims = [self._claims[n - 1].claim_id for n in conflict.claims if n in asked]
+        for conflict, asked, shown, second in self._conflicts:
+            numbers = [number for number in conflict.claims if number in asked]
+            if numbers and not second and self._again.keys() >= {*numbers}:
+                # The second judge was asked about all of them.
+                continue
+            claims = [self._claims[number - 1].claim_id for number in numbers]
             places = [self._quotation(source, text, shown) for source, text in conflict.quotes]
             quotations = tuple(dict.fromkeys(place for place in places if place is not None))
             if len(claims) > 1:
@@ -404,6 +445,7 @@ JUDGE_FLAGS: Final = (
     "judge-not-asked=",
     "judge-failed=",
     "judge-calls-",
+    "judge-second-failed=",
     "judge-passages-",
     "judge-own-",
     "judge-unplaced=",
@@ -459,9 +501,12 @@ def unjudged(report: Report, run: JudgeRun) -> Report:
 
 def _flags(run: JudgeRun) -> list[str]:
     flags = []
-    failed = [call.error for call in run.calls if call.error]
-    if failed and len({call.id for call in run.calls}) > 1:
+    first = [call for call in run.calls if not call.second]
+    failed = [call.error for call in first if call.error]
+    if failed and len({call.id for call in first}) > 1:
         flags += [f"judge-calls-failed={len(failed)}"]
+    if len(first) < len(run.calls) and run.calls[-1].error:
+        flags.append(f"judge-second-failed={run.calls[-1].error}")
     if run.left_out:
         flags.append(f"judge-passages-left-out={len(run.left_out)}")
     if run.unplaced:

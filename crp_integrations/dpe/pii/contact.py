@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crp_integrations.dpe.pii.spans import LISTS, PersonalSpan, beside, listed, span
+
+if TYPE_CHECKING:
+    from phonenumbers import PhoneNumber
 
 _EMAIL: Final = re.compile(
     r"(?<![\w.!#$%&'*+/=?^`{|}~-])[\w!#$%&'*+/=?^`{|}~-](?:[\w.!#$%&'*+/=?^`{|}~-]{0,62}[\w+-])?"
@@ -132,7 +135,7 @@ def _phone_score(
     prefixed = text.startswith(("+", "00"))
     labelled = beside(plain, start, end, _CALLED)
     if prefixed:
-        if _is_valid("+" + text.lstrip("+0") if text.startswith("00") else text, None):
+        if _is_valid(text, None):
             return 0.95
         return (
             0.75
@@ -155,13 +158,57 @@ def _phone_score(
 
 
 def _is_valid(text: str, region: str | None) -> bool:
-    """Whether a numbering plan has the number; imports the library only for a candidate."""
+    return bool(_e164([_parse_phone(text, region)], valid=True))
+
+
+def _parse_phone(text: str, region: str | None) -> PhoneNumber | None:
+    """The number by a region's plan; imports the library only for a candidate."""
     import phonenumbers
 
+    if text.startswith("00"):
+        text = "+" + text.lstrip("+0")
     try:
-        return phonenumbers.is_valid_number(phonenumbers.parse(text, region))
+        return phonenumbers.parse(text, region)
     except phonenumbers.NumberParseException:
+        return None
+
+
+def _e164(numbers: Iterable[PhoneNumber | None], *, valid: bool) -> set[str]:
+    import phonenumbers as plans
+
+    return {
+        plans.format_number(number, plans.PhoneNumberFormat.E164)
+        for number in numbers
+        if number is not None and (not valid or plans.is_valid_number(number))
+    }
+
+
+def is_same_number(shown: str, own: str, regions: Sequence[str]) -> bool:
+    """Whether two texts write one telephone number, or the first the end of the second.
+
+    >>> is_same_number("0033 1 42 68 53 00", "+33 1 42 68 53 00", ())
+    True
+    >>> is_same_number("(202) 555 0142", "+1 202 555-0142", ())
+    True
+    """
+    digits = "".join(filter(str.isdigit, shown))
+    if digits and "".join(filter(str.isdigit, own)).endswith(digits):
+        return True
+    if not finds_phones():
         return False
+    return not _forms(shown, own, regions).isdisjoint(_forms(own, shown, regions))
+
+
+def _forms(text: str, other: str, regions: Sequence[str]) -> set[str]:
+    """A number with its country's code: its own, else by the regions and the other's country."""
+    import phonenumbers
+
+    number, abroad = _parse_phone(text, None), _parse_phone(other, None)
+    if number is not None:
+        return _e164([number], valid=False)
+    if abroad is not None:
+        regions = (*regions, phonenumbers.region_code_for_country_code(abroad.country_code or 0))
+    return _e164((_parse_phone(text, region) for region in regions), valid=True)
 
 
 _UPPER: Final = "A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĘĚĞĢĪİĶĹĽŁŃŅŇŌŐŒŔŘŚŞŠŢŤŪŮŰŹŻŽ"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -272,25 +272,6 @@ def _latinised(text: str) -> str:
         return "".join(_LOOKALIKES.get(letter, letter) for letter in word)
 
     return _MIXED.sub(latin, text)
-
-
-def is_own(kind: str, datum: str, own_data: Iterable[tuple[str, str]], question: str) -> bool:
-    """Whether a datum repeats the question's own: the same, words of a name, the end of a number.
-
-    >>> own_data = [("phone", "+1 202 555-0142"), ("email", "mo.lee@example.org")]
-    >>> is_own("phone", "(202) 555 0142", own_data, "")
-    True
-    >>> is_own("email", "lee@example.org", own_data, "")
-    False
-    """
-    if kind == "person":
-        return is_repeated(datum, question)
-    shown = "".join(filter(str.isalnum, datum.lower()))
-    for own_kind, text in own_data:
-        own = "".join(filter(str.isalnum, text.lower()))
-        if own == shown or (kind == own_kind == "phone" and shown and own.endswith(shown)):
-            return True
-    return False
 
 
 def is_repeated(datum: str, known: str) -> bool:

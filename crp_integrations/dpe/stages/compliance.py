@@ -5,15 +5,15 @@ Spec: CRP-SPEC-005 §12, §13, §14
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
 from crp_integrations.dpe.catalogue import catalogue, evidence_of, named
 from crp_integrations.dpe.engine_signals import Signals, fixed
-from crp_integrations.dpe.pii.contact import finds_phones
+from crp_integrations.dpe.pii.contact import finds_phones, is_same_number
 from crp_integrations.dpe.pii.recognisers import OWN, find_personal_data
-from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan, apart, is_own
+from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan, apart, is_repeated
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.records import (
     Classification,
@@ -105,8 +105,9 @@ def find_personal(state: State) -> State:
     """
     dossier, settings = state.dossier, state.tools.settings.personal
     others = state.tools.recognisers
+    asked = (*(text for _, text in dossier.conversation), dossier.question)
     texts: tuple[tuple[Literal["prompt", "answer"], str], ...] = (
-        ("prompt", dossier.prompt or dossier.question),
+        ("prompt", dossier.prompt or "\n\n".join(text for text in asked if text)),
         ("answer", dossier.answer),
     )
     data: list[PersonalDatum] = []
@@ -116,14 +117,17 @@ def find_personal(state: State) -> State:
         spans = _spans(text, settings, others, state.tools.signals)
         truncated = truncated or len(spans) > settings.most_found
         if where == "prompt":
-            start = text.rfind(dossier.question)
-            asked = range(start, start + len(dossier.question) + 1) if start >= 0 else range(0)
-            own_data = [_datum(s, text) for s in spans if s.start in asked and s.end in asked]
+            places = _places(text, asked)
+            own_data = [
+                _datum(span, text)
+                for span in spans
+                if any(start <= span.start and span.end <= end for start, end in places)
+            ]
         data.extend(
             PersonalDatum(
                 category=span.category, kind=span.kind, where=where, start=span.start, end=span.end,
                 recogniser=span.recogniser, score=span.score,
-                in_question=is_own(*_datum(span, text), own_data, dossier.question),
+                in_question=_is_own(*_datum(span, text), own_data, asked, settings.regions),
             )
             for span in spans[: settings.most_found]
         )  # fmt: skip
@@ -146,6 +150,39 @@ def find_personal(state: State) -> State:
     )
     run = StageRun(number=11, name="personal data detection", engine="; ".join(checked))
     return replace(state, personal=personal, stages=(*state.stages, run))
+
+
+def _places(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
+    """Where parts of a text stand in it, each from the end of the text on before the next one."""
+    places, before = [], len(text)
+    for part in reversed(parts):
+        start = text.rfind(part, 0, before)
+        if start >= 0:
+            places.append((start, start + len(part)))
+            before = start
+    return places
+
+
+def _is_own(
+    kind: str,
+    datum: str,
+    own_data: Iterable[tuple[str, str]],
+    asked: Iterable[str],
+    regions: Sequence[str],
+) -> bool:
+    """Whether a datum repeats one of the question or of the messages before it."""
+    if kind == "person":
+        return is_repeated(datum, "\n".join(asked))
+    shown = _signs(datum)
+    return any(
+        shown == _signs(own)
+        or (kind == own_kind == "phone" and is_same_number(datum, own, regions))
+        for own_kind, own in own_data
+    )
+
+
+def _signs(text: str) -> str:
+    return "".join(filter(str.isalnum, text.lower()))
 
 
 def _datum(span: PersonalSpan, text: str) -> tuple[str, str]:

@@ -39,14 +39,11 @@ from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import digest, sha256
-from crp_integrations.validation import Wanted, aware_moment, of_kind, refuse_part
+from crp_integrations.validation import Wanted, aware_moment, of_kind, refuse_part, require_settings
 
 # For each argument: an attribute that identifies it, and what an error asks for instead.
 _PARTS: Final[Mapping[str, Wanted]] = {
     "counter": Wanted("count_messages", "a TokenCounter, such as counter_for('gpt-4o')"),
-    "settings": Wanted(
-        "trigger_share", "CompactionSettings, as in CompactionSettings(enabled=True)"
-    ),
     "artifacts": Wanted("put", "a store of artifacts, such as relay.sandbox(session_id='s1')"),
 }
 _PINNED_SECTIONS: Final = frozenset({"user", "task", "policy"})
@@ -175,13 +172,12 @@ class AutoCompactor:
     ) -> None:
         for name, part in {
             "counter": counter,
-            "settings": settings,
             "artifacts": artifacts,
         }.items():
             if part is not None or name == "counter":
                 refuse_part(name, part, _PARTS[name])
         self._counter = counter
-        self.settings = settings or CompactionSettings()
+        self.settings = require_settings(settings, CompactionSettings)
         self._artifacts = artifacts
 
     def compact_history(

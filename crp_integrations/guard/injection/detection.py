@@ -30,6 +30,7 @@ from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.language.hidden_text import hidden_text
 from crp_integrations.language.text import fold
 from crp_integrations.seals import sha256
+from crp_integrations.validation import require_settings
 
 # A reading is searched only if it contains some of these, and no fewer than the text itself.
 _KEYWORDS: Final = re.compile(
@@ -157,7 +158,7 @@ def detect(text: str, settings: InjectionSettings | None = None) -> InjectionRep
 
     Spec: Summit §Context Assembly Pipeline
     """
-    chosen = settings or InjectionSettings()
+    chosen = require_settings(settings, InjectionSettings)
     folded = fold(text)
     low = _lower(folded.text)
     findings = list(_find(low))
@@ -223,7 +224,7 @@ def detect_many(
     model: InjectionModel | None = None,
 ) -> list[InjectionReport]:
     """Check texts with every rule and, if one is given, with a model."""
-    chosen = settings or InjectionSettings()
+    chosen = require_settings(settings, InjectionSettings)
     reports = [detect(text, chosen) for text in texts]
     if model is None or not texts:
         return reports
@@ -302,7 +303,7 @@ class InjectionDetector:
         most_texts: int = 50_000,
     ) -> None:
         """Keep the settings and the model."""
-        self._settings = settings or InjectionSettings()
+        self._settings = require_settings(settings, InjectionSettings)
         self._model = model
         self._max_kept = most_texts
         self._known: OrderedDict[str, InjectionReport] = OrderedDict()

@@ -56,10 +56,13 @@ MAX_ITEMS = 5  # longer lists are not split into needs
 _COUNTS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _THAN = re.compile(r"\s(?:than|compared (?:to|with)|relative to)\s", _I)
 _MORE = re.compile(
-    r"\b(?:more|fewer|less|larger|bigger|smaller|higher|lower|longer|shorter|older|younger|earlier"
-    r"|later|greater)\b",
+    r"\b(?:more|most|fewer|less|least|(?:larg|bigg|small|high|low|long|short|old|young|earli|lat"
+    r"|great)e(?:r|st))\b",
     _I,
 )
+# A name, a number or a noun with its article; a text that ends in the last.
+_THING = re.compile(rf"(?:the|an?) |{NAME}|\d", _I)
+_ENDS_IN_THING = re.compile(r" (?:the|an?) [a-z]+\Z", _I)
 _BOTH = re.compile(r"(?:,\s*)?\b(?:both|each|respectively|combined|in common)\b\s*", _I)
 _JOINED = re.compile(r"\b(?:together|between|married|same|jointly|share[sd]?|common)\b", _I)
 
@@ -83,6 +86,8 @@ def find_comparison(task: MaskedQuestion, *, alone: bool) -> QuestionComparison 
     if shared is None:
         return None
     after = shared.after
+    if after.first in ("and", "but", "or"):
+        return None
     respect = _RESPECT.match(after.mask)
     if respect:
         after = without_article(after.cut(respect.end()))
@@ -145,34 +150,33 @@ def _differing(part: MaskedQuestion) -> SharedFrame | None:
 
 def find_alternatives(task: MaskedQuestion) -> QuestionComparison | None:
     """The needs of a task that asks which of several alternatives holds, one per alternative."""
-    mask = task.mask
-    place = mask.rfind(" or ")
+    place = task.mask.rfind(" or ")
     if place < 0 or task.first not in WH | AUXILIARIES | {"between", "of", "in", "on", "out"}:
         return None
     left, right = task.cut(0, place), task.cut(place + 4)
-    tail = coordinated_pieces(right)
-    mark = re.search(r"[,:]\s", left.mask)
-    if mark:
-        head, listed = left.cut(0, mark.start()), coordinated_pieces(left.cut(mark.end()))
-    else:
-        match = re.search(rf"(?:[Tt]he )?{NAME}\Z", left.mask)
-        if match is None or match.start() == 0:
+    mark = re.search(r":\s", left.mask) or re.search(r",\s", left.mask)
+    if mark is None or task.first in AUXILIARIES:
+        shared = coordinated_names(task, frozenset({"or"}))
+        if shared is None or not content_stems(f"{shared.before.text} {shared.after.text}"):
             return None
-        head, listed = left.cut(0, match.start()), [left.cut(match.start())]
-    if not tail or len(listed) >= MAX_ITEMS:
+        return _for_each_member(shared, trim_frame(shared.before))
+    head, tail = left.cut(0, mark.start()), coordinated_pieces(right)
+    listed = [*coordinated_pieces(left.cut(mark.end())), *tail[:1]]
+    if not tail or len(listed) > MAX_ITEMS:
         return None
-    members = [without_article(member) for member in (*listed, tail[0])]
-    if not all(content_stems(member.text) for member in members):
-        return None
+    # In "if I am late, sick or abroad" and "the hand, the knee or the foot" the head ends the list.
+    if mark.group()[0] == "," and not _MORE.search(head.mask):
+        if not all(_THING.match(member.mask) for member in listed):
+            return None
+        if listed[0].first in ("the", "a", "an") and _ENDS_IN_THING.search(head.mask):
+            return None
+    members = [without_article(member) for member in listed]
     around = trim_frame(head)
     for piece in tail[1:]:
         around = around.join(trim_frame(piece))
-    if not around.text:
+    if not around.text or not all(content_stems(member.text) for member in members):
         return None
-    if mark:
-        needs = tuple(member.join(around).text for member in members)
-    else:
-        needs = tuple(around.join(member).text for member in members)
+    needs = tuple(member.join(around).text for member in members)
     return QuestionComparison(tuple(member.text for member in members), needs)
 
 
@@ -225,9 +229,13 @@ def find_of_both(task: MaskedQuestion) -> QuestionComparison | None:
         return None
     if cue is None and _JOINED.search(outside):
         return None
-    before, after = _bare(shared.before), _bare(shared.after)
-    around = trim_frame(before)
-    needs = tuple(around.join(item, after).text for item in shared.members)
+    return _for_each_member(shared, trim_frame(_bare(shared.before)))
+
+
+def _for_each_member(shared: SharedFrame, before: MaskedQuestion) -> QuestionComparison:
+    """The same question for each of several names."""
+    after = _bare(shared.after)
+    needs = tuple(before.join(item, after).text for item in shared.members)
     return QuestionComparison(tuple(item.text for item in shared.members), needs)
 
 

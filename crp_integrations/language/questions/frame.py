@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import pairwise
 
 from crp_integrations.language.word_lists import LISTS
 from crp_integrations.language.words import (
@@ -15,7 +16,7 @@ from crp_integrations.language.words import (
     PREPOSITIONS,
     STOP_WORDS,
     VERBS,
-    content_stems,
+    TextWord,
     is_finite,
     words,
 )
@@ -226,117 +227,182 @@ _ASKING = WH | AUXILIARIES | {"the", "a", "an", "there", "please", "us", "me", "
 
 
 _END = re.compile(rf"[?!]+[\"')]*\s+|;\s+|(?<=[\w{SIGN}]{{2}})\.\s+(?=[A-Z{SIGN}\"])")
-# Verbs that come before their subject in a question.
-_INVERTED = frozenset(word for word in AUXILIARIES if "'" not in word) - {"be", "been", "am"}
-# Words that are always a subject after such a verb.
-_SUBJECTS = frozenset("i you we they he she it there".split())
-# Words that are not a subject there: they open a participle or a complement.
-_NO_SUBJECTS = PREPOSITIONS | frozenset(PAST_OF) | frozenset("a an not also still".split())
-# Verbs after which an article opens a subject, not a complement as in "is the home".
-_MODALS = frozenset("do does did can could will would may might must shall should cannot".split())
 _JOINT = re.compile(
-    r",? (?:and|but|or|as well as|plus)(?: also| then| please)*"
-    rf" (?P<word>{'|'.join(sorted(WH | TELLING))})(?= )"
-    rf"|, (?:then |also )*(?P<bare>what|how|why|when|where|{'|'.join(sorted(TELLING))})(?= )"
-    rf"|,? (?:and|but|or)(?: also| then)* (?P<verb>{'|'.join(sorted(_INVERTED))})(?= \S+ \S)"
-    rf"|, (?P<bare_verb>{'|'.join(sorted(_INVERTED))})(?= \w+ \w)",
+    r",? (?P<joint>and|but)(?: also| then| please)* |[:,.\u2013\u2014] ", re.IGNORECASE
+)
+# Verbs that come before their subject in a question; after `_MODALS` an article opens a subject.
+_INVERTED = frozenset(word for word in AUXILIARIES if "'" not in word) - {"be", "been", "am"}
+_MODALS = _INVERTED - frozenset("is are was were has have had".split())
+_SUBJECTS = frozenset("i you we they he she it there".split())
+# Words that cannot begin a subject: after an auxiliary they open a predicate.
+_NO_SUBJECTS = PREPOSITIONS | PAST_OF.keys() | VERBS | frozenset("born not also still be".split())
+# Words before a question word: "until when", "and what".
+_LEADS = PREPOSITIONS | WH | frozenset("and but or until till since".split())
+# "Tell me what the fee is": a question within a request.
+_WITHIN_REQUEST = re.compile(
+    rf"(?:{'|'.join(sorted(TELLING | AUXILIARIES))}) .*\b(?:what|how|why)(?: \w+)?"
+    rf" (?:{'|'.join(sorted(DETERMINERS | _SUBJECTS))}) ",
     re.IGNORECASE,
 )
-_ALWAYS = frozenset("what how why".split())
+_RELATIVE = frozenset("who whom whose which".split())
+# A relative word after the words that open a question, as in "Tell me which".
+_RELATES = re.compile(
+    rf"(?:(?:\S+ ){{0,2}}?(?:{'|'.join(sorted(WH))}) )?+.* (?:{'|'.join(sorted(_RELATIVE))}) ",
+    re.IGNORECASE,
+)
 _SUBJECT = re.compile(r"\b(?:it|they|them|he|she|him)\b", re.IGNORECASE)
-_OWNER = re.compile(r"\b(?:its|their|his|her)\b", re.IGNORECASE)
-_PLACE = re.compile(r"\bthere\Z", re.IGNORECASE)
-# Pronouns of other languages (de, fr, es, it, pt), which are never resolved.
-_ELSEWHERE = re.compile(
-    r"\b(?:er|sie|es|ihn|ihm|ihnen|ihre?[nmrs]?|seine?[nmrs]?|ils?|elles?|lui|leurs?|son|sa|ses|él"
-    r"|ella|ellos|ellas|sus?|lei|loro|suo|sua|suoi|sue|ele|ela|eles|elas|seus?|suas)\b",
-    re.IGNORECASE,
-)
 _NAME = re.compile(NAME)
-_FEWEST = 2  # content words of a task
-# Maximum number of joints examined in a sentence; the rest stays with the last task.
-_MAX_JOINTS = 16
 
 
 def split_tasks(question: MaskedQuestion) -> list[MaskedQuestion]:
-    """Split a question into its tasks, in order; a statement stays with the task after it.
+    """Split a question into the questions that it asks, in order, each a piece of it.
 
-    Each task can be understood alone: a pronoun that refers to an earlier task is replaced by its
-    name; if the name is not certain, the two tasks stay together.
+    A boundary is one only if a complete question stands before it and another begins after it; a
+    statement stays with the question after it, or with the last one.
     """
-    tasks: list[MaskedQuestion] = []
-    spans: list[tuple[int, int]] = []
-    for start, end in _spans(question):
-        task: MaskedQuestion | None = question.cut(start, end)
-        while task is not None and tasks:
-            task = _resolved(task, tasks[-1])
-            if task is not None:
-                break
-            start, _ = spans.pop()
-            tasks.pop()
-            task = question.cut(start, end)
-        tasks.append(task or question)
-        spans.append((start, end))
-    return tasks
-
-
-def _spans(question: MaskedQuestion) -> list[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
-    begin = start = 0
-    after_question = False
+    cuts: list[tuple[int, int]] = []
+    asked = after_question = False
+    start = begin = last = 0
     for match in [*_END.finditer(question.mask), None]:
         end = len(question.mask) if match is None else match.end()
-        sentence = question.cut(start, end)
+        openings = _openings(question, start, end)
         # The last sentence may be the rest of one that was cut at an abbreviation's point.
-        questioned = "?" in question.mask[start:end] and (match is not None or after_question)
+        marked = "?" in question.mask[start:end] and (match is not None or after_question)
+        if not openings and marked and len(words(question.text[start:end])) > 1:
+            openings = [(start, start)]
         after_question = match is not None and "?" in match.group()
-        if sentence.text and (_asks(sentence) or questioned):
-            (_, first), *others = _coordinated(question, start, end)
-            spans += [(begin, first), *others]
-            begin = end
+        if openings:
+            if asked:
+                cuts.append((begin, last))
+                begin = last
+            for before, after in openings[1:]:
+                cuts.append((begin, before))
+                begin = after
+            asked, last = True, end
         start = end
-    if question.cut(begin).text:
-        # A statement after the last task stays with it.
-        spans[-1:] = [(spans[-1][0] if spans else 0, len(question.mask))]
-    return spans
+    return [question.cut(*cut) for cut in [*cuts, (begin, len(question.mask))]]
 
 
-def _asks(sentence: MaskedQuestion) -> bool:
-    return sentence.first in WH | AUXILIARIES | TELLING
+def _openings(question: MaskedQuestion, start: int, end: int) -> list[tuple[int, int]]:
+    """Where questions begin in a sentence: the end of what stands before each, and its start."""
+    joints = [(start, start, "")]
+    for match in _JOINT.finditer(question.mask, start, end):
+        piece = words(question.text[joints[-1][1] : match.start()])
+        # "When and where is the fair" is one question.
+        if match[0][0] == "," or not (piece and all(word.lower in WH for word in piece)):
+            joints.append((match.start(), match.end(), "and" if match["joint"] else ","))
+    # In a row that "and" closes, "who pays" is a question, not a relative clause.
+    closes = max(
+        (at for _, at, joint in joints if joint == "and" and _ASKS.match(question.mask, at)),
+        default=start,
+    )
+    stated = _WITHIN_REQUEST.match(question.mask, start, end) is not None
+    openings: list[tuple[int, int]] = []
+    condition: tuple[int, int] | None = None
+    for (before, at, joint), (until, _, _) in pairwise([*joints, (end, end, "")]):
+        earlier = question.cut(openings[-1][1], before) if openings else None
+        part = question.cut(at, until)
+        in_row = joint == "and" or at < closes
+        if _asks(part, earlier, joint=joint, in_row=in_row, stated=stated):
+            openings.append(condition or (before, at))
+            condition = None
+        elif joint == "and":
+            # "and if so, what does it cost"
+            condition = (before, at) if part.first == "if" else None
+    return openings
 
 
-def _coordinated(question: MaskedQuestion, start: int, end: int) -> list[tuple[int, int]]:
-    pieces: list[tuple[int, int]] = []
-    for match in islice(_JOINT.finditer(question.mask, start, end), _MAX_JOINTS):
-        kind = next(name for name, word in match.groupdict().items() if word)
-        before, after = question.cut(start, match.start()), question.cut(match.start(kind), end)
-        if _opens(match[kind].casefold(), before, after):
-            pieces.append((start, match.start()))
-            start = match.start(kind)
-    return [*pieces, (start, end)]
-
-
-def _opens(word: str, before: MaskedQuestion, after: MaskedQuestion) -> bool:
-    """Whether the word after a joint begins a separate task."""
-    if len(content_stems(before.text)) < _FEWEST - (before.first in WH):
+def _asks(
+    part: MaskedQuestion,
+    earlier: MaskedQuestion | None,
+    *,
+    joint: str,
+    in_row: bool,
+    stated: bool,
+) -> bool:
+    """Whether a stretch is a complete question or request, beside the question before it."""
+    tokens = words(part.text)
+    place = 0
+    while len(tokens) > place + 2 and tokens[place].lower in _LEADS:
+        if tokens[place + 1].lower not in WH | {"and", "or"}:
+            break
+        place += 1
+    if len(tokens) < place + 2:
         return False
-    following = after.text.split(" ", 2)[1].casefold() if " " in after.text else ""
-    if word in _INVERTED:
-        # "and is based in Oslo" continues a task; "and are pets permitted" begins a new one.
-        tokens = words(before.mask)
-        if not any(is_finite(tokens, place) for place in range(len(tokens))):
-            return False
-        if following in _SUBJECTS or (word in _MODALS and following in DETERMINERS):
-            return True
-        noun = not following.endswith(("ed", "ly")) and following not in _NO_SUBJECTS
-        return noun and before.first in AUXILIARIES
-    if word in TELLING:
-        return before.first in TELLING | WH and following not in AUXILIARIES | {"of", "by", "and"}
-    if word in _ALWAYS:
-        return before.first in WH | TELLING | AUXILIARIES
-    relative = re.search(rf"\s{word}\b", before.mask, re.IGNORECASE)
-    asked = before.first in WH | TELLING | AUXILIARIES
-    return relative is None and asked and (following in AUXILIARIES or word == "who")
+    word, following = tokens[place].lower, tokens[place + 1].lower
+    relates = earlier is not None and _RELATES.match(earlier.mask) is not None
+    if word.partition("'")[0] in WH:
+        # What stands in the noun phrase of another question is a relative clause.
+        free = earlier is None or (in_row and not relates)
+        return _has_verb(part, tokens, place, free=free, stated=stated)
+    if word in TELLING or (word in VERBS and following in WH):
+        if earlier is None:
+            return joint != "and"
+        if earlier.first in TELLING:
+            return following not in AUXILIARIES | {"of", "by"}
+        return earlier.first in WH and following in DETERMINERS | WH | {"me", "us"}
+    if earlier is None and not joint:
+        return word in _INVERTED or word.endswith("n't")
+    if not _inverts(part, tokens, place):
+        return False
+    if following in _SUBJECTS or (word in _MODALS and following in DETERMINERS):
+        return True
+    if earlier is None or earlier.first in AUXILIARIES:
+        return joint != "and" or earlier is not None
+    # "and is based in Oslo" says more of a subject that the question word stands for.
+    asked = words(earlier.text)
+    verb = next((spot for spot, token in enumerate(asked) if token.lower in _INVERTED), 0)
+    shared = relates or " that " in earlier.mask or tokens[place + 2].lower in PREPOSITIONS
+    return not shared and _inverts(earlier, asked, verb)
+
+
+def _has_verb(
+    part: MaskedQuestion, tokens: Sequence[TextWord], place: int, *, free: bool, stated: bool
+) -> bool:
+    """Whether a clause with a question word has a verb, in a question's order or as stated."""
+    word, contracted, _ = tokens[place].lower.partition("'")
+    if contracted:
+        return free or word not in _RELATIVE
+    if tokens[place + 1].lower in DETERMINERS | _SUBJECTS and not stated:
+        return False
+    verbs = (
+        spot
+        for spot in range(place + 1, len(tokens))
+        if is_finite(tokens, spot)
+        or (spot > place + 1 and (tokens[spot].lower in VERBS or _is_past(tokens[spot].lower)))
+    )
+    verb = next(verbs, place + 1 if word == "who" else None)
+    if verb is None or (tokens[verb].lower in AUXILIARIES and verb + 1 == len(tokens)):
+        return False
+    inverted = tokens[verb].lower in _INVERTED and _inverts(part, tokens, verb)
+    if word in _RELATIVE:
+        subject = inverted and tokens[verb + 1].lower in _SUBJECTS
+        return free or subject or (inverted and tokens[verb].lower in _MODALS)
+    if verb > place + 1:
+        # "how Raft works" and "when Jane arrives" state.
+        named = part.mask[tokens[place + 1].start] == SIGN
+        return stated or word == "what" or (word == "how" and not named)
+    return word == "what" or tokens[verb].lower in AUXILIARIES
+
+
+def _inverts(part: MaskedQuestion, tokens: Sequence[TextWord], place: int) -> bool:
+    """Whether an auxiliary stands before its subject, and something is said of this."""
+    if len(tokens) < place + 3 or tokens[place].lower not in _INVERTED:
+        return False
+    verb, subject = tokens[place].lower, tokens[place + 1].lower
+    if subject in _SUBJECTS:
+        return True
+    if verb in ("has", "have", "had") and not any(_is_past(token.lower) for token in tokens[2:]):
+        return False
+    if subject in DETERMINERS:
+        return verb in _MODALS or subject not in ("a", "an")
+    if part.mask[tokens[place + 1].start] == SIGN:
+        return True
+    return subject not in _NO_SUBJECTS and not subject.endswith(("ed", "ly"))
+
+
+def _is_past(word: str) -> bool:
+    return word == "been" or word in PAST_OF or word.endswith("ed")
 
 
 def stands_alone(need: str) -> bool:
@@ -344,41 +410,3 @@ def stands_alone(need: str) -> bool:
     asked = mask_question(need)
     pronoun = _SUBJECT.search(asked.mask)
     return pronoun is None or _NAME.search(asked.mask, 0, pronoun.start()) is not None
-
-
-def has_several_tasks(part: MaskedQuestion) -> bool:
-    """Whether a task contains further tasks that cannot be understood alone."""
-    return len(_spans(part)) > 1
-
-
-def _resolved(task: MaskedQuestion, before: MaskedQuestion) -> MaskedQuestion | None:
-    """The task with its pronoun replaced by a name; None if it cannot be understood alone."""
-    if not opens_with_question(task):
-        # Another language: accept it with a name after the first word and no pronoun.
-        named = _NAME.search(task.mask, max(0, task.mask.find(" ")))
-        return task if named and not _ELSEWHERE.search(task.mask) else None
-    pronoun = next(filter(None, (p.search(task.mask) for p in (_SUBJECT, _OWNER, _PLACE))), None)
-    if pronoun is None or _NAME.search(task.mask, 0, pronoun.start()):
-        return task
-    meant = trim_frame(before.cut(len(before.first)) if before.first in TELLING else before)
-    names = [
-        match for match in _NAME.finditer(meant.mask) if meant.text[slice(*match.span())] != "I"
-    ]
-    if len(names) != 1:
-        return None
-    (name,) = names
-    verb, _, rest = meant.mask[: name.start()].strip().rpartition(" ")
-    subject = name.start() == 0 and not meant.mask.startswith("'s", name.end())
-    # `Who founded Acme`: `it` can only refer to the name.
-    sole = (
-        before.first == "who"
-        and name.end() == len(meant.mask)
-        and pronoun.group().casefold() in ("it", "its", "there")
-        and (rest or verb).casefold() not in PREPOSITIONS
-    )
-    if not (subject or sole):
-        return None
-    prefix, suffix = "at " * (pronoun.re is _PLACE), "'s" * (pronoun.re is _OWNER)
-    whole = meant.cut(*name.span())
-    whole = MaskedQuestion(prefix + whole.text + suffix, prefix + whole.mask + suffix)
-    return task.cut(0, pronoun.start()).join(whole, task.cut(pronoun.end()))

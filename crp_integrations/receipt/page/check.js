@@ -291,7 +291,8 @@ function checkJudge(opening, texts) {
   const numbered = given.claims.filter((claim) => !claim.id.startsWith("u"));
   const found = judged && !judged.skipped ? readable(() => statusesOf(judged, given.said, numbered)) : null;
   if (found === null && String(report.checked_by).startsWith("judge ")) differ("statuses", "no reply of a judge can be read");
-  const by = found ? `judge ${judged.model}` : judged ? JUDGING.comparison : report.checked_by;
+  const later = judged && judged.second !== judged.model && judged.calls.some((one) => one.second && !one.error) ? `, ${judged.second}` : "";
+  const by = found ? `judge ${judged.model}${later}` : judged ? JUDGING.comparison : report.checked_by;
   if (report.checked_by !== by) differ("statuses", `${line(by)} decided, ${line(report.checked_by)} is signed`);
   for (let place = 0; found && place < Math.max(found.length, given.claims.length); place += 1) {
     const [made, told] = [found[place], given.claims[place]];

@@ -632,6 +632,9 @@ function withRejection(claim) {
   return { ...claim, status: "UNSUPPORTED", error: "INVENTION", wrong: [found.start, found.end], quotations: [] };
 }
 
+// Numbers of the claims of a call, up to the last one.
+const numbersOf = (call, most) => call.claims || Array.from({ length: Math.max(0, Math.min(call.last, most) - call.first + 1) }, (_, at) => call.first + at);
+
 // Statuses by the replies; null where none can be read. Claims are those that have numbers.
 function statusesOf(told, said, claims) {
   const calls = [];
@@ -655,16 +658,24 @@ function statusesOf(told, said, claims) {
     const open = best.status === "UNSUPPORTED" && !exactOf(said, claim) && (unread || shown.size < told.passages);
     return withRejection({ ...claim, ...(open ? UNCHECKED : best) });
   };
-  const found = claims.map((claim, place) => merged(claim, calls
-    .filter((one) => one.first <= place + 1 && place + 1 <= one.last).map((one) => [one.numbered.get(place + 1), one.shown])));
+  // The second judge's word, where it was asked and settles the claim.
+  const again = new Set(calls.filter((one) => one.second).flatMap((one) => numbersOf(one, claims.length)));
+  const found = claims.map((claim, place) => {
+    const heard = (second) => calls.filter((one) => Boolean(one.second) === second && numbersOf(one, claims.length).includes(place + 1))
+      .map((one) => [one.numbered.get(place + 1), one.shown]);
+    const later = again.has(place + 1) ? merged(claim, heard(true)) : UNCHECKED;
+    return later.status === "NOT_CHECKED" ? merged(claim, heard(false)) : later;
+  });
   const [answer, spans, more, added] = [folded(said.answer), claims.map((one) => [one.start, one.end]), new Map(), []];
-  for (const { others, shown } of calls) {
+  for (const { others, shown, second } of calls) {
     for (const word of others) {
       const here = located(word.text, answer, spans);
-      if (here) more.set(here.join(), [here, [...(more.get(here.join()) || [here, []])[1], [word, shown]]]);
+      if (here) more.set(here.join(), [here, [...(more.get(here.join()) || [here, []])[1], [word, shown, second]]]);
     }
   }
-  for (const [[start, end], heard] of more.values()) {
+  for (const [[start, end], all] of more.values()) {
+    const last = all.filter(([, , second]) => second);
+    const heard = last.length ? last : all;
     const around = found.filter((one) => one.start <= start && end <= one.end);
     const claim = merged({ id: `u${added.length + 1}`, start, end, type: "FACTUAL", sentence: -1 }, heard);
     // Words within a numbered claim count only where they are flagged and it is not.
@@ -672,7 +683,10 @@ function statusesOf(told, said, claims) {
   }
   const made = [...found, ...added].sort((a, b) => a.start - b.start || a.end - b.end);
   // Claims that cannot all be true, as a judge names them.
-  made.conflicts = calls.some((one) => one.opposed.some((numbers) => numbers.filter((n) => one.first <= n && n <= one.last).length > 1));
+  made.conflicts = calls.some((one) => one.opposed.some((numbers) => {
+    const asked = numbers.filter((n) => numbersOf(one, claims.length).includes(n));
+    return asked.length > 1 && (one.second || !asked.every((n) => again.has(n)));
+  }));
   return made;
 }
 

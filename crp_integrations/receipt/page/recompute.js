@@ -95,18 +95,20 @@ async function checkAsked(given, { examined }, read) {
   const { said, claims } = given;
   const signs = (text, most) => sliced(text, 0, most);
   const numbered = claims.filter((claim) => !claim.id.startsWith("u"));
-  const answerOf = (first, last) => {
+  const answerOf = (numbers) => {
+    const [first, last] = [numbers[0], numbers[numbers.length - 1]];
     let place = first <= 3 ? 0 : numbered[first - 3].start;
     const parts = [];
     const between = (end) => {
       const words = stripped(sliced(said.answer, place, end));
       if (words) parts.push(words);
     };
-    numbered.slice(first - 1, last).forEach((claim, at) => {
+    for (const number of numbers) {
+      const claim = numbered[number - 1];
       between(claim.start);
-      parts.push([first + at, sliced(said.answer, claim.start, claim.end)]);
+      parts.push([number, sliced(said.answer, claim.start, claim.end)]);
       place = claim.end;
-    });
+    }
     between(last + 2 >= numbered.length ? undefined : numbered[last + 1].end);
     return parts;
   };
@@ -127,11 +129,11 @@ async function checkAsked(given, { examined }, read) {
       ...(examined.needs.length ? { needs: examined.needs.map((leaf, at) => [at + 1, read.text(leaf)]) } : {}),
       ...(stripped(said.system) ? { system: signs(said.system, JUDGING.systemCharacters) } : {}), passages,
       ...(new Set(call.passages).size < judged.passages ? { note: `${passages.length} of ${judged.passages} passages; others are read separately` } : {}),
-      answer: answerOf(call.first, call.last) };
+      answer: answerOf(numbersOf(call, numbered.length)) };
     const id = (await hashOf(canonical(data))).slice(0, JUDGING.idDigits);
     if (id !== call.id) differ(`judged.calls[${place}].id`, "it is not the hash of what the judge was asked");
     // After a reply that could not be read, the same question is sent once more.
-    const again = place > 0 && judged.calls[place - 1].id === id;
+    const again = place > 0 && judged.calls[place - 1].id === id && judged.calls[place - 1].second === call.second;
     sent = again ? [...sent, ["assistant", said.replies[place - 1] || "-"], ["user", JUDGING.again]]
       : [["system", own], ["user", JSON.stringify({ id, ...data })]];
     if (own !== null && (await hashOf(canonical(sent))) !== call.prompt_hash) differ(`judged.calls[${place}].prompt_hash`, "it is not that of what was sent");

@@ -236,6 +236,11 @@ _SESSIONS: Final = (
     ),
     f"CREATE TABLE withdrawn_facts (fact_id {_T} PRIMARY KEY, withdrawn_at {_T} NOT NULL)",
     "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
+    f"""CREATE TABLE judge_spending (
+        session_id {_T} NOT NULL, judge {_T} NOT NULL, period {_T} NOT NULL,
+        calls BIGINT NOT NULL, tokens BIGINT NOT NULL, usd DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (session_id, judge)
+    )""",
 )
 _RECEIPTS: Final = (
     f"""CREATE TABLE receipts (

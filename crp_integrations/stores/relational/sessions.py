@@ -200,6 +200,7 @@ class RelationalSessions:
         """Remove a session, its windows and their contents; return whether it existed."""
         self._gate.writing()
         forget_texts(self._connection, session_id)
+        self._connection.execute("DELETE FROM judge_spending WHERE session_id = ?", [session_id])
         # Windows and their contents are removed by the tables' ON DELETE CASCADE.
         removed = self._connection.execute(
             "DELETE FROM sessions WHERE session_id = ?", [session_id]

@@ -10,10 +10,11 @@ from typing import Generic, TypeVar
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports.store import FaultCounts
+from crp_integrations.session.ports import Spending
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational.facts import USED
 from crp_integrations.stores.relational.receipts import RelationalReceipts
-from crp_integrations.stores.relational.rows import columns, insertion, record, row
+from crp_integrations.stores.relational.rows import columns, insertion, record, replacing, row
 from crp_integrations.stores.relational.sessions import RelationalSessions
 from crp_integrations.stores.rules import AMONG, RETRIEVABLE_SQL, Statements, among
 
@@ -24,6 +25,12 @@ EVENT_COLUMNS = ", ".join(columns(Event))
 SEAL_COLUMNS = ", ".join(columns(WindowSeal))
 ADD_EVENT = insertion("events", Event)
 ADD_SEAL = insertion("seals", WindowSeal)
+SAVE_SPENDING = replacing(
+    "INSERT INTO judge_spending (session_id, judge, period, calls, tokens, usd) "
+    "VALUES (?, ?, ?, ?, ?, ?)",
+    ["session_id", "judge"],
+    ["period", "calls", "tokens", "usd"],
+)
 # Events or seals read at a time, because a whole journal may be too long for memory.
 PAGE = 1_000
 # SQLite's lowest integer, which is not a window's number, so that a page can start after it.
@@ -177,6 +184,31 @@ class RelationalFaults:
         )
 
 
+class RelationalSpending:
+    """What the judges of one namespace spent."""
+
+    def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
+        self._connection = connection
+        self._gate = gate
+
+    def spent(self, session_id: str, judge: str) -> tuple[str, Spending] | None:
+        """The last period of a judge and what it spent in it; None if it never spent."""
+        self._gate.reading()
+        values = self._connection.one(
+            "SELECT period, calls, tokens, usd FROM judge_spending "
+            "WHERE session_id = ? AND judge = ?",
+            [session_id, judge],
+        )
+        return None if values is None else (values[0], Spending(*values[1:]))
+
+    def save(self, session_id: str, judge: str, period: str, spent: Spending) -> None:
+        """Replace a judge's period and what it spent in it."""
+        self._gate.writing()
+        self._connection.execute(
+            SAVE_SPENDING, [session_id, judge, period, spent.calls, spent.tokens, spent.usd]
+        )
+
+
 FactsOf = TypeVar("FactsOf")
 
 
@@ -208,6 +240,11 @@ class Facets(Generic[FactsOf]):
     def faulted(self) -> RelationalFaults:
         """Counts of findings against facts."""
         return RelationalFaults(*self._held)
+
+    @cached_property
+    def spending(self) -> RelationalSpending:
+        """What judges spent."""
+        return RelationalSpending(*self._held)
 
     @cached_property
     def receipts(self) -> RelationalReceipts:

@@ -205,6 +205,12 @@ _SESSIONS: Final = (
         fact_id TEXT PRIMARY KEY, withdrawn_at TEXT NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
+    # What judges spent in their last period; the session is empty for a tenant or a whole store.
+    """CREATE TABLE judge_spending (
+        session_id TEXT NOT NULL, judge TEXT NOT NULL, period TEXT NOT NULL,
+        calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd REAL NOT NULL,
+        PRIMARY KEY (session_id, judge)
+    ) WITHOUT ROWID""",
 )
 _RECEIPTS: Final = (
     # The signed data: ids, numbers, enum values and salted hashes. `place` counts from 0.

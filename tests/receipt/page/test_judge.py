@@ -337,9 +337,14 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
         conversation=(("user", SAID), ("assistant", "The dam is 9 m high.")),
         instructions=SYSTEM,
     )
-    parts = chance.choice([[(1, 7)], [(1, 7)], [(1, 4), (5, 7)], [(1, 7), (1, 7)]])
+    parts: list[tuple[int, int, tuple[int, ...], bool]] = [
+        (*part, (), False)
+        for part in chance.choice([[(1, 7)], [(1, 7)], [(1, 4), (5, 7)], [(1, 7), (1, 7)]])
+    ]
+    if chance.random() < 0.3:
+        parts.append(chance.choice([(2, 6, (2, 3, 6), True), (3, 5, (), True), (1, 7, (), True)]))
     calls = []
-    for first, last in parts:
+    for first, last, numbers, second in parts:
         shown = tuple(range(1, 7)) if chance.random() < 0.7 else (1, chance.choice([2, 3, 4]), 5, 6)
         error = "" if chance.random() < 0.95 else "ModelTimeout"
         calls.append(
@@ -347,6 +352,8 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
                 id=ID,
                 first=first,
                 last=last,
+                claims=numbers,
+                second=second,
                 passages=shown,
                 prompt_hash="",
                 reply=reply(chance, first, last),
@@ -360,7 +367,10 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
     )
     given = {
         "told": {
-            "calls": [one.model_dump(mode="json", exclude={"reply"}) for one in run.calls],
+            "calls": [
+                {name: value for name, value in one.model_dump(mode="json").items() if value != []}
+                for one in run.calls
+            ],
             "left_out": [[one.fact_id, one.reason] for one in left],
             "passages": run.passages,
         },

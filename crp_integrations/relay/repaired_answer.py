@@ -1,0 +1,81 @@
+"""A repaired answer beside its original: which of the two is released, and what is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crp_integrations.dpe.pipeline import Examination
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.repair import Repair
+from crp_integrations.dpe.stages.report import finish
+from crp_integrations.headers import names
+from crp_integrations.messages import Reply
+from crp_integrations.policy.demands import RISKS
+from crp_integrations.receipt.window_values import OriginalValues
+from crp_integrations.relay.judged_answer import JudgedAnswer
+from crp_integrations.relay.records import Repaired
+from crp_integrations.seals import digest
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalAnswer:
+    """An answer that was repaired, as the model wrote it.
+
+    Attributes:
+        report: the judged report that the repair rests on, without a window's identity.
+        examined: its examination, and the number of flags that the examination set.
+    """
+
+    reply: Reply
+    report: Report
+    repair: Repair
+    examined: tuple[Examination, int] | None
+    judged: JudgedAnswer | None = None
+
+    def record(self, settings_digest: str) -> Repaired:
+        """The record of the repair for the caller."""
+        return Repaired(
+            reply=self.reply,
+            report=finish(self.report, settings_digest=settings_digest),
+            edits=self.repair.edits,
+            unrepaired=self.repair.unrepaired,
+        )
+
+    def values(self, settings_digest: str) -> OriginalValues:
+        """The values for the receipt."""
+        examination, flags = self.examined or (None, len(self.report.flags))
+        finished = finish(self.report, settings_digest=settings_digest)
+        edits = self.repair.edits
+        return OriginalValues(self.reply.answer, finished, examination, flags, edits)
+
+    @property
+    def header(self) -> dict[str, str]:
+        """The response header that says what was done."""
+        made = self.repair
+        return {names.REPAIRED: f"edits={len(made.edits)};unrepaired={len(made.unrepaired)}"}
+
+    @property
+    def flag(self) -> str:
+        """The report's flag on the repair."""
+        return f"repaired={len(self.repair.edits)}"
+
+    def event(self, settings_digest: str) -> dict[str, Any]:
+        """The data of the journal's event: counts and hashes."""
+        return {
+            "edits": len(self.repair.edits),
+            "unrepaired": len(self.repair.unrepaired),
+            "response_hash": self.report.response_content_hash,
+            "report_hash": finish(self.report, settings_digest=settings_digest).report_hash,
+            "edits_hash": digest([edit.model_dump() for edit in self.repair.edits]),
+        }
+
+
+def is_better(repaired: Report, original: Report) -> bool:
+    """Whether a repaired text may be released: it was read, and fewer of its claims are wrong."""
+    after, before = repaired.claim_counts, original.claim_counts
+    return (
+        after.wrong < before.wrong
+        and after.unread <= before.unread
+        and RISKS.index(repaired.risk_level) <= RISKS.index(original.risk_level)
+    )

@@ -1,0 +1,315 @@
+"""Every door repairs a flagged answer, or asks again for it, with the calls that its page names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import Response, StreamingResponse
+from llama_index.core.schema import NodeWithScore, TextNode
+from pydantic import BaseModel
+from starlette.testclient import TestClient
+
+from crp_integrations.errors import ConfigError, RequestError, SafetyHalt
+from crp_integrations.gateway import GatewaySettings
+from crp_integrations.langchain import CRPGate, CRPMiddleware, CRPRunnable
+from crp_integrations.llama_index import CRPAgentLLM, CRPQueryEngine
+from crp_integrations.llama_index import CRPGate as QueryEngineGate
+from tests.adapters import langchain_doubles as langchain
+from tests.adapters import llama_index_doubles as llama_index
+from tests.adapters.litellm_deployments import ASKED, entry, router
+from tests.gateway.application import BODY, FAST, application, fill, key_for
+from tests.judges import changed, claims_of, material
+from tests.servers import openai_double
+
+FACTS = langchain.FACTS
+QUESTION = "How much power does the Meridian reactor deliver?"
+RIGHT = "The reactor at Meridian gives 412 megawatts of power."
+WRONG = RIGHT.replace("412", "512")
+
+
+class Repairs:
+    """A judge that corrects 512 to 412 in each claim, and supports the others."""
+
+    model_name = "judge-1"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def reply(self, messages: Sequence[BaseMessage]) -> str:
+        """The verdicts on the claims of a call."""
+        self.calls += 1
+        asked = material(str(message.content) for message in messages)
+        assert asked is not None
+        number, text = next(p for p in asked["passages"] if "412" in p[1])
+        claims = []
+        for n, claim in claims_of(asked):
+            verdict: dict[str, Any] = {"status": "SUPPORTED", "wrong": "", "fix": ""}
+            verdict["quotes"] = [{"in": str(number), "text": text}]
+            if "512" in claim:
+                verdict |= {**changed("512", text, str(number)), "fix": claim.replace("512", "412")}
+            claims.append({"n": n, "reason": "", **verdict})
+        return json.dumps({"id": asked["id"], "claims": claims, "unnumbered": []})
+
+    @property
+    def judge(self) -> Any:
+        """The judge as a model of LangChain."""
+        return langchain.Chat(reply=self.reply, model_name=self.model_name)
+
+
+Played = tuple[str, int]
+
+
+def by_ask(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    model = langchain.scripted(*answers)
+    relay = langchain.opened(llm=model, judge=judge)
+    return relay.ask(QUESTION, **how).text, len(model.seen)
+
+
+def by_runnable(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    model = langchain.scripted(*answers)
+    chain = CRPRunnable(langchain.opened(judge=judge), llm=model, **how)
+    return chain.invoke(QUESTION).text, len(model.seen)
+
+
+def by_middleware(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    model = langchain.scripted(*answers)
+    agent = create_agent(
+        model, [], middleware=[CRPMiddleware(langchain.opened(), judge=judge, **how)]
+    )
+    state: Any = agent.invoke({"messages": [HumanMessage(QUESTION)]})
+    return state["messages"][-1].text, len(model.seen)
+
+
+def by_gate(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    left = list(answers)
+
+    def answer(question: str) -> dict[str, Any]:
+        return {"answer": left.pop(0), "context": list(FACTS)}
+
+    gate = CRPGate.around(RunnableLambda(answer), "warn-on HIGH", judge=judge, **how)
+    return gate.invoke(QUESTION)["answer"], len(answers) - len(left)
+
+
+def by_agate(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    left = list(answers)
+
+    def answer(question: str) -> dict[str, Any]:
+        return {"answer": AIMessage(left.pop(0)), "context": list(FACTS)}
+
+    gate = CRPGate.around(RunnableLambda(answer), "warn-on HIGH", judge=judge, **how)
+    return asyncio.run(gate.ainvoke(QUESTION))["answer"].text, len(answers) - len(left)
+
+
+class Engine(BaseQueryEngine):
+    """A query engine with scripted answers."""
+
+    def __init__(self, answers: Sequence[str], *, streams: bool = False) -> None:
+        super().__init__(None)
+        self.left, self.streams = list(answers), streams
+        self.asked: list[Any] = []
+
+    def _get_prompt_modules(self) -> Any:
+        return {}
+
+    def _query(self, query_bundle: Any) -> Any:
+        self.asked.append(query_bundle)
+        nodes = [NodeWithScore(node=TextNode(text=fact)) for fact in FACTS]
+        text = self.left.pop(0)
+        if self.streams:
+            return StreamingResponse((word for word in text.split(" ")), source_nodes=nodes)
+        return Response(text, source_nodes=nodes)
+
+    async def _aquery(self, query_bundle: Any) -> Any:
+        return self._query(query_bundle)
+
+
+def by_query_engine_gate(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    engine = Engine(answers)
+    gate = QueryEngineGate(engine, "warn-on HIGH", judge=judge, **how)
+    return str(gate.query(QUESTION)), len(engine.asked)
+
+
+def by_async_query_engine_gate(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    engine = Engine(answers)
+    gate = QueryEngineGate(engine, "warn-on HIGH", judge=judge, **how)
+    return str(asyncio.run(gate.aquery(QUESTION))), len(engine.asked)
+
+
+def by_query_engine(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    model = llama_index.scripted(*answers)
+    engine = CRPQueryEngine(llama_index.opened(), llm=model, judge=judge, streaming=True, **how)
+    return str(engine.query(QUESTION)), len(model.seen)
+
+
+def by_agent(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    model = llama_index.scripted(*answers)
+    llm = CRPAgentLLM(llama_index.opened(), model, judge=judge, **how)
+
+    async def run() -> str:
+        return str(await llama_index.agent(llm).run(QUESTION))
+
+    return asyncio.run(run()), len(model.seen)
+
+
+def by_router(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    left = list(answers)
+    with openai_double(answers=lambda seen: left.pop(0)) as server:
+        routed = router(langchain.opened(), entry(server, "main", "gpt-4o"), judge=judge)
+        asked = [{**ASKED[-1], "content": QUESTION}]
+        response = routed.completion("main", asked, crp=how)
+    return response.choices[0].message.content, len(server.requests)
+
+
+def by_gateway(answers: Sequence[str], judge: Any, **how: Any) -> Played:
+    words = {"repair": "repair-on MEDIUM", "ask-again": "ask-again-on MEDIUM; repair-on MEDIUM"}
+    left = list(answers)
+    with TemporaryDirectory() as folder, openai_double(answers=lambda seen: left.pop(0)) as server:
+        fill(Path(folder), "acme", list(FACTS))
+        key, kept = key_for("acme")
+        app = application(
+            Path(folder), server, kept, settings=GatewaySettings(**FAST), options={"judge": judge}
+        )
+        with TestClient(app) as client:
+            response = client.post(
+                "/v1/chat/completions",
+                json={**BODY, "messages": [{"role": "user", "content": QUESTION}]},
+                headers={
+                    "Authorization": f"Bearer {key}",
+                    "CRP-Safety-Policy": words[how["on_flag"]],
+                },
+            )
+    if how["on_flag"] == "repair":
+        assert response.headers["CRP-Safety-Repaired"] == "edits=1;unrepaired=0"
+    return response.json()["choices"][0]["message"]["content"], len(server.requests)
+
+
+DOORS = (
+    by_ask,
+    by_runnable,
+    by_middleware,
+    by_gate,
+    by_agate,
+    by_query_engine_gate,
+    by_async_query_engine_gate,
+    by_query_engine,
+    by_agent,
+    by_router,
+    by_gateway,
+)
+each_door = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+
+
+@each_door
+def test_a_flagged_answer_is_repaired_with_one_call_more(door: Any) -> None:
+    reads = Repairs()
+    assert door([WRONG], reads.judge, on_flag="repair") == (RIGHT, 1)
+    assert reads.calls == 2
+
+
+@each_door
+def test_a_flagged_answer_is_asked_for_again(door: Any) -> None:
+    reads = Repairs()
+    assert door([WRONG, RIGHT], reads.judge, on_flag="ask-again") == (RIGHT, 2)
+    assert reads.calls == 2
+
+
+@each_door
+def test_what_is_asked_for_again_in_vain_is_repaired(door: Any) -> None:
+    reads = Repairs()
+    text, asked = door([WRONG, f"Well. {WRONG}"], reads.judge, on_flag="ask-again")
+    assert (text, asked, reads.calls) == (f"Well. {RIGHT}", 2, 3)
+
+
+# --- the gates -----------------------------------------------------------------------------------
+
+
+class Power(BaseModel):
+    """A structured answer."""
+
+    text: str
+
+
+def given(answer: Any) -> dict[str, Any]:
+    return {"answer": answer, "context": list(FACTS), "question": QUESTION}
+
+
+@pytest.mark.parametrize("answer", [WRONG, AIMessage(WRONG), Power(text=WRONG)])
+def test_a_gate_keeps_the_type_of_what_it_repairs(answer: Any) -> None:
+    gate = CRPGate("halt-on HIGH", on_flag="repair", judge=Repairs().judge)
+    output = gate.invoke(given(answer))
+    shown = output["answer"]
+    assert type(shown) is type(answer)
+    assert RIGHT in (shown.text if not isinstance(shown, str) else shown)
+    assert "repaired=1" in output["crp"]["flags"]
+    assert WRONG in output["crp_repaired"]["original"]
+    (edit,) = output["crp_repaired"]["edits"]
+    assert (edit["old"], edit["new"]) == ("512", "412")
+
+
+def test_a_check_reports_on_the_answer_as_it_is() -> None:
+    gate = CRPGate("warn-on HIGH", on_flag="repair", judge=Repairs().judge)
+    assert gate.check(WRONG, list(FACTS), QUESTION).flagged
+
+
+def test_a_gate_withholds_from_the_level_that_it_is_given() -> None:
+    gate = CRPGate("warn-on HIGH", on_flag="withhold", judge=Repairs().judge)
+    with pytest.raises(SafetyHalt) as caught:
+        gate.invoke(given(WRONG))
+    assert caught.value.directive == "halt-on MEDIUM"
+
+
+def test_a_gate_without_its_chain_cannot_ask_again() -> None:
+    gate = CRPGate("warn-on HIGH", on_flag="ask-again", judge=Repairs().judge)
+    with pytest.raises(RequestError, match=r"CRPGate\.around"):
+        gate.invoke(given(WRONG))
+
+
+def test_a_repair_without_a_judge_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="repair-on MEDIUM needs a judge"):
+        CRPGate("unchecked allow", on_flag="repair")
+    with pytest.raises(RequestError, match="'fix' is unknown"):
+        CRPGate(on_flag="fix", judge=Repairs().judge)
+
+
+def test_a_gated_query_engine_is_asked_again_with_the_findings() -> None:
+    engine = Engine([WRONG, RIGHT])
+    gate = QueryEngineGate(engine, on_flag="ask-again", judge=Repairs().judge)
+    assert str(gate.query(QUESTION)) == RIGHT
+    first, second = engine.asked
+    assert f"- {WRONG}" in second.query_str
+    assert second.embedding_strs == first.embedding_strs == [QUESTION]
+
+
+def test_a_gated_query_engine_reads_a_stream_first() -> None:
+    gate = QueryEngineGate(Engine([WRONG], streams=True), on_flag="repair", judge=Repairs().judge)
+    response: Any = gate.query(QUESTION)
+    assert len(response.source_nodes) == len(FACTS)
+    assert response.metadata["crp_repaired"]["edits"]
+
+
+def test_a_gated_query_engine_withholds() -> None:
+    gate = QueryEngineGate(Engine([WRONG]), judge=Repairs().judge)
+    with pytest.raises(SafetyHalt):
+        gate.query(QUESTION)
+    with pytest.raises(RequestError, match="CRPGate takes a query engine"):
+        QueryEngineGate("engine", judge=Repairs().judge)  # type: ignore[arg-type]
+
+
+def test_no_stream_of_an_agent_shows_what_is_repaired() -> None:
+    model = langchain.scripted(WRONG)
+    middleware = CRPMiddleware(
+        langchain.opened(), judge=Repairs().judge, on_flag="repair", block_streams=False
+    )
+    agent: Any = create_agent(model, [], middleware=[middleware])
+    parts = agent.stream({"messages": [HumanMessage(QUESTION)]}, stream_mode="messages")
+    assert "".join(part.text for part, _ in parts) == RIGHT
