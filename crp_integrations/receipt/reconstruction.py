@@ -179,8 +179,11 @@ def content_of(receipt: Receipt) -> Content:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in ("content", *first["loc"]))
-        missing = first["type"] == "missing"
-        reason = "is missing" if missing else f"is {seen(first['input'])}: {first['msg']}"
+        reason = (
+            "is missing"
+            if first["type"] == "missing"
+            else f"is {seen(first['input'])}: {first['msg']}"
+        )
         raise ReceiptBroken(place, reason) from None
 
 
