@@ -1,6 +1,6 @@
 """What a second judge changes, by arithmetic: judges that err in each verdict, independently.
 
-    python -m tests.bench.second_judge
+python -m tests.bench.second_judge
 """
 
 from __future__ import annotations
