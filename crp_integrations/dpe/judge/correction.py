@@ -7,6 +7,7 @@ wrong words, or follow by arithmetic from the quotations of its verdict.
 from __future__ import annotations
 
 import calendar
+import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
 from itertools import product
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crp_integrations.dpe.judge.belief import (
     FUNCTION_WORDS,
@@ -31,6 +32,10 @@ from crp_integrations.language.dates import DateMention
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.language.quantities import Quantity
 
+if TYPE_CHECKING:
+    from crp_integrations.dpe.records import Claim
+    from crp_integrations.dpe.report_parts import Quotation
+
 # Maximum number of numbers, dates and durations that are combined, so that the time is bounded.
 MOST_TERMS: Final = 12
 # Calendars in which a date without a year is tried: a common year, and the leap year before it.
@@ -40,6 +45,8 @@ MONTHS: Final = {"mo": 1, "quarter": 3, "y": 12}
 # Maximum number of days, weeks, months or years of a duration.
 LONGEST_SPAN: Final = 10_000
 BEGINS: Final = frozenset('.!?:|\n…"“„«(')
+# Words in backticks, and names with points or underscores within, such as `k.dorsey`.
+_CODE: Final = re.compile(r"`[^`\n]+`|(?<![\w.])(?:[^\W\d]\w*[._@])+\w{2,}")
 HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
@@ -67,11 +74,13 @@ class Grounds:
         normalized = unicodedata.normalize("NFKC", self.text)
         return frozenset(word.casefold() for word in pieces_of(normalized))
 
-    def has(self, value: Value) -> bool:
+    def has(self, words: str) -> bool:
+        """Whether words stand here."""
+        return locate(words, self._folded) is not None
+
+    def has_like(self, value: Value) -> bool:
         """Whether a value stands here, in the same or another form."""
-        if locate(value.text, self._folded) is not None:
-            return True
-        return any(same_value(value, other) for other in self._values)
+        return self.has(value.text) or any(same_value(value, other) for other in self._values)
 
     @cached_property
     def _folded(self) -> Folded:
@@ -82,32 +91,46 @@ class Grounds:
         return values_of(self.text)
 
 
-def unfounded(fix: str, rest: str, grounds: Grounds, quoted: Sequence[str]) -> str:
+def unfounded(
+    fix: str | None,
+    claim: Claim,
+    wrong: tuple[int, int] | None,
+    quotations: Sequence[Quotation],
+    grounds: Grounds,
+) -> str:
     """The first value, name or hidden sign of a correction that stands nowhere; empty for none.
 
     Args:
-        rest: the claim without its wrong words.
-        quoted: the quotations of the verdict.
+        wrong: offsets in the answer of the claim's wrong words; None for all of them.
+        quotations: the words on which the verdict rests.
     """
+    if not fix:
+        return ""
+    start, end = wrong or (claim.start, claim.end)
+    rest = f"{claim.text[: start - claim.start]} {claim.text[end - claim.start :]}"
     own = Grounds(rest)
     known = own.figures | grounds.figures
     hidden = {sign for sign in fix if unicodedata.category(sign) in HIDDEN and sign not in "\n\t"}
     if strange := hidden - {*rest, *grounds.text}:
         return f"U+{ord(min(strange)):04X}"
     fix = without_citations(fix)
-    terms = _terms_of(quoted, rest)
+    terms = _terms_of([quotation.text for quotation in quotations], rest)
     covered = bytearray(len(fix))
     for value in values_of(fix):
         exact = isinstance(value.of, DateMention) or value.kind in ("url", "citation")
         figures = matter_of(value.text).values
         stated = bool(figures) and figures <= known and not exact
-        if stated or own.has(value) or grounds.has(value) or terms.give(value):
+        if stated or own.has_like(value) or grounds.has_like(value) or terms.give(value):
             covered[value.start : value.end] = b"\x01" * (value.end - value.start)
         elif exact or value.family != "name":
             return value.text
+    for match in _CODE.finditer(fix):
+        if not (own.has(match.group()) or grounds.has(match.group())):
+            return match.group().strip("`")
     words = own.words | grounds.words
     german = len({word.casefold() for word in pieces_of(fix)} & GERMAN) >= MOST_GERMAN
-    at, begins = 0, True
+    # Where only the first word is another one, it may be a name.
+    at, begins = 0, fix.split()[1:] != claim.text.split()[1:]
     for written in pieces_of(fix):
         if not covered[at] and written[0].isdigit() and not matter_of(written).values <= known:
             return written
