@@ -28,7 +28,7 @@ from crp_integrations.dpe.judge.belief import (
     without_citations,
 )
 from crp_integrations.dpe.verifier.values import Value, same_value, values_of
-from crp_integrations.language.dates import DateMention
+from crp_integrations.language.dates import DateMention, dates
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.language.quantities import Quantity
 
@@ -80,11 +80,20 @@ class Grounds:
 
     def has_like(self, value: Value) -> bool:
         """Whether a value stands here, in the same or another form."""
-        return self.has(value.text) or any(same_value(value, other) for other in self._values)
+        if value.of is None or self.has(value.text):
+            return self.has(value.text)
+        # Dates alone are read five times as fast as all values.
+        others = self._dates if isinstance(value.of, DateMention) else self._values
+        return any(same_value(value, other) for other in others)
 
     @cached_property
     def _folded(self) -> Folded:
         return Folded(self.text)
+
+    @cached_property
+    def _dates(self) -> list[Value]:
+        mentions = dates(self.text)
+        return [Value(day.start, day.end, day.text, "date", "date", day) for day in mentions]
 
     @cached_property
     def _values(self) -> list[Value]:
@@ -178,8 +187,8 @@ class _Terms:
         if not isinstance(value.of, Quantity) or value.of.low != value.of.high:
             return False
         number = abs(float(value.of.value))
-        decimals = f"{value.of.value.normalize():f}".partition(".")[2]
-        close = 0.5 * 10.0 ** -len(decimals) + 1e-9
+        decimals = max(0, -int(value.of.value.normalize().as_tuple().exponent))
+        close = 0.5 * 10.0**-decimals + 1e-9
         place = bisect_left(self._results, number - close)
         return place < len(self._results) and self._results[place] <= number + close
 
@@ -194,7 +203,7 @@ class _Terms:
 
     @cached_property
     def _dates(self) -> set[date]:
-        none, dates = (0, 0), set[date]()
+        none, results = (0, 0), set[date]()
         steps = [
             (sign * a[0] + other * b[0], sign * a[1] + other * b[1])
             for a, b in product((none, *self.spans), self.spans)
@@ -205,8 +214,8 @@ class _Terms:
                 with suppress(ValueError, OverflowError):
                     end = _moved(date(day.year or year, day.month, day.day), months, days)
                     # The last day of a term is the one before it ends.
-                    dates |= {end, end - timedelta(days=1)}
-        return dates
+                    results |= {end, end - timedelta(days=1)}
+        return results
 
 
 def _terms_of(quoted: Sequence[str], rest: str) -> _Terms:
