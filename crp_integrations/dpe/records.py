@@ -457,14 +457,7 @@ class Report(Record):
         return report
 
     def repair(self, answer: str | None = None) -> Repair:
-        """The answer with its wrong claims corrected or removed, as far as the judge knows how.
-
-        Args:
-            answer: the answer, for a report that was read from JSON; None for any other.
-
-        Raises:
-            RequestError: the answer is missing, or is not the one that the report is on.
-        """
+        """The answer with its wrong claims corrected or removed; see `dpe.repair.repair`."""
         return repair(self, answer)
 
     @property

@@ -121,6 +121,9 @@ def test_a_correction_takes_the_place_of_its_claim(
         ("It closes at 17:00. It opens.", {"17:00": None}, NO_CORRECTION),
         ("It closes at 17:00. It opens.", {"17:00": "It closes at 19:45."}, UNFOUNDED),
         ("It is run by Ms Smith. It opens.", {"Smith": "It is run by Ms Kowalski."}, UNFOUNDED),
+        ("Smith runs it. It opens.", {"Smith": "Kowalski runs it."}, UNFOUNDED),
+        ("Ask k.dorsey. It opens.", {"k.dorsey": "Ask n.farouk."}, UNFOUNDED),
+        ("Set `on` in it. It opens.", {"`on`": "Set `off` in it."}, UNFOUNDED),
         ("It closes at 17:00. It opens.", {"17:00": "It closes\u202e at 18:30."}, UNFOUNDED),
         ("Call it:\n\n```python\nopens(8)\n```\n", {"8": "opens(9)"}, CODE),
         ("| opens | closes |\n|---|---|\n| 9:00 | 17:00 |", {"17:00": "| 18:30 |"}, FORM),
@@ -235,3 +238,25 @@ def test_nothing_changes_outside_of_the_flagged_claims(
         for claim in made.claims:
             apart = edit.end <= claim.start or claim.end <= edit.start
             assert claim.flagged or apart, json.dumps([answer, edit.old])
+
+
+def test_an_assertion_that_overlaps_a_claim_is_no_second_edit() -> None:
+    answer = "The shop closes at 17:00. It has a pool."
+    quote = (1, "closes at 18:30")
+
+    def rule(data: dict[str, Any]) -> dict[str, Any]:
+        wrong = {**contradicted(1, quote, wrong="17:00"), "fix": "The shop closes at 18:30."}
+        right = supported(2, quote)
+        more = {
+            **contradicted(0, quote, wrong="17:00"),
+            "text": "at 17:00. It",
+            "fix": "at 18:30. It",
+        }
+        return {"id": data["id"], "claims": [wrong, right], "unnumbered": [more]}
+
+    made = Case(answer, SHOP).judged(rule)
+    assert [claim.claim_id for claim in made.claims if claim.flagged] == ["c1", "u1"]
+    repair = made.repair()
+    assert repair.text == "The shop closes at 18:30. It has a pool."
+    assert [edit.claim for edit in repair.edits] == ["c1"]
+    assert repair.unrepaired == ()

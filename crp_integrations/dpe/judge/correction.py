@@ -7,6 +7,7 @@ wrong words, or follow by arithmetic from the quotations of its verdict.
 from __future__ import annotations
 
 import calendar
+import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
 from itertools import product
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crp_integrations.dpe.judge.belief import (
     FUNCTION_WORDS,
@@ -27,9 +28,13 @@ from crp_integrations.dpe.judge.belief import (
     without_citations,
 )
 from crp_integrations.dpe.verifier.values import Value, same_value, values_of
-from crp_integrations.language.dates import DateMention
+from crp_integrations.language.dates import DateMention, dates
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.language.quantities import Quantity
+
+if TYPE_CHECKING:
+    from crp_integrations.dpe.records import Claim
+    from crp_integrations.dpe.report_parts import Quotation
 
 # Maximum number of numbers, dates and durations that are combined, so that the time is bounded.
 MOST_TERMS: Final = 12
@@ -40,6 +45,8 @@ MONTHS: Final = {"mo": 1, "quarter": 3, "y": 12}
 # Maximum number of days, weeks, months or years of a duration.
 LONGEST_SPAN: Final = 10_000
 BEGINS: Final = frozenset('.!?:|\n…"“„«(')
+# Words in backticks, and names with points or underscores within, such as `k.dorsey`.
+_CODE: Final = re.compile(r"`[^`\n]+`|(?<![\w.])(?:[^\W\d]\w*[._@])+\w{2,}")
 HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
@@ -67,47 +74,72 @@ class Grounds:
         normalized = unicodedata.normalize("NFKC", self.text)
         return frozenset(word.casefold() for word in pieces_of(normalized))
 
-    def has(self, value: Value) -> bool:
+    def has(self, words: str) -> bool:
+        """Whether words stand here."""
+        return locate(words, self._folded) is not None
+
+    def has_like(self, value: Value) -> bool:
         """Whether a value stands here, in the same or another form."""
-        if locate(value.text, self._folded) is not None:
-            return True
-        return any(same_value(value, other) for other in self._values)
+        if value.of is None or self.has(value.text):
+            return self.has(value.text)
+        # Dates alone are read five times as fast as all values.
+        others = self._dates if isinstance(value.of, DateMention) else self._values
+        return any(same_value(value, other) for other in others)
 
     @cached_property
     def _folded(self) -> Folded:
         return Folded(self.text)
 
     @cached_property
+    def _dates(self) -> list[Value]:
+        mentions = dates(self.text)
+        return [Value(day.start, day.end, day.text, "date", "date", day) for day in mentions]
+
+    @cached_property
     def _values(self) -> list[Value]:
         return values_of(self.text)
 
 
-def unfounded(fix: str, rest: str, grounds: Grounds, quoted: Sequence[str]) -> str:
+def unfounded(
+    fix: str | None,
+    claim: Claim,
+    wrong: tuple[int, int] | None,
+    quotations: Sequence[Quotation],
+    grounds: Grounds,
+) -> str:
     """The first value, name or hidden sign of a correction that stands nowhere; empty for none.
 
     Args:
-        rest: the claim without its wrong words.
-        quoted: the quotations of the verdict.
+        wrong: offsets in the answer of the claim's wrong words; None for all of them.
+        quotations: the words on which the verdict rests.
     """
+    if not fix:
+        return ""
+    start, end = wrong or (claim.start, claim.end)
+    rest = f"{claim.text[: start - claim.start]} {claim.text[end - claim.start :]}"
     own = Grounds(rest)
     known = own.figures | grounds.figures
     hidden = {sign for sign in fix if unicodedata.category(sign) in HIDDEN and sign not in "\n\t"}
     if strange := hidden - {*rest, *grounds.text}:
         return f"U+{ord(min(strange)):04X}"
     fix = without_citations(fix)
-    terms = _terms_of(quoted, rest)
+    terms = _terms_of([quotation.text for quotation in quotations], rest)
     covered = bytearray(len(fix))
     for value in values_of(fix):
         exact = isinstance(value.of, DateMention) or value.kind in ("url", "citation")
         figures = matter_of(value.text).values
         stated = bool(figures) and figures <= known and not exact
-        if stated or own.has(value) or grounds.has(value) or terms.give(value):
+        if stated or own.has_like(value) or grounds.has_like(value) or terms.give(value):
             covered[value.start : value.end] = b"\x01" * (value.end - value.start)
         elif exact or value.family != "name":
             return value.text
+    for match in _CODE.finditer(fix):
+        if not (own.has(match.group()) or grounds.has(match.group())):
+            return match.group().strip("`")
     words = own.words | grounds.words
     german = len({word.casefold() for word in pieces_of(fix)} & GERMAN) >= MOST_GERMAN
-    at, begins = 0, True
+    # Where only the first word is another one, it may be a name.
+    at, begins = 0, fix.split()[1:] != claim.text.split()[1:]
     for written in pieces_of(fix):
         if not covered[at] and written[0].isdigit() and not matter_of(written).values <= known:
             return written
@@ -155,8 +187,8 @@ class _Terms:
         if not isinstance(value.of, Quantity) or value.of.low != value.of.high:
             return False
         number = abs(float(value.of.value))
-        decimals = f"{value.of.value.normalize():f}".partition(".")[2]
-        close = 0.5 * 10.0 ** -len(decimals) + 1e-9
+        decimals = max(0, -int(value.of.value.normalize().as_tuple().exponent))
+        close = 0.5 * 10.0**-decimals + 1e-9
         place = bisect_left(self._results, number - close)
         return place < len(self._results) and self._results[place] <= number + close
 
@@ -171,7 +203,7 @@ class _Terms:
 
     @cached_property
     def _dates(self) -> set[date]:
-        none, dates = (0, 0), set[date]()
+        none, results = (0, 0), set[date]()
         steps = [
             (sign * a[0] + other * b[0], sign * a[1] + other * b[1])
             for a, b in product((none, *self.spans), self.spans)
@@ -182,8 +214,8 @@ class _Terms:
                 with suppress(ValueError, OverflowError):
                     end = _moved(date(day.year or year, day.month, day.day), months, days)
                     # The last day of a term is the one before it ends.
-                    dates |= {end, end - timedelta(days=1)}
-        return dates
+                    results |= {end, end - timedelta(days=1)}
+        return results
 
 
 def _terms_of(quoted: Sequence[str], rest: str) -> _Terms:

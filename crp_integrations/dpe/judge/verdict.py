@@ -286,11 +286,8 @@ class _Reading:
             stated = {} if found_exactly(claim) or not quoted else {"claim_type": ClaimType.FACTUAL}
             return unread(claim).model_copy(update=stated)
         wrong = self._wrong(claim, verdict.wrong)
-        changes = {
-            "reason": verdict.reason,
-            "fix": verdict.fix,
-            "unfounded": self._unfounded(claim, verdict.fix, wrong, quotations),
-        }
+        strange = unfounded(verdict.fix, claim, wrong, quotations, self._grounds)
+        changes = {"reason": verdict.reason, "fix": verdict.fix, "unfounded": strange}
         if found_exactly(claim) and verdict.status is ClaimStatus.UNSUPPORTED:
             return claim.model_copy(update=changes)
         default = ErrorKind.OVERREACH if verdict.status is ClaimStatus.UNSUPPORTED else None
@@ -356,20 +353,6 @@ class _Reading:
     def _wrong(self, claim: Claim, words: str) -> tuple[int, int] | None:
         span = locate(words, Folded(claim.text)) if words else None
         return (claim.start + span[0], claim.start + span[1]) if span else None
-
-    def _unfounded(
-        self,
-        claim: Claim,
-        fix: str | None,
-        wrong: tuple[int, int] | None,
-        quotations: Sequence[Quotation],
-    ) -> str:
-        """The first value or name of a correction that stands nowhere; empty for none."""
-        if not fix:
-            return ""
-        start, end = wrong or (claim.start, claim.end)
-        rest = f"{claim.text[: start - claim.start]} {claim.text[end - claim.start :]}"
-        return unfounded(fix, rest, self._grounds, [quotation.text for quotation in quotations])
 
     @cached_property
     def _grounds(self) -> Grounds:
