@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +32,7 @@ from crp_integrations.policy.verdict import (
     withholding,
 )
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder, chosen_settings
-from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
+from crp_integrations.relay.judge import BACKGROUND, JudgeOptions, JudgeSource, call_receivers
 from crp_integrations.relay.records import Repaired
 from crp_integrations.relay.repaired_answer import is_better
 from crp_integrations.relay.session_admission import require_reader_of
@@ -116,8 +117,12 @@ class AnswerGate:
         made = judge_for(taker, judge, options, settings)
         fields = {"policy": policy, "on_flag": on_flag, "on_flag_level": on_flag_level}
         require_reader_of(taker, fields, made, chosen_settings(settings))
-        # A judge calls `on_report` itself.
-        self._on_report = None if made else options.get("on_report")
+        self._on_report = options.get("on_report")
+        if made is not None:
+            # A judge in the background calls it itself; else one report of several is given to it.
+            later = made.settings.mode == BACKGROUND
+            self._on_report = None if later else made.on_report
+            made = made if later else made.altered(on_report=lambda report: None)
         self._examination: dict[str, Any] = {
             "grounding": GroundingMode(grounding),
             "embedder": embedder and chosen_embedder(embedder, chosen_settings(settings)),
@@ -200,11 +205,23 @@ class AnswerGate:
 
     def _examine(self, answer: GivenAnswer) -> Report:
         question = answer.question or None
-        return examine(answer.text, answer.context, question, **self._examination)
+        with self._failed_judge():
+            return examine(answer.text, answer.context, question, **self._examination)
 
     async def _aexamine(self, answer: GivenAnswer) -> Report:
         question = answer.question or None
-        return await aexamine(answer.text, answer.context, question, **self._examination)
+        with self._failed_judge():
+            return await aexamine(answer.text, answer.context, question, **self._examination)
+
+    @contextmanager
+    def _failed_judge(self) -> Iterator[None]:
+        """Pass on the report of an answer that is withheld because its judge failed."""
+        try:
+            yield
+        except SafetyHalt as halt:
+            if isinstance(halt.report, Report):
+                call_receivers(halt.report, self._on_report)
+            raise
 
     def _decide(self, report: Report, answer: GivenAnswer) -> Report:
         call_receivers(report, self._on_report)

@@ -57,7 +57,7 @@ class CRPGate(BaseQueryEngine):
         on_flag, on_flag_level, most_again: what is done with a flagged answer before the policy
             decides, as in `Relay.ask`; `ask-again` asks the engine again.
         judge, judge_options: as in `examine`; the policy uses the judge's level. `on_report` is
-            called with each `Report`, also if the answer is withheld or repaired.
+            called with each answer's `Report`, also if the answer is withheld.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.

@@ -25,6 +25,8 @@ from crp_integrations.vocabulary import (
 )
 
 SCHEMA: Final = "receipt-content/1"
+# The only key of the content that a writer leaves out: where no answer was repaired.
+OPTIONAL: Final = frozenset({"repaired"})
 # Largest integer that every JSON parser reads exactly.
 _LARGEST: Final = 2**53 - 1
 
@@ -374,7 +376,7 @@ class CandidateRecord(Part):
     """
 
     id: str
-    leaf: Count
+    leaf: LeafNumber
     source: str
     relevance: Count
     importance: Count
@@ -527,4 +529,4 @@ class Content(Part):
     policy: PolicyRecord
     asker: LeafOrNone = None
     documents: tuple[DocumentRecord, ...] = ()
-    seal: Count
+    seal: LeafNumber

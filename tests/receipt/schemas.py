@@ -20,7 +20,7 @@ from crp_integrations.receipt.ledger import (
     HEAD_TYPE,
     PROOF,
 )
-from crp_integrations.receipt.predicate import SCHEMA, Content
+from crp_integrations.receipt.predicate import OPTIONAL, SCHEMA, Content
 from crp_integrations.receipt.records import SCHEMA as RECEIPT
 from crp_integrations.receipt.records import OmissionReason
 from crp_integrations.receipt.signed_statement import (
@@ -42,7 +42,7 @@ def content_schema() -> dict[str, Any]:
     made = Content.model_json_schema()
     made["properties"]["schema"] = {"const": SCHEMA}
     # A writer writes every key, and `repaired` where an answer was repaired.
-    made["required"] = sorted(made["properties"].keys() - {"repaired"})
+    made["required"] = sorted(made["properties"].keys() - OPTIONAL)
     return {"$schema": _DRAFT, "$id": ROOT + SCHEMA, **made}
 
 

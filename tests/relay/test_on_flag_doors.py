@@ -313,3 +313,16 @@ def test_no_stream_of_an_agent_shows_what_is_repaired() -> None:
     agent: Any = create_agent(model, [], middleware=[middleware])
     parts = agent.stream({"messages": [HumanMessage(QUESTION)]}, stream_mode="messages")
     assert "".join(part.text for part, _ in parts) == RIGHT
+
+
+@pytest.mark.parametrize("mode", ["wait", "background"])
+def test_a_gate_hands_out_one_report_of_each_answer(mode: str) -> None:
+    reports: list[Any] = []
+    gate = CRPGate(
+        "unchecked allow", judge=Repairs().judge, on_report=reports.append,
+        **({"judge_mode": mode} if mode == "background" else {"on_flag": "repair"}),  # type: ignore[arg-type]
+    )  # fmt: skip
+    gate.invoke(given(WRONG))
+    made: Any = gate._gate._examination["judge"]
+    made.wait()
+    assert [report.risk_level for report in reports] == ["LOW" if mode == "wait" else "HIGH"]

@@ -3,7 +3,7 @@
 // Each leaf whose text the computations of this page and of `crp receipt verify` rest on.
 function restingOn({ predicate, leaves }) {
   const { content } = predicate;
-  const { request, examined, envelope, candidates } = content;
+  const { request, examined, envelope, candidates, repaired } = content;
   const messages = (list) => (list || []).flatMap((one) => [one.leaf, one.frame]);
   const named = (name) => leaves.findIndex((leaf) => leaf.name === name);
   const numbers = [named("seal"), named("context"), named("answer")];
@@ -11,6 +11,7 @@ function restingOn({ predicate, leaves }) {
     numbers.push(request.question, request.system_prompt, ...request.instructions, ...messages(request.history),
       ...messages(content.calls[0].messages));
   }
+  if (repaired) numbers.push(repaired.original, ...repaired.edits.map((edit) => edit.leaf));
   if (examined) {
     const { judged } = examined;
     const pieces = examined.passages ? examined.passages.flatMap((one) => one.pieces.map((piece) => [piece].flat()[0]))
@@ -141,6 +142,22 @@ async function checkAsked(given, { examined }, read) {
   if (own === null && judged.calls.length) throw new NotHere("the judge's prompt is not in this copy");
 }
 
+// With its edits the original gives the answer; that they follow from the judge's corrections is not computed here.
+async function checkRepair(read, { repaired, examined }) {
+  if (!repaired) return;
+  const original = read.text(repaired.original);
+  const { original_response_hash: hash } = JSON.parse(read.named("seal"));
+  if (hash !== (await sealOf(original))) differ("seal.original_response_hash", "it is not the hash of the original");
+  let [made, place] = ["", 0];
+  for (const { start, end, leaf } of repaired.edits) {
+    if (start < place) differ("repaired.edits", "they overlap");
+    made += sliced(original, place, start) + (leaf === null ? "" : read.text(leaf));
+    place = end;
+  }
+  if (made + sliced(original, place) !== read.text(examined.answer)) differ("repaired.edits", "with them the original does not give the answer");
+  throw new NotHere("that the edits are the judge's corrections");
+}
+
 const OUTCOMES = { deliver: "released", withhold: "halted", unreachable: "refused" };
 
 async function checkPolicy({ policy }, { outcome }) {
@@ -163,7 +180,6 @@ async function checkContents(opening, texts) {
 
 async function recomputed(opening, texts) {
   const { content, chain } = opening.predicate;
-  if (content.schema !== CONTENT) throw new Unreadable(`content.schema: it is ${line(content.schema)}`);
   await checkPolicy(content, chain);
   checkHere(opening, texts);
   const read = reader(opening, texts, content);
@@ -176,5 +192,6 @@ async function recomputed(opening, texts) {
   if (content.examined && content.examined.judged) {
     await checkAsked(judgedOf(read, content, factsOf(read, content)), content, read);
   }
+  await checkRepair(read, content);
   return "digest, candidates, context, prompt, the judge's questions, policy and outcome fit one another";
 }
