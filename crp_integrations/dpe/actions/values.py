@@ -34,7 +34,14 @@ _GROUPED: Final = re.compile(
 )
 _TWO_DECIMALS: Final = re.compile(r"[.,]\d\d(?!\d)")
 _FIGURES: Final = r"(?<![\w.,:/-]){}(?!\w|[.,:/-]\d)"
-_RUN: Final = re.compile(r"[^\W_]+")
+_GAP: Final = r"[ \u00a0\u202f()-]"
+_GROUP: Final = r"[^\W_]*[0-9][^\W_]*"
+_GROUP_BEFORE: Final = re.compile(rf"{_GROUP}{_GAP}\Z")
+_GROUP_AFTER: Final = re.compile(rf"{_GAP}{_GROUP}")
+_JOINED_BEFORE: Final = re.compile(r"[^\W_][._]\Z")
+_JOINED_AFTER: Final = re.compile(r"[._][^\W_]")
+# Characters before an identifier that are looked at.
+LONGEST_GROUP: Final = 24
 _DROPPED: Final = frozenset(SEPARATED) | {"\u202f"}
 _ALGORITHM: Final = re.compile(r"(?:sha-?\d{1,3}|md5):(?=[0-9a-f]+\Z)")
 
@@ -65,11 +72,16 @@ def place_of(value: object, text: str, *, minor: bool = False) -> tuple[int, int
 
 def _place_of_number(number: Decimal, text: str, minor: bool) -> tuple[int, int] | None:
     wanted = {("number", _plain(number)), *([("minor", _plain(number))] if minor else [])}
-    for start, end, key in _mentions(text):
-        if key in wanted:
-            return start, end
+    if place := _first(text, wanted):
+        return place
     bare = re.search(_FIGURES.format(re.escape(_plain(number))), text)
     return bare.span() if bare else None
+
+
+def _first(text: str, keys: set[tuple[str, str]]) -> tuple[int, int] | None:
+    """The first place of a text that states one of the canonical forms."""
+    stated = _stated(text)
+    return min((stated[key] for key in keys if key in stated), default=None)
 
 
 def _place_of_form(value: str, text: str) -> tuple[int, int] | None:
@@ -80,15 +92,13 @@ def _place_of_form(value: str, text: str) -> tuple[int, int] | None:
     keys = {key for start, end, key in own if (start, end) == (0, len(body))}
     if body.isdecimal() and body[0] == "0":
         return None  # an identifier: its zeros count
-    stated = _mentions(text)
-    for start, end, key in stated:
-        if key in keys:
-            return start, end
+    if place := _first(text, keys):
+        return place
     if not _MOMENT.fullmatch(body) or any(key[0] == "moment" and "+" in key[1] for key in keys):
         return None
     parts = {key[0]: key for _, _, key in own if key[0] in ("date", "time")}
-    days = [mention for mention in stated if mention[2] == parts.get("date")]
-    times = [mention for mention in stated if mention[2] == parts.get("time")]
+    days = [mention for mention in _mentions(text) if mention[2] == parts.get("date")]
+    times = [mention for mention in _mentions(text) if mention[2] == parts.get("time")]
     for day in days:
         for time in times:
             start, end = min(day[0], time[0]), max(day[1], time[1])
@@ -97,7 +107,13 @@ def _place_of_form(value: str, text: str) -> tuple[int, int] | None:
     return None
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
+def _stated(text: str) -> dict[tuple[str, str], tuple[int, int]]:
+    """The first place of each canonical form that a text states."""
+    return {key: (start, end) for start, end, key in reversed(_mentions(text))}
+
+
+@lru_cache(maxsize=64)
 def _mentions(text: str) -> tuple[Mention, ...]:
     """Start, end and canonical form of each date, time of day, moment and number of a text."""
     mentions: list[Mention] = []
@@ -161,12 +177,24 @@ def _code(value: str) -> str:
 def _place_of_code(value: str, text: str) -> tuple[int, int] | None:
     """Offsets of an identifier that is written with other separators."""
     code = _code(value)
-    runs = [match.span() for match in _RUN.finditer(text)] if code else []
-    for number, (start, _) in enumerate(runs):
-        last = _end_of_code(code, text, runs, number)
-        if last is not None and not _continues(text, runs, number, last):
-            return start, runs[last][1]
-    return None
+    if not code:
+        return None
+    head = r"(?:\+|00)" if code[0] == "+" else "v?"
+    body = f"{_GAP}{{0,2}}".join(map(re.escape, code.lstrip("+")))
+    pattern = re.compile(rf"(?<![^\W_]){head}{body}(?![^\W_])", re.IGNORECASE)
+    matches = pattern.finditer(text)
+    return next((match.span() for match in matches if not _continues(match)), None)
+
+
+def _continues(match: re.Match[str]) -> bool:
+    """Whether an identifier goes on before or after its match."""
+    text, (start, end) = match.string, match.span()
+    before = text[max(0, start - LONGEST_GROUP) : start]
+    if _JOINED_BEFORE.search(before) or _JOINED_AFTER.match(text, end):
+        return True
+    # A group of digits beside groups of digits may belong to them: part of an IBAN is none.
+    grouped = re.search(_GAP, match.group()) is not None
+    return grouped and bool(_GROUP_BEFORE.search(before) or _GROUP_AFTER.match(text, end))
 
 
 def _place_of_short_form(value: str, text: str) -> tuple[int, int] | None:
@@ -196,45 +224,6 @@ def _phone(text: str) -> str:
     if text[0] == "+":
         return f"+{digits}"
     return digits.removeprefix("0")
-
-
-def _end_of_code(code: str, text: str, runs: list[tuple[int, int]], first: int) -> int | None:
-    """Number of the run with which a code ends that begins with another run."""
-    start, end = runs[first]
-    written = text[start:end].casefold()
-    if written[:1] == "v" and written[1:2].isdigit():
-        written = written[1:]
-    if code[0] == "+":
-        plus = text[start - 1 : start] == "+"
-        written = f"+{written}" if plus else f"+{written[2:]}" if written[:2] == "00" else ""
-    for number in range(first, len(runs)):
-        if written == code:
-            return number
-        if not written or not code.startswith(written) or number + 1 == len(runs):
-            return None
-        gap = text[runs[number][1] : runs[number + 1][0]]
-        if len(gap) > 2:
-            return None
-        gap = "".join(sign for sign in gap if sign not in _DROPPED)
-        written += gap + text[slice(*runs[number + 1])].casefold()
-    return None
-
-
-def _continues(text: str, runs: list[tuple[int, int]], first: int, last: int) -> bool:
-    """Whether an identifier goes on before or after the runs that were matched."""
-    before = text[runs[first - 1][1] : runs[first][0]] if first else "\n\n"
-    after = text[runs[last][1] : runs[last + 1][0]] if last + 1 < len(runs) else "\n\n"
-    if before in (".", "_") or after in (".", "_"):
-        return True
-    # A group of digits beside groups of digits may belong to them: part of an IBAN is none.
-    return last > first and (
-        (len(before) == 1 and before in _DROPPED and _has_digit(text, runs[first - 1]))
-        or (len(after) == 1 and after in _DROPPED and _has_digit(text, runs[last + 1]))
-    )
-
-
-def _has_digit(text: str, run: tuple[int, int]) -> bool:
-    return any(map(str.isdigit, text[slice(*run)]))
 
 
 @lru_cache(maxsize=64)
