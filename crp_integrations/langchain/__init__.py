@@ -5,7 +5,7 @@ with a report attached, or withheld before a stream shows them. Read `retrieval.
 `runnable.py` with `messages.py` and `model.py`; `callbacks.py` with `runs.py`; `gate.py`;
 `middleware.py` with `model_calls.py` and `action_review.py`; `chat_model.py`; `vector_store.py`;
 `store.py`; `evaluator.py`. No module puts CRP metadata into a prompt, or alters a model's text
-unless `on_flag` has it repaired.
+unless a flagged answer is to be repaired.
 """
 
 from importlib import import_module
