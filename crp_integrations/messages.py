@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
@@ -57,6 +58,19 @@ class Usage(Part):
     def total_tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """The highest price of a model's tokens, in US dollars each.
+
+    Attributes:
+        most_output: most tokens of one reply; None if that is not known.
+    """
+
+    input: float
+    output: float
+    most_output: int | None = None
 
 
 class Reply(Record):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Final
 import orjson
 
 from crp_integrations.errors import ConfigError
+from crp_integrations.messages import ModelPrice
 
 DEFAULT_LIMIT: Final = 8_192
 EXTRACTIVE_LIMIT: Final = 32_768
@@ -151,19 +151,6 @@ def _litellm_rows() -> list[tuple[str, Mapping[str, Any]]]:
     except (OSError, ValueError):
         return []
     return [(name, row) for name, row in rows.items() if isinstance(row, dict)]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPrice:
-    """The highest price of a model's tokens, in US dollars each.
-
-    Attributes:
-        most_output: most tokens of one reply; None if that is not known.
-    """
-
-    input: float
-    output: float
-    most_output: int | None = None
 
 
 def model_price(model: str) -> ModelPrice | None:

@@ -20,10 +20,9 @@ from typing import Any, Final, Protocol
 import orjson
 
 from crp_integrations.dpe.judge.inquiry import estimated
-from crp_integrations.engines.context_limits import ModelPrice
 from crp_integrations.errors import ConfigError, ModelTimeout, RequestError
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.messages import ModelCall, Reply, Usage
+from crp_integrations.messages import ModelCall, ModelPrice, Reply, Usage
 from crp_integrations.relay.settings import JudgeSettings
 from crp_integrations.session.ports import Spending, spending_of
 

@@ -14,7 +14,7 @@ from crp_integrations.dpe.catalogue import named
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.dpe.settings import LEVEL_CUTS
-from crp_integrations.engines.context_limits import ModelPrice, context_limit, model_price
+from crp_integrations.engines.context_limits import context_limit, model_price
 from crp_integrations.engines.system import clock_of
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import (
@@ -22,6 +22,7 @@ from crp_integrations.errors import (
     MissingExtra,
 )
 from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.messages import ModelPrice
 from crp_integrations.ports import (
     Clock,
     Embedder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.receipt.records import write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
+from tests.bench.second_judge import pair_rates
 from tests.doubles import HashEmbedder, ScriptedModel
 from tests.judges import claims_of
 from tests.relay.judges import CONTRADICTED, SUPPORTED, UNSUPPORTED, ScriptedJudge
@@ -28,6 +30,7 @@ PASSAGES = [
 ANSWER = " ".join(PASSAGES)
 QUESTION = "What is said of the plans?"
 Change = Callable[[dict[str, Any]], None]
+TIMES = 100
 
 
 class Named(ScriptedJudge):
@@ -163,3 +166,31 @@ def test_a_receipt_of_two_judges_replays(confirm: bool) -> None:
     assert (again.same, again.whole) == (True, True), again.parts
     calls = receipt.content["examined"]["judged"]["calls"]
     assert [call.get("claims") for call in calls] == [None, [2, 4]]
+
+
+@pytest.mark.parametrize("second", [None, 0.1, 0.01])
+def test_judges_that_err_come_to_the_rates_of_the_table(second: float | None) -> None:
+    chance = random.Random(7)
+    answers = {True: ANSWER, False: ANSWER.replace("every weekday", "every weekday and feast")}
+
+    def erring(share: float) -> Change:
+        def change(verdicts: dict[str, Any]) -> None:
+            for verdict in verdicts["claims"]:
+                if chance.random() < share:
+                    holds = verdict["status"] == SUPPORTED
+                    verdict["status"] = UNSUPPORTED if holds else SUPPORTED
+                    verdict["quotes"] = [] if holds else [{"in": "3", "text": PASSAGES[2]}]
+
+        return change
+
+    truth = {"feast": UNSUPPORTED}
+    flagged = {True: 0, False: 0}
+    for _ in range(TIMES):
+        for right, text in answers.items():
+            judges = [Named("cheap", truth, change=erring(0.1))]
+            judges += [] if second is None else [Named("strong", truth, change=erring(second))]
+            judge = judges if second is not None else judges[0]
+            flagged[right] += examine(text, PASSAGES, QUESTION, judge=judge).flagged
+    rates = pair_rates(0.1, second, claims=len(PASSAGES))
+    assert flagged[True] / TIMES == pytest.approx(rates.flagged, abs=0.1)
+    assert 1 - flagged[False] / TIMES == pytest.approx(rates.passed, abs=0.1)
