@@ -19,7 +19,6 @@ from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.canonical import join_encoded, part
 from crp_integrations.receipt.leaves import (
     COMMUNITIES,
     Part,
@@ -89,7 +88,7 @@ def draft(window: WindowValues, version: str) -> Draft:
     """
     texts = TextLeaves()
     labels = _labels(window.fit)
-    candidates = part(_candidates(window.fit, labels, texts))
+    candidates = _candidates(window.fit, labels, texts)
     # Parts of each passage of a context that was not packed from an envelope.
     shown: list[tuple[Part, ...]] = []
     packed: tuple[Part, ...] = ()
@@ -97,7 +96,7 @@ def draft(window: WindowValues, version: str) -> Draft:
     if window.envelope is not None and window.fit is not None:
         facts = window.fit.candidates.facts
         places = {fact.fact_id: n for n, fact in enumerate(facts)}
-        envelope = part(outline.envelope(window.envelope, places, labels))
+        envelope = outline.envelope(window.envelope, places, labels)
         context = packed = texts.rendered(window.envelope)
     else:
         if window.examined is not None:
@@ -123,14 +122,12 @@ def draft(window: WindowValues, version: str) -> Draft:
         examined["judged"]["system"] = texts.add("judge-prompt", window.judge_prompt)
     asker = texts.add("asker", texts_as_json(dict(window.asker))) if window.asker else None
     fit = window.fit
-    parts = {
+    content = {
         "candidates": candidates,
         "envelope": envelope,
-        "examined": part(examined),
-        "report": part(outline.report(window.report, needs)),
-        "settings": part(disclosed(window.settings)),
-    }
-    rest = {
+        "examined": examined,
+        "report": outline.report(window.report, needs),
+        "settings": disclosed(window.settings),
         "schema": SCHEMA,
         "scale": SCALE,
         "package": {"name": NAME, "version": version},
@@ -150,7 +147,7 @@ def draft(window: WindowValues, version: str) -> Draft:
         "documents": _documents(window, texts),
         "seal": seal,
     }
-    return Draft(join_encoded(parts, rest), tuple(texts.leaves))
+    return Draft(content, tuple(texts.leaves))
 
 
 def _documents(window: WindowValues, texts: TextLeaves) -> list[dict[str, Any]]:
