@@ -21,14 +21,14 @@ from crp_integrations.cli.terminal import (
     terminal,
 )
 from crp_integrations.dpe.records import ClaimCounts
-from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.markup import counted
 from crp_integrations.receipt.bundle import KeyStatement, ReceiptBundle
 from crp_integrations.receipt.comparison import ComparedReceipts
 from crp_integrations.receipt.leaves import composed
-from crp_integrations.receipt.reconstruction import MALFORMED
+from crp_integrations.receipt.reconstruction import MALFORMED, Texts, content_of, passages_of
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.replay import stated as stated_values
 from crp_integrations.receipt.replay_records import (
     DIFFERS,
     EQUAL,
@@ -117,7 +117,7 @@ def draw_receipt(receipt: Receipt, verification: Verified) -> None:
             _envelope(receipt, content),
             _claims(receipt, content),
             _policy(content),
-            _identity(receipt, content),
+            _identity(receipt),
             state,
         )
     except MALFORMED as error:
@@ -234,29 +234,16 @@ def _words(receipt: Receipt, evidence: Mapping[str, Any] | None) -> str:
     """The words of the context for a finding; empty if there are none or they were redacted."""
     if evidence is None:
         return ""
-    text = shown_text(receipt, evidence["fact_id"]) or ""
+    text = _shown_text(receipt, evidence["fact_id"])
     return plain(text[evidence["start"] : evidence["end"]])
 
 
-def shown_text(receipt: Receipt, fact_id: str) -> str | None:
-    """A fact's text as the model saw it; None if the model did not see it or it is missing here."""
-    content = receipt.content
-    passages = (content.get("examined") or {}).get("passages")
-    if passages is not None:
-        passage = next((entry for entry in passages if entry["id"] == fact_id), None)
-        pieces = [] if passage is None else passage["pieces"]
-        parts = [tuple(piece) if isinstance(piece, list) else piece for piece in pieces]
-        return composed(parts, receipt.text) if parts else None
-    for fact in (content.get("envelope") or {}).get("facts", ()):
-        candidate = content["candidates"][fact["at"]]
-        if candidate["id"] == fact_id:
-            text = receipt.text(candidate["leaf"])
-            spans = fact.get("spans")
-            # A leaf that is itself an excerpt of a longer fact is returned whole.
-            if text is None or not spans or spans == candidate.get("spans"):
-                return text
-            return ELLIPSIS.join(text[start:end] for start, end in spans)
-    return None
+def _shown_text(receipt: Receipt, fact_id: str) -> str:
+    """A fact's text as the model saw it; empty if the model did not see it or it is missing."""
+    content = content_of(receipt)
+    passages = passages_of(content, content.examined) if content.examined else ()
+    pieces = next((passage.pieces for passage in passages if passage.id == fact_id), ())
+    return composed(pieces, receipt.text) or ""
 
 
 def _policy(content: Mapping[str, Any]) -> Text:
@@ -273,54 +260,25 @@ def _policy(content: Mapping[str, Any]) -> Text:
     return Text("\n".join(lines))
 
 
-def _values(receipt: Receipt, number: Any) -> str:
-    """The values in a leaf of JSON, such as a document's title, URI and hash."""
-    text = receipt.text(number) if isinstance(number, int) else None
-    if text is None:
-        return _text(receipt, number)
-    try:
-        values = json.loads(text)
-    except ValueError:
-        values = None
-    # The text comes from the file, so it may be anything.
-    return ", ".join(str(v) for v in values.values() if v) if isinstance(values, dict) else text
-
-
-def _judge(receipt: Receipt, content: Mapping[str, Any]) -> str:
-    """Model and prompt of the judge; empty without one."""
-    judged = (content.get("examined") or {}).get("judged") or {}
-    if not judged.get("calls"):
-        return ""
-    return f"{judged['model']}, prompt {judged['prompt']}, in the text judge-prompt"
-
-
-def _identity(receipt: Receipt, content: Mapping[str, Any]) -> Table:
-    chain, model = receipt.chain, content.get("model") or {}
+def _identity(receipt: Receipt) -> Table:
+    chain, content = receipt.chain, content_of(receipt)
     table = Table(title="What made it", title_justify="left", show_header=False)
     table.add_column("name", no_wrap=True)
     table.add_column("value", overflow="fold")
-    package = content.get("package") or {}
+    judged = content.examined and content.examined.judged
     rows = {
         "Receipt": receipt.receipt_id,
-        "Asked by": _values(receipt, content.get("asker")),
-        "Documents": "\n".join(
-            f"{document['source']}: {_values(receipt, document['leaf'])}"
-            for document in content.get("documents") or ()
-        ),
-        "Judge": _judge(receipt, content),
+        "Window": f"{chain.window_number} ({chain.window_id}), {chain.outcome}",
+        "Judge's prompt": f"{judged.prompt}, in the text judge-prompt" if judged else "",
         "Not in this copy": _first_ids(
             [leaf.name for n, leaf in enumerate(receipt.leaves) if receipt.state(n) != "shown"]
         ),
-        "Session": f"{chain.session_id}, window {chain.window_number} ({chain.window_id})",
-        "Sealed": f"{chain.timestamp}, {chain.outcome}",
-        "Package": f"{package.get('name', '')} {package.get('version', '')}".strip(),
-        "Model": model.get("answered") or model.get("asked") or "",
-        "Tokenizer": (model.get("tokenizer") or {}).get("identity", ""),
         "Key": receipt.keyid,
+        **dict(stated_values(receipt, content, Texts(receipt))),
     }
     for name, value in rows.items():
         if value:
-            table.add_row(Text(name), Text(plain(str(value), whole=True)))
+            table.add_row(Text(name), Text(plain(value, whole=True)))
     return table
 
 

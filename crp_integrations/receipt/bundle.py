@@ -21,7 +21,6 @@ from crp_integrations.receipt.canonical import (
     Shape,
     b64,
     dumps,
-    embed_json,
     fields,
     listed,
     loads,
@@ -111,7 +110,7 @@ class ReceiptBundle:
     def write(self) -> bytes:
         """The file of the bundle."""
         members = {
-            name: embed_json(file[:-1])
+            name: loads(file[:-1], name)
             for name, file in (
                 ("receipt", write(self.receipt)),
                 ("proof", self.proof.write()),

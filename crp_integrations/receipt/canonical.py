@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
@@ -45,15 +45,6 @@ def dumps(value: Any, *, strings_only: bool = False) -> bytes:
     if hooks or not strings_only:
         _check_keys(data, _read(data.decode(), **hooks))
     return data
-
-
-def embed_json(data: str | bytes) -> Any:
-    """Wrap canonical JSON so that `dumps` inserts it unchanged into a larger value.
-
-    >>> dumps({"a": embed_json(dumps([1]))})
-    b'{"a":[1]}'
-    """
-    return orjson.Fragment(data)
 
 
 def loads(data: bytes, place: str, *, strings_only: bool = False) -> Any:
@@ -293,42 +284,3 @@ def _small(text: str) -> int:
     if not -LARGEST <= value <= LARGEST:
         raise ValueError("a number of 2^53 or more")
     return value
-
-
-class EncodedObject(Mapping[str, Any]):
-    """A JSON object that is already encoded; parsed only when a member is read.
-
-    Attributes:
-        data: its canonical JSON in UTF-8.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        """Keep the canonical JSON of an object, unchecked."""
-        self.data = data
-
-    @cached_property
-    def members(self) -> dict[str, Any]:
-        """The object, read on first use."""
-        content: dict[str, Any] = orjson.loads(self.data)
-        return content
-
-    def __getitem__(self, name: str) -> Any:
-        return self.members[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.members)
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-
-def part(value: Any) -> Any:
-    """Encode a member of an object for `join_encoded`."""
-    return embed_json(dumps(value))
-
-
-def join_encoded(parts: Mapping[str, Any], rest: Mapping[str, Any]) -> EncodedObject:
-    """One object of members from `part`, which are encoded already, and the remaining members."""
-    dumps(rest)
-    # The parts were checked when they were written, and the rest just now.
-    return EncodedObject(dumps({**rest, **parts}, strings_only=True))

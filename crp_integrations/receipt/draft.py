@@ -19,7 +19,6 @@ from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.canonical import join_encoded, part
 from crp_integrations.receipt.leaves import (
     COMMUNITIES,
     Part,
@@ -90,7 +89,7 @@ def draft(window: WindowValues, version: str) -> Draft:
     """
     texts = TextLeaves()
     labels = _labels(window.fit)
-    candidates = part(_candidates(window.fit, labels, texts))
+    candidates = _candidates(window.fit, labels, texts)
     # Parts of each passage of a context that was not packed from an envelope.
     shown: list[tuple[Part, ...]] = []
     packed: tuple[Part, ...] = ()
@@ -98,7 +97,7 @@ def draft(window: WindowValues, version: str) -> Draft:
     if window.envelope is not None and window.fit is not None:
         facts = window.fit.candidates.facts
         places = {fact.fact_id: n for n, fact in enumerate(facts)}
-        envelope = part(outline.envelope(window.envelope, places, labels))
+        envelope = outline.envelope(window.envelope, places, labels)
         context = packed = texts.rendered(window.envelope)
     else:
         if window.examined is not None:
@@ -131,16 +130,12 @@ def draft(window: WindowValues, version: str) -> Draft:
             run["system"] = leaf if run["calls"] else None
     asker = texts.add("asker", texts_as_json(dict(window.asker))) if window.asker else None
     fit = window.fit
-    parts = {
+    content = {
         "candidates": candidates,
         "envelope": envelope,
-        "examined": part(examined),
-        "report": part(outline.report(window.report, needs)),
-        "settings": part(disclosed(window.settings)),
-    }
-    if repaired:
-        parts["repaired"] = part(repaired)
-    rest = {
+        "examined": examined,
+        "report": outline.report(window.report, needs),
+        "settings": disclosed(window.settings),
         "schema": SCHEMA,
         "scale": SCALE,
         "package": {"name": NAME, "version": version},
@@ -160,7 +155,9 @@ def draft(window: WindowValues, version: str) -> Draft:
         "documents": _documents(window, texts),
         "seal": seal,
     }
-    return Draft(join_encoded(parts, rest), tuple(texts.leaves))
+    if repaired:
+        content["repaired"] = repaired
+    return Draft(content, tuple(texts.leaves))
 
 
 def _documents(window: WindowValues, texts: TextLeaves) -> list[dict[str, Any]]:

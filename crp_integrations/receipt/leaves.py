@@ -309,23 +309,22 @@ class TextLeaves:
 
     def rendered(self, envelope: Envelope) -> tuple[Part, ...]:
         """The context of an envelope (`render@1`) as parts."""
-        leaves, known = self.leaves, self._facts
-        parts: list[Part] = []
-        for number, fact in enumerate(envelope.facts, start=1):
-            parts.append(_marker(number))
-            leaf = known[fact.fact_id]
-            if leaves[leaf].text == fact.content:
-                parts.append(leaf)
-            else:
-                parts += stretches(leaf, fact.spans)
-        return tuple(parts)
+        places = [(self._facts[fact.fact_id], fact) for fact in envelope.facts]
+        return rendered(
+            [
+                (leaf,)
+                if self.leaves[leaf].text == fact.content
+                else tuple(stretches(leaf, fact.spans))
+                for leaf, fact in places
+            ]
+        )
 
 
 def rendered(shown: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
     """The context (`render@1`) as parts, given the parts of each fact in it."""
     parts: list[Part] = []
     for number, pieces in enumerate(shown, start=1):
-        parts.append(_marker(number))
+        parts.append(f"{SEPARATOR if number > 1 else ''}[{number}] ")
         parts += pieces
     return tuple(parts)
 
@@ -336,12 +335,6 @@ def stretches(leaf: int, spans: Sequence[tuple[int, int]]) -> list[Part]:
     for start, end in spans:
         parts += [ELLIPSIS, (leaf, start, end)] if parts else [(leaf, start, end)]
     return parts
-
-
-@lru_cache(maxsize=1024)
-def _marker(number: int) -> str:
-    """The text before a fact in the context."""
-    return f"[{number}] " if number == 1 else f"{SEPARATOR}[{number}] "
 
 
 def _encodable(text: str) -> str:

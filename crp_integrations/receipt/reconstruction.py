@@ -179,11 +179,8 @@ def content_of(receipt: Receipt) -> Content:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in ("content", *first["loc"]))
-        reason = (
-            "is missing"
-            if first["type"] == "missing"
-            else f"is {seen(first['input'])}: {first['msg']}"
-        )
+        reason = f"is {seen(first['input'])}: {first['msg']}"
+        reason = "is missing" if first["type"] == "missing" else reason
         raise ReceiptBroken(place, reason) from None
 
 
@@ -340,7 +337,7 @@ def message_of(sent: SentMessage, texts: Texts) -> Message:
 
 def examination_of(content: Content, examined: ExaminationRecord, texts: Texts) -> Examination:
     """The recorded examination with its texts."""
-    shown = _passages(content, examined)
+    shown = passages_of(content, examined)
     importances = [passage.importance for passage in shown]
     known = [from_fixed(value) for value in importances if value is not None]
     judged = examined.judged or JudgeRecord()
@@ -400,7 +397,7 @@ def _passage_texts(shown: Sequence[Passage], texts: Texts) -> tuple[tuple[str, s
     return tuple(passages)
 
 
-def _passages(content: Content, examined: ExaminationRecord) -> tuple[Passage, ...]:
+def passages_of(content: Content, examined: ExaminationRecord) -> tuple[Passage, ...]:
     """The passages that the answer was compared with: recorded ones, or the envelope's facts."""
     if examined.passages is not None:
         return examined.passages

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.canonical import (
-    EncodedObject,
     b64,
     dumps,
     fields,
@@ -121,8 +120,7 @@ class Receipt:
     @property
     def content(self) -> Mapping[str, Any]:
         """What was asked, selected, sent, found and decided."""
-        content = self.statement.content
-        return content.members if isinstance(content, EncodedObject) else content
+        return self.statement.content
 
     @property
     def chain(self) -> Chain:

@@ -8,7 +8,7 @@ Spec: CRP-SPEC-005 §15.4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from crp_integrations.dpe.dossier import SYSTEM
@@ -314,7 +314,10 @@ def stated(receipt: Receipt, content: Content, texts: Texts) -> Stated:
         "safety budget": policy.safety_budget,
         "package": f"{package.name} {package.version}",
         "settings": content.settings.digest,
-        **{name: _hash(receipt, names) for name, names in _RECORDS.items()},
+        **{
+            name: sha256(dumps({part: receipt.content[part] for part in parts}))
+            for name, parts in _RECORDS.items()
+        },
         "what texts may quote": sha256(
             dumps([(leaf.name, leaf.of, leaf.follows) for leaf in receipt.leaves])
         ),
@@ -328,10 +331,6 @@ _RECORDS: Final = {
     "records of the selection": ("candidates", "selected", "fit", "envelope", "settings"),
     "records of the examination": ("examined", "policy"),
 }
-
-
-def _hash(receipt: Receipt, names: Sequence[str]) -> str:
-    return sha256(dumps({name: receipt.content[name] for name in names}))
 
 
 def _leaf(texts: Texts, number: int | None) -> str:

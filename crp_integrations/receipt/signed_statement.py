@@ -20,16 +20,13 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import (
     TEXT,
-    EncodedObject,
     Shape,
     b64,
     dumps,
-    embed_json,
     fields,
     hex_of,
     listed,
     loads,
-    part,
     seen,
     text_of,
     unb64,
@@ -118,14 +115,12 @@ class Statement:
     digest: str = ""
 
     def _predicate(self) -> dict[str, Any]:
-        """The predicate's members except its digest, each encoded."""
-        content = self.content
-        data = content.data if isinstance(content, EncodedObject) else dumps(content)
+        """The predicate's members except its digest."""
         leaves = [leaf.to_json() for leaf in self.leaves]
         return {
-            "chain": part(self.chain.to_json()),
-            "content": embed_json(data),
-            "texts": part({"leaves": leaves, "root": self.root.hex()}),
+            "chain": self.chain.to_json(),
+            "content": self.content,
+            "texts": {"leaves": leaves, "root": self.root.hex()},
         }
 
     def computed_digest(self) -> str:
@@ -133,22 +128,20 @@ class Statement:
 
         It shows a change of single fields; a signer can fit it as well, so it proves no statement.
         """
-        return sha256_hex(dumps(self._predicate(), strings_only=True))
+        return sha256_hex(dumps(self._predicate()))
 
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
-        members = self._predicate()
         digest = self.digest or self.computed_digest()
-        predicate = dumps({**members, "digest": digest}, strings_only=True)
         statement = {
             "_type": TYPE,
-            "predicate": embed_json(predicate),
+            "predicate": {**self._predicate(), "digest": digest},
             "predicateType": PREDICATE_TYPE,
             "subject": [
                 {"digest": {"sha256": self.subjects[name].hex()}, "name": name} for name in SUBJECTS
             ],
         }
-        return dumps(statement, strings_only=True)
+        return dumps(statement)
 
     @classmethod
     def from_payload(cls, payload: bytes, place: str = "payload") -> Statement:

@@ -18,7 +18,6 @@ Only a key that you know identifies the signer: pass it as `key`, and the result
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 
 from pydantic import Field
 
@@ -272,8 +271,6 @@ def _chain(
     return "; ".join(notes)
 
 
-# Cached, since steps that did not fail are equal for all receipts.
-@cache
 def _taken(number: int, skipped: str) -> Step:
     """A step that did not fail; `skipped` is the reason if it was skipped."""
     ok = None if skipped else True

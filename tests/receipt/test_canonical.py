@@ -14,20 +14,16 @@ from hypothesis import strategies as st
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import (
     LARGEST,
-    EncodedObject,
     b64,
     dumps,
     fields,
     hex_of,
-    join_encoded,
     loads,
-    part,
     unb64,
 )
-from crp_integrations.receipt.records import Draft, issue, read, write
+from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.signed_statement import SUBJECTS
 from tests.bench.receipt_packs import pack
-from tests.receipt.made import CHAIN, CONTENT, KEY, SALT_KEY, leaves
 
 keys = st.text(st.characters(codec="ascii"), max_size=6)
 scalars = (
@@ -169,50 +165,6 @@ def test_keys_are_exact() -> None:
     for text in ('{"a":1}', '{"a":1,"b":2,"c":3}', "[]", '"a"'):
         with pytest.raises(ReceiptBroken):
             fields(json.loads(text), names, "it")
-
-
-VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=6),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(st.characters(codec="ascii"), max_size=4), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-
-
-@given(
-    parts=st.dictionaries(st.sampled_from("acegik"), VALUES),
-    rest=st.dictionaries(st.sampled_from("bdfhjl"), VALUES),
-)
-def test_parts_are_put_together_as_rfc_8785_writes_the_whole(
-    parts: dict[str, Any], rest: dict[str, Any]
-) -> None:
-    whole = {**rest, **parts}
-    try:
-        wanted = dumps(whole)
-    except ValueError:
-        # Half of a surrogate pair.
-        return
-    made = join_encoded({name: part(value) for name, value in parts.items()}, rest)
-    assert made.data == wanted
-    assert made == whole and len(made) == len(whole) and list(made) == sorted(whole)
-
-
-@pytest.mark.parametrize("odd", [0.5, 1e16, 2**53, {"a": [1, -0.25]}, b"told"], ids=repr)
-def test_what_is_not_signed_is_refused_in_a_part_and_beside_it(odd: Any) -> None:
-    with pytest.raises(ValueError, match=r"number|JSON"):
-        part({"score": odd})
-    with pytest.raises(ValueError, match=r"number|JSON"):
-        join_encoded({"a": part([1])}, {"b": odd})
-
-
-def test_a_receipt_of_written_content_is_one_of_its_objects() -> None:
-    objects = issue(Draft(CONTENT, leaves()), CHAIN, KEY, SALT_KEY)
-    written = issue(Draft(EncodedObject(dumps(CONTENT)), leaves()), CHAIN, KEY, SALT_KEY)
-    assert write(written) == write(objects)
-    assert written == objects == read(write(written))
-    assert isinstance(written.content, dict) and written.content == objects.content
 
 
 @pytest.mark.parametrize("number", range(12))
