@@ -243,6 +243,11 @@ def approval_of(name: str, arguments: Mapping[str, Any]) -> str:
     return f"Approved: {name} {json.dumps(arguments, ensure_ascii=False, default=str)}"
 
 
+def rejection_of(name: str, reason: object) -> str:
+    """A person's rejection of a call, as a text for the model."""
+    return f"A person refused the call of {name:.80}, which did not run: {reason or 'no reason'}"
+
+
 def _answer_judge(relay: Relay, asking: Mapping[str, Any]) -> Judge | None:
     fields: Any = {name: asking[name] for name in _JUDGING if asking.get(name) is not None}
     return relay._judging(fields).engines.judge
@@ -254,6 +259,9 @@ def _definitions(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _without_flagged(message: Message, rejected: Sequence[RejectedClaim]) -> Message:
-    if message.role != "tool" or not rejected:
+    if not rejected or not (message.role == "tool" or message.observation):
         return message
-    return message.changed(content=without_rejected(message.content, rejected))
+    return message.changed(
+        content=without_rejected(message.content, rejected),
+        observation=without_rejected(message.observation, rejected),
+    )

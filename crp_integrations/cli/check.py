@@ -104,8 +104,7 @@ def check(
 
     The output shows each claim with its status and its evidence. The exit status is 1 if the risk
     reaches --fail-on, 2 if something cannot be checked at all, else 0. No store is needed, and no
-    model is called without --judge. --write changes texts and Markdown only; nothing reads a
-    repaired text again until you check it.
+    model is called without --judge. --write changes texts and Markdown only.
     """
     if write and (not fix or watch or answer == STANDARD_INPUT):
         raise RequestError("--write changes files; give it with --fix and a file or a folder")

@@ -37,6 +37,7 @@ from crp_integrations.receipt.replay_records import (
     ReplayTools,
 )
 from crp_integrations.receipt.signed_statement import KEY_BYTES
+from crp_integrations.receipt.verify import Verified
 from crp_integrations.receipt.verify import verify as check
 from crp_integrations.receipt.whatif import Supposition, whatif
 
@@ -275,13 +276,20 @@ def replay(
         raise typer.Exit(3)
 
 
+def verified(file: str, *, contents: bool = True, **known: Any) -> Verified:
+    """The verification of a receipt, or of a bundle with its proof, keys and time stamp."""
+    bundle = bundle_in(file)
+    if bundle is None:
+        return check(read_bytes(file), contents=contents, **known)
+    return read_signed(file, lambda _: verify_bundle(bundle, contents=contents, **known))
+
+
 def verified_receipt(file: str) -> Receipt:
-    """The receipt in a file; raises if its signature, tree or texts do not verify."""
-    data = receipt_bytes(file)
-    verification = check(data, contents=False)
+    """The receipt in a file; raises if it, or its bundle, does not verify."""
+    verification = verified(file, contents=False)
     if not verification.ok:
         raise ReceiptBroken(f"{file!r:.200}, {verification.place}", verification.reason)
-    return read(data)
+    return read_receipt(file)
 
 
 def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: bool) -> ReplayTools:
@@ -366,12 +374,16 @@ def show(
     # This raises for a file that is not a receipt; one that does not verify is still shown.
     receipt = read_receipt(file)
     data = receipt_bytes(file)
+    try:
+        verification = verified(file)
+    except ReceiptBroken as error:
+        place, reason = error.place, error.reason
+        verification = Verified(ok=False, word=BROKEN, place=place, reason=reason, steps=())
     if html:
         other_receipts = [(read_receipt(path), receipt_bytes(path))[1] for path in others or ()]
-        write_text(page(data, other_receipts).encode(), html)
+        write_text(page(data, other_receipts, verification).encode(), html)
         receipt_views.report_written(html, "page")
         return
-    verification = check(data)
     if as_json:
         # Only the signed payload, without texts.
         typer.echo(receipt.signed.payload.decode())
@@ -407,7 +419,7 @@ def verify(
     if bool(proof) != bool(head):
         raise RequestError("--proof and --head go together; give both or none")
     pins = read_public_keys(key) if key else None
-    before = [check(receipt_bytes(path), key=pins) for path in parents or ()]
+    before = [verified(path, key=pins) for path in parents or ()]
     bad = next((n for n, parent in enumerate(before) if not parent.ok), None)
     if bad is not None:
         name = (parents or ())[bad]
@@ -417,26 +429,18 @@ def verify(
         bundle = bundle_in(file)
         if bundle is not None and proof:
             raise RequestError(f"{file!r:.200} is a bundle with its own proof; leave out --proof")
-        whole = None
-        if bundle is not None:
-            whole = read_signed(file, lambda _: verify_bundle(bundle, key=pins, parents=follows))
+        known: dict[str, Any] = {"key": pins, "parents": follows}
+        if proof:
+            known["inclusion"] = read_signed(proof, Inclusion.read)
+            known["head"] = read_signed(head, SignedHead.read)
+        verification = verified(file, **known)
     except ReceiptBroken:
         # A bundle that is broken around its receipt has no steps to show, but the word is the same.
         if not as_json:
             terminal.terminal().print(receipt_views.receipt_word(BROKEN))
         raise
-    if bundle is not None and whole is not None:
-        verification = whole
-        if not as_json:
-            receipt_views.draw_bundle(bundle)
-    else:
-        verification = check(
-            read_bytes(file),
-            key=pins,
-            parents=follows,
-            inclusion=read_signed(proof, Inclusion.read) if proof else None,
-            head=read_signed(head, SignedHead.read) if head else None,
-        )
+    if bundle is not None and not as_json:
+        receipt_views.draw_bundle(bundle)
     terminal.print_record(verification, receipt_views.draw_verification, as_json=as_json)
     if not verification.ok:
         raise typer.Exit(1)

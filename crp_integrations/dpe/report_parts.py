@@ -128,6 +128,8 @@ NO_DOUBT: Final = "no doubt"
 
 # Prefix of the name of a fallback that replied instead of the judge.
 FALLBACK: Final = "fallback "
+# Error of a call that was not made, as the model had failed several times in a row.
+UNAVAILABLE: Final = "JudgeUnavailable"
 # Names of the quotable texts that are not passages.
 QUESTION_ID: Final = "question"
 SYSTEM_ID: Final = "system"

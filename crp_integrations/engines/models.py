@@ -225,8 +225,8 @@ def model_object(source: object, name: str, *, quiet: bool = False) -> Model:
     if _can(made, "invoke", "ainvoke"):
         config: Any = {"callbacks": []} if quiet else None
         return ModelObject(
-            lambda call: _with_tools(made, call).invoke(_openai_messages(call), config=config),
-            lambda call: _with_tools(made, call).ainvoke(_openai_messages(call), config=config),
+            lambda call: _bound(made, call).invoke(_openai_messages(call), config=config),
+            lambda call: _bound(made, call).ainvoke(_openai_messages(call), config=config),
             _of_message,
         )
     if _can(made, "complete", "acomplete"):
@@ -251,8 +251,7 @@ def model_object_name(source: object) -> str:
     """The name of the model that an object calls; a name is returned as it is."""
     if isinstance(source, str):
         return source
-    inner = getattr(source, "bound", None)
-    inner = inner if callable(getattr(inner, "invoke", None)) else source
+    inner = _inner(source)
     metadata = getattr(inner, "metadata", None)
     for holder, names in ((inner, _NAMES), (metadata, ("model_name",))):
         for name in names:
@@ -260,6 +259,12 @@ def model_object_name(source: object) -> str:
             if isinstance(model_name, str) and model_name:
                 return model_name
     return type(source).__name__
+
+
+def _inner(source: object) -> object:
+    """The model inside a LangChain binding; any other object is returned as it is."""
+    inner = getattr(source, "bound", None)
+    return inner if callable(getattr(inner, "invoke", None)) else source
 
 
 def model_error(error: Exception, model: str) -> ModelError:
@@ -418,8 +423,15 @@ class ModelObject(FrameworkChatModel):
         return self._read(await self._aask(call), call)
 
 
-def _with_tools(model: Any, call: ModelCall) -> Any:
-    return model.bind_tools([dict(tool) for tool in call.tools]) if call.tools else model
+def _bound(model: Any, call: ModelCall) -> Any:
+    """A LangChain model with the tools of a call, and with its response format if it takes one."""
+    profile = getattr(_inner(model), "profile", None)
+    if call.tools:
+        model = model.bind_tools([dict(tool) for tool in call.tools])
+    # LangChain's agents bind the same argument to the models that their profile says take it.
+    if call.response_format and isinstance(profile, Mapping) and profile.get("structured_output"):
+        return model.bind(response_format=call.response_format)
+    return model
 
 
 def _openai_messages(call: ModelCall) -> list[dict[str, Any]]:

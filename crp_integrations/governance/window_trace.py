@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter
 from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.audit.records import Event
 from crp_integrations.dpe.records import Claim, ClaimCounts, Report
-from crp_integrations.dpe.report_parts import JudgeRun
+from crp_integrations.dpe.report_parts import UNAVAILABLE, JudgeRun
 from crp_integrations.envelope.records import Drop, Envelope
 from crp_integrations.errors import StepStopped
 from crp_integrations.governance.settings import StepMeasurement, StepSettings
@@ -219,12 +219,14 @@ class JudgeTrace(Part):
     Attributes:
         cached: replies that were in the judge's cache.
         failed: calls, cached ones included, without a readable reply.
+        refused: calls that were not made, as the model had failed several times in a row.
         skipped: why no call was made, as in the report; empty if one was made.
     """
 
     asked: int = Field(default=0, ge=0)
     cached: int = Field(default=0, ge=0)
     failed: int = Field(default=0, ge=0)
+    refused: int = Field(default=0, ge=0)
     skipped: str = ""
     milliseconds: int = Field(default=0, ge=0)
     prompt_tokens: int = Field(default=0, ge=0)
@@ -239,11 +241,14 @@ class JudgeTrace(Part):
     @classmethod
     def of(cls, run: JudgeRun) -> JudgeTrace:
         """The trace of a report's judge run."""
-        asked = [call for call in run.calls if not call.cached]
+        refused = sum(call.error == UNAVAILABLE for call in run.calls)
+        cached = sum(call.cached for call in run.calls)
+        asked = [call for call in run.calls if not call.cached and call.error != UNAVAILABLE]
         return cls(
             asked=len(asked),
-            cached=len(run.calls) - len(asked),
-            failed=sum(bool(call.error) for call in run.calls),
+            cached=cached,
+            failed=sum(bool(call.error) for call in run.calls) - refused,
+            refused=refused,
             skipped=run.skipped,
             milliseconds=sum(call.milliseconds for call in asked),
             prompt_tokens=sum(call.prompt_tokens for call in asked),

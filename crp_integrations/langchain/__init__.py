@@ -3,8 +3,8 @@
 Input: any chain, agent or graph. Output: its documents packed to fit a token budget, its answers
 with a report attached, or withheld before a stream shows them. Read `retrieval.py`;
 `runnable.py` with `messages.py` and `model.py`; `callbacks.py` with `runs.py`; `gate.py`;
-`middleware.py` with `model_calls.py`; `chat_model.py`; `vector_store.py`; `store.py`;
-`evaluator.py`. No module puts CRP metadata into a prompt, or alters a model's text
+`middleware.py` with `model_calls.py` and `action_review.py`; `chat_model.py`; `vector_store.py`;
+`store.py`; `evaluator.py`. No module puts CRP metadata into a prompt, or alters a model's text
 unless `on_flag` has it repaired.
 """
 

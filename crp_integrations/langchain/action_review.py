@@ -15,11 +15,18 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langchain_core.runnables.config import RunnableConfig
 from langgraph.types import interrupt
 
-from crp_integrations.adapters.action_gate import ACTIONS_KEY, PAUSE, ActionGate, approval_of
+from crp_integrations.adapters.action_gate import (
+    ACTIONS_KEY,
+    PAUSE,
+    ActionGate,
+    approval_of,
+    rejection_of,
+)
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import ConfigError
 from crp_integrations.langchain.messages import message_of, rejected_in
 from crp_integrations.langchain.model_calls import tools_of
+from crp_integrations.messages import Message
 from crp_integrations.messages import ToolCall as RequestedCall
 
 APPROVALS_KEY: Final = "crp_approvals"
@@ -57,7 +64,7 @@ def checked_actions(
     entries = gate.check(
         calls,
         # The agent's own messages, also if shortened ones were sent.
-        [message_of(message) for message in (*system, *request.messages)],
+        [_evidence_of(message) for message in (*system, *request.messages)],
         tools_of(request),
         asking,
         envelope=envelope,
@@ -66,6 +73,13 @@ def checked_actions(
         session_id=state.get("crp_session", ""),
     )
     return {ACTIONS_KEY: entries} if entries else {}
+
+
+def _evidence_of(message: AnyMessage) -> Message:
+    """A message for the check; LangChain's summary of others is a model's words, not the user's."""
+    if message.additional_kwargs.get("lc_source") == "summarization":
+        return message_of(message).changed(role="assistant")
+    return message_of(message)
 
 
 def review_calls(gate: ActionGate, state: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -100,8 +114,7 @@ def review_calls(gate: ActionGate, state: Mapping[str, Any]) -> dict[str, Any] |
     approvals = list(state.get(APPROVALS_KEY, ()))
     for (call, _), decision in zip(stopped, decisions, strict=True):
         if decision["type"] == "reject":
-            reason = decision.get("message") or "no reason stated"
-            text = f"A person refused the call of {call['name']}, which did not run: {reason}"
+            text = rejection_of(call["name"], decision.get("message"))
             rejections.append(_error_message(call, text))
             continue
         if decision["type"] == "edit":

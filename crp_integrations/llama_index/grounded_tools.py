@@ -17,7 +17,13 @@ from llama_index.core.agent.react.types import ActionReasoningStep
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput, adapt_to_async_tool
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
-from crp_integrations.adapters.action_gate import PAUSE, ActionGate, approval_of, call_hash
+from crp_integrations.adapters.action_gate import (
+    PAUSE,
+    ActionGate,
+    approval_of,
+    call_hash,
+    rejection_of,
+)
 from crp_integrations.errors import ConfigError
 from crp_integrations.llama_index.span_tree import HANDOFF
 from crp_integrations.messages import Reply, ToolCall
@@ -165,7 +171,6 @@ def _refusal(name: str, response: HumanResponseEvent) -> str | None:
     edited = response.get("tool_kwargs")
     if decision == "approve" or (decision == "edit" and isinstance(edited, Mapping)):
         return None
-    reason = response.get("message") or "no reason stated"
     if decision != "reject":
-        reason = f"{decision!r:.80} is none of {', '.join(_DECISIONS)}"
-    return f"A person refused the call of {name}, which did not run: {reason}"
+        return rejection_of(name, f"{decision!r:.80} is none of {', '.join(_DECISIONS)}")
+    return rejection_of(name, response.get("message"))

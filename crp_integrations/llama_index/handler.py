@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock
@@ -69,7 +71,14 @@ from crp_integrations.ports import share_in_copies
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.evidence import answer_text, has_evidence
 from crp_integrations.relay.examination import grounding_mode
-from crp_integrations.relay.judge import JUDGING, Judge, JudgeChoices, JudgeSource, OnReport
+from crp_integrations.relay.judge import (
+    BACKGROUND,
+    JUDGING,
+    Judge,
+    JudgeChoices,
+    JudgeSource,
+    OnReport,
+)
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.context import GroundingMode
 from crp_integrations.vocabulary.provenance import RiskLevel
@@ -86,6 +95,10 @@ _NUMBERS: Final = count(1)
 _CHANGING: Final = Lock()
 # Limit on calls in progress, oldest dropped first: an unread stream sends no end event.
 MAX_CALLS: Final = 4_096
+# Threads in which judges read answers whose events came on an event loop.
+_THREADS: Final = ThreadPoolExecutor(8, "crp-examine")
+# Key in `Span.own` of a span whose answer such a thread examines.
+EXAMINING: Final = "examining"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +136,9 @@ class DPEEventHandler(BaseEventHandler):
     level UNKNOWN, and `reasons` says why.
 
     `listen()` receives all events of the process from then on. As a context manager, the handler
-    receives only events from inside the block, in this task or thread:
+    receives only events from inside the block, in this task or thread. On an event loop with a
+    judge, answers do not wait for it: the report is attached when it has read them, at the latest
+    at the end of an `async with` block.
 
         with DPEEventHandler(on_critical="raise") as handler:
             response = engine.query(question)
@@ -159,6 +174,7 @@ class DPEEventHandler(BaseEventHandler):
     _judge: Judge | None = PrivateAttr()
     _attach: str = PrivateAttr()
     _last_report: dict[str, Any] | None = PrivateAttr(default=None)
+    _waiting: list[Future[None]] = PrivateAttr(default_factory=list)
 
     __deepcopy__ = share_in_copies
 
@@ -232,6 +248,14 @@ class DPEEventHandler(BaseEventHandler):
             ]
 
     def __enter__(self) -> Self:
+        if self._raises and self._judge is not None and _in_event_loop():
+            raise RequestError(
+                "on_critical is raise, and the judge is waited for; on an event loop use the "
+                "handler in an async with statement"
+            )
+        return self._entered()
+
+    def _entered(self) -> Self:
         if self._block:
             raise RequestError("the handler is in a with statement already; make another one")
         self._block = next(_NUMBERS)
@@ -240,8 +264,22 @@ class DPEEventHandler(BaseEventHandler):
         self._add()
         return self
 
+    async def __aenter__(self) -> Self:
+        return self._entered()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Wait for the judge without blocking the loop, then leave the block."""
+        await asyncio.gather(*map(asyncio.wrap_future, self._waiting))
+        self._exited(kind)
+
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if not _in_event_loop():
+            wait(self._waiting)
+        self._exited(kind)
+
+    def _exited(self, kind: type[BaseException] | None) -> None:
         self.stop()
+        self._waiting.clear()
         _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block != self._block))
         halted, self._halted, self._block = self._halted, None, 0
         if kind is None and halted is not None and self._raises:
@@ -288,7 +326,8 @@ class DPEEventHandler(BaseEventHandler):
             case LLMPredictEndEvent():
                 begun = self._pop_call(self._predicted, event.span_id)
                 # Examined here if the LLM's methods lack the decorators that dispatch chat events.
-                if begun is not None and begun.span is not None and begun.span.report is None:
+                span = begun.span if begun is not None else None
+                if begun and span and span.report is None and not span.own.get(EXAMINING):
                     self._finish(begun, None, event.output)
 
     def _start_call(
@@ -369,6 +408,29 @@ class DPEEventHandler(BaseEventHandler):
     ) -> None:
         if call.inner:
             return
+        judge = self._judge
+        known = response is not None and _own_metadata(response) is not None
+        waits = judge is not None and judge.settings.mode != BACKGROUND and not known
+        if not waits or not _in_event_loop():
+            self._report(call, response, answer)
+            return
+        # The event came on a loop, which the judge would block; its report follows the answer.
+        for span in call.span.scope() if call.span is not None else ():
+            span.own[EXAMINING] = True
+        work = _THREADS.submit(copy_context().run, self._report_logged, call, response, answer)
+        self._waiting = [waiting for waiting in self._waiting if not waiting.done()] + [work]
+
+    def _report_logged(
+        self, call: _ModelCall, response: ChatResponse | CompletionResponse | None, answer: str
+    ) -> None:
+        try:
+            self._report(call, response, answer)
+        except Exception as error:  # noqa: BLE001 - nobody waits for this thread's result
+            log.error("an answer could not be examined: %s", type(error).__name__)
+
+    def _report(
+        self, call: _ModelCall, response: ChatResponse | CompletionResponse | None, answer: str
+    ) -> None:
         metadata = None if response is None else _own_metadata(response)
         seen = metadata is not None
         receipt, later = None, False
@@ -437,6 +499,14 @@ class DPEEventHandler(BaseEventHandler):
             depth=call.position.depth,
             turn=call.position.turn,
         )
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _event(call: _ModelCall, report: dict[str, Any], agent: dict[str, Any]) -> ReportEvent:

@@ -163,6 +163,8 @@ class SpanTree:
             output = result.result if isinstance(result, StopEvent) else result
             # An output made from an earlier answer, such as a parsed object, already has metadata.
             new = isinstance(output, AgentOutput) and not getattr(output, "metadata", None)
+            if new:
+                span.response = weakref.ref(output)
             if new and span.report is not None:
                 attach_metadata(output, span.report)
 

@@ -257,7 +257,8 @@ class OpenTelemetry:
             self._judged_one(trace.judged)
 
     def _judged_one(self, judged: JudgeTrace) -> None:
-        for ended, calls in (("read", judged.read), ("failed", judged.failed)):
+        for ended in ("read", "failed", "refused"):
+            calls = getattr(judged, ended)
             self._judged.add(calls, {"ended": ended})
         if judged.asked:
             self._judging.record(judged.milliseconds / 1000)

@@ -163,8 +163,8 @@ class Metrics:
         if judged.skipped:
             self._unjudged.labels(judged.skipped).inc()
             return
-        for ended, count in (("read", judged.read), ("failed", judged.failed)):
-            self._judged.labels(ended).inc(count)
+        for ended in ("read", "failed", "refused"):
+            self._judged.labels(ended).inc(getattr(judged, ended))
         if judged.asked:
             self._judging.observe(judged.milliseconds / 1000)
         self._judge_tokens.labels("prompt").inc(judged.prompt_tokens)

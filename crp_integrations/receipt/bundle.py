@@ -25,6 +25,7 @@ from crp_integrations.receipt.canonical import (
     fields,
     listed,
     loads,
+    seen,
     unb64,
     whole_number,
 )
@@ -137,10 +138,10 @@ def read_bundle(data: bytes) -> ReceiptBundle:
     members = fields(loads(data[:-1], "bundle"), _BUNDLE, "bundle")
     for name, wanted in (("schema", SCHEMA), ("mediaType", MEDIA_TYPE)):
         if members[name] != wanted:
-            raise ReceiptBroken(f"bundle.{name}", f"is not {wanted!r}")
+            raise ReceiptBroken(f"bundle.{name}", f"is {seen(members[name])}, wanted {wanted!r}")
     keys = fields(members["keys"], _KEYS, "keys")
     if keys["schema"] != KEYS_SCHEMA:
-        raise ReceiptBroken("keys.schema", f"is not {KEYS_SCHEMA!r}")
+        raise ReceiptBroken("keys.schema", f"is {seen(keys['schema'])}, wanted {KEYS_SCHEMA!r}")
     stamp = members["timestamp"]
     return ReceiptBundle(
         read(_file(members["receipt"])),
@@ -160,6 +161,7 @@ def verify_bundle(
     *,
     key: bytes | Iterable[bytes] | None = None,
     parents: Sequence[Receipt] = (),
+    contents: bool = True,
 ) -> Verified:
     """Verify a bundle: keys and time stamp here, everything else as `verify` does.
 
@@ -168,6 +170,7 @@ def verify_bundle(
     Args:
         key: public keys that you know; one of the statement's is enough, best the one in use. None
             accepts the key in the receipt.
+        contents: whether to compute the contents again.
 
     Raises:
         ReceiptBroken: the statement of the keys or the time stamp does not fit the rest.
@@ -179,6 +182,7 @@ def verify_bundle(
         parents=parents,
         inclusion=bundle.proof,
         head=bundle.head,
+        contents=contents,
     )
     if bundle.timestamp:
         digest = sha256(bundle.head.write()).digest()

@@ -110,14 +110,19 @@ def b64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
 
 
+def seen(value: Any) -> str:
+    """A value as an error shows it, in at most 40 characters; of a list or object only that."""
+    if isinstance(value, (dict, list)):
+        return "a JSON object" if isinstance(value, dict) else "a list"
+    return f"{value!r:.40}" if isinstance(value, str) else f"{json.dumps(value):.40}"
+
+
 def unb64(text: Any, place: str, length: int | None = None) -> bytes:
     """Decode base64 that is exactly what `b64` writes."""
-    if not isinstance(text, str):
-        raise ReceiptBroken(place, "not a string")
     try:
-        data = binascii.a2b_base64(text, strict_mode=True)
+        data = binascii.a2b_base64(text_of(text, place), strict_mode=True)
     except ValueError:
-        raise ReceiptBroken(place, "not valid base64") from None
+        raise ReceiptBroken(place, f"is {seen(text)}, wanted base64 with padding") from None
     # Strict mode accepts any values for the unused bits after the last byte.
     if b64(data[len(data) // 3 * 3 :]) != text[len(data) // 3 * 4 :]:
         raise ReceiptBroken(place, "not the canonical base64")
@@ -129,17 +134,26 @@ def unb64(text: Any, place: str, length: int | None = None) -> bytes:
 def fields(value: Any, names: frozenset[str], place: str) -> Mapping[str, Any]:
     """Check that a value is an object with exactly these keys."""
     if not isinstance(value, dict):
-        raise ReceiptBroken(place, "not a JSON object")
+        wanted = ", ".join(sorted(names))
+        raise ReceiptBroken(place, f"is {seen(value)}, wanted a JSON object with {wanted}")
     if value.keys() != names:
-        odd = sorted(value.keys() ^ names)[0]
-        raise ReceiptBroken(place, f"key {odd!r:.40} is missing or unknown")
+        odd = min(value.keys() ^ names)
+        state = "is missing" if odd in names else f"is unknown, wanted {', '.join(sorted(names))}"
+        raise ReceiptBroken(place, f"key {seen(odd)} {state}")
+    return value
+
+
+def items(value: Any, place: str) -> list[Any]:
+    """Check that a value is a list."""
+    if not isinstance(value, list):
+        raise ReceiptBroken(place, f"is {seen(value)}, wanted a list")
     return value
 
 
 def text_of(value: Any, place: str) -> str:
     """Check that a value is a string."""
     if not isinstance(value, str):
-        raise ReceiptBroken(place, "not a string")
+        raise ReceiptBroken(place, f"is {seen(value)}, wanted a string")
     return value
 
 
@@ -152,13 +166,14 @@ def hex_of(value: Any, place: str) -> bytes:
             data = b""
         if data.hex() == value:
             return data
-    raise ReceiptBroken(place, "not 64 hexadecimal digits in lower case")
+    wanted = "wanted 64 hexadecimal digits in lower case"
+    raise ReceiptBroken(place, f"is {seen(value)}, {wanted}")
 
 
 def whole(value: Any, place: str, *, least: int = 0) -> int:
     """Check that a value is an integer of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ReceiptBroken(place, f"not an integer of at least {least}")
+        raise ReceiptBroken(place, f"is {seen(value)}, wanted an integer of at least {least}")
     return value
 
 
@@ -184,9 +199,7 @@ def listed(kind: FieldKind) -> FieldKind:
     """A field of tuples whose items are of one kind, written as arrays."""
 
     def read(value: Any, place: str) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise ReceiptBroken(place, "not a list")
-        return tuple(kind.read(item, f"{place}[{n}]") for n, item in enumerate(value))
+        return tuple(kind.read(item, f"{place}[{n}]") for n, item in enumerate(items(value, place)))
 
     array = {"type": "array", "items": kind.schema}
     return FieldKind(lambda value: [kind.write(item) for item in value], read, array)
@@ -232,7 +245,8 @@ class Shape:
         """The values of the declared fields; an object with other fields is refused."""
         members = fields(value, self._names, place)
         if self._schema and members["schema"] != self._schema:
-            raise ReceiptBroken(f"{place}.schema", f"is not {self._schema!r}")
+            reason = f"is {seen(members['schema'])}, wanted {self._schema!r}"
+            raise ReceiptBroken(f"{place}.schema", reason)
         return {
             name: kind.read(members[name], f"{place}.{name}") for name, kind in self._kinds.items()
         }

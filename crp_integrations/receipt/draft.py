@@ -21,6 +21,7 @@ from crp_integrations.policy.records import Policy
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.canonical import join_encoded, part
 from crp_integrations.receipt.leaves import (
+    COMMUNITIES,
     Part,
     TextLeaves,
     as_json,
@@ -268,7 +269,7 @@ def _candidates(
         candidates.append(content)
     named = [label for label in labels if label]
     if named:
-        texts.add("communities", texts_as_json(named), of=range(len(texts.leaves)))
+        texts.add(COMMUNITIES, texts_as_json(named), of=range(len(texts.leaves)))
     return candidates
 
 

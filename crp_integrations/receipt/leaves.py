@@ -21,7 +21,7 @@ import orjson
 from crp_integrations.envelope.prompt import ELLIPSIS, SEPARATOR
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import ReceiptBroken
-from crp_integrations.receipt.canonical import LARGEST, fields, hex_of, text_of, whole
+from crp_integrations.receipt.canonical import LARGEST, fields, hex_of, items, seen, text_of, whole
 from crp_integrations.seals import derive_key
 
 SALT_BYTES: Final = 32
@@ -29,6 +29,7 @@ SALT_INFO: Final = b"crp-receipt-salt-v1"
 SUBJECT_INFO: Final = b"crp-receipt-subject-v1"
 SUBJECT_PREFIX: Final = "crp_subj_"
 FACT: Final = "fact/"
+COMMUNITIES: Final = "communities"
 # Maximum characters of a composed text, and of all of a receipt: parts may repeat without limit.
 LONGEST: Final = 50_000_000
 LONGEST_TOGETHER: Final = 10 * LONGEST
@@ -101,17 +102,18 @@ class LeafEntry(NamedTuple):
         if not name or name.startswith(FACT):
             raise ReceiptBroken(f"{place}.name", "is empty or that of a fact")
         if not isinstance(members["follows"], bool):
-            raise ReceiptBroken(f"{place}.follows", "is neither true nor false")
+            reason = f"is {seen(members['follows'])}, wanted true or false"
+            raise ReceiptBroken(f"{place}.follows", reason)
         return cls(
             name,
             hex_of(members["hash"], f"{place}.hash"),
             "",
-            tuple([_number(n, count, f"{place}.of") for n in _list(members["of"], f"{place}.of")]),
+            tuple([_number(n, count, f"{place}.of") for n in items(members["of"], f"{place}.of")]),
             members["follows"],
             tuple(
                 [
                     _part(part, count, f"{place}.parts[{at}]")
-                    for at, part in enumerate(_list(members["parts"], f"{place}.parts"))
+                    for at, part in enumerate(items(members["parts"], f"{place}.parts"))
                 ]
             ),
         )
@@ -119,7 +121,7 @@ class LeafEntry(NamedTuple):
 
 def entries_of(listed: Any, place: str) -> tuple[LeafEntry, ...]:
     """Read and check the leaf entries of a receipt."""
-    values = _list(listed, place)
+    values = items(listed, place)
     entries = [
         LeafEntry.from_json(value, len(values), f"{place}[{number}]")
         for number, value in enumerate(values)
@@ -210,12 +212,6 @@ def check_parts(leaves: Sequence[Leaf | LeafEntry], place: str) -> None:
             raise ReceiptBroken(f"{place}[{number}].parts", "names a leaf that has parts itself")
 
 
-def _list(value: Any, place: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ReceiptBroken(place, "not a list")
-    return value
-
-
 def _number(value: Any, count: int, place: str) -> int:
     number = whole(value, place)
     if number >= count:
@@ -230,7 +226,7 @@ def _part(value: Any, count: int, place: str) -> Part:
     if not isinstance(value, list):
         return _number(value, count, place)
     if len(value) != 3:
-        raise ReceiptBroken(place, "not a stretch of a leaf")
+        raise ReceiptBroken(place, f"has {len(value)} items, wanted leaf, start and end")
     start, end = whole(value[1], place), whole(value[2], place)
     if start > end:
         raise ReceiptBroken(place, "ends before it begins")

@@ -24,6 +24,7 @@ from crp_integrations.receipt.canonical import (
     kind_of,
     listed,
     loads,
+    seen,
     unb64,
     whole_number,
 )
@@ -93,7 +94,8 @@ class SignedHead:
         """Read a head; its signature is not checked yet."""
         members = fields(_read(data, "head", HEAD_SCHEMA), _SIGNED, "head")
         if members["schema"] != HEAD_SCHEMA:
-            raise ReceiptBroken("head.schema", f"is not {HEAD_SCHEMA!r}")
+            reason = f"is {seen(members['schema'])}, wanted {HEAD_SCHEMA!r}"
+            raise ReceiptBroken("head.schema", reason)
         signed = Signed.from_json(members["envelope"], HEAD_TYPE, "head.envelope")
         head = Head(**HEAD.read(loads(signed.payload, "head.payload"), "head.payload"))
         return cls(head, signed, unb64(members["key"], "head.key", KEY_BYTES))

@@ -376,7 +376,7 @@ class CandidateRecord(Part):
     """
 
     id: str
-    leaf: Count
+    leaf: LeafNumber
     source: str
     relevance: Count
     importance: Count
@@ -529,4 +529,4 @@ class Content(Part):
     policy: PolicyRecord
     asker: LeafOrNone = None
     documents: tuple[DocumentRecord, ...] = ()
-    seal: Count
+    seal: LeafNumber

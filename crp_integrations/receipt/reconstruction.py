@@ -25,6 +25,7 @@ from crp_integrations.envelope.near_duplicates import ListedPairs
 from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
+from crp_integrations.receipt.canonical import seen
 from crp_integrations.receipt.leaves import LONGEST, composed, stretches
 from crp_integrations.receipt.outline import NAMELESS
 from crp_integrations.receipt.predicate import (
@@ -176,9 +177,14 @@ def content_of(receipt: Receipt) -> Content:
     try:
         return Content.model_validate(receipt.content)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
+        first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in ("content", *first["loc"]))
-        raise ReceiptBroken(place, str(first["msg"])) from None
+        reason = (
+            "is missing"
+            if first["type"] == "missing"
+            else f"is {seen(first['input'])}: {first['msg']}"
+        )
+        raise ReceiptBroken(place, reason) from None
 
 
 @cache
@@ -458,7 +464,7 @@ def sealed(texts: Texts) -> dict[str, Any]:
     except ValueError:
         raise ReceiptBroken("seal", "not valid JSON") from None
     if not isinstance(hashes, dict):
-        raise ReceiptBroken("seal", "not a JSON object")
+        raise ReceiptBroken("seal", f"is {seen(hashes)}, wanted a JSON object")
     return hashes
 
 

@@ -21,6 +21,7 @@ from crp_integrations.receipt.canonical import (
     fields,
     kind_of,
     loads,
+    seen,
     text_of,
     unb64,
 )
@@ -226,13 +227,16 @@ def _read(data: bytes) -> Receipt:
     # A file has only known keys and string values, which are checked below.
     document = loads(data[:-1], "file", strings_only=True)
     if isinstance(document, dict) and document.get("schema") != SCHEMA:
-        raise ReceiptBroken("schema", f"is not {SCHEMA!r}")
+        reason = f"is {seen(document.get('schema'))}, wanted {SCHEMA!r}"
+        raise ReceiptBroken("schema", reason)
     document = fields(document, _FILE, "file")
     signed = Signed.from_json(document["envelope"], IN_TOTO)
     statement = Statement.from_payload(signed.payload)
     texts = document["texts"]
     if not isinstance(texts, list) or len(texts) != len(statement.leaves):
-        raise ReceiptBroken("texts", f"wanted one for each of {len(statement.leaves)} leaves")
+        count = f"{len(texts)} texts" if isinstance(texts, list) else seen(texts)
+        reason = f"is {count}, wanted one for each of {len(statement.leaves)} leaves"
+        raise ReceiptBroken("texts", reason)
     return Receipt(
         signed,
         unb64(document["key"], "key", KEY_BYTES),

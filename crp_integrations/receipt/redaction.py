@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from crp_integrations.envelope.candidates import is_summary
 from crp_integrations.errors import RequestError
-from crp_integrations.receipt.leaves import LeafEntry, quoted
+from crp_integrations.receipt.leaves import COMMUNITIES, LeafEntry, quoted
 from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import OmissionReason, Receipt, require_receipt
 
 # Leaves derived from facts: labels in their words, and hashes without salt.
-_COMMUNITIES: Final = "communities"
-_DERIVED_FROM_FACTS: Final = (_COMMUNITIES, "seal")
+_DERIVED_FROM_FACTS: Final = (COMMUNITIES, "seal")
 # For each named leaf, prefixes of the leaves that repeat its text.
 _REPEATED_BY: Final = {
     "request": ("need/", "cover/", "prompt", "judge/"),
@@ -120,7 +119,7 @@ def _unshown(receipt: Receipt) -> set[int]:
     for passage in (content.examined and content.examined.passages) or ():
         shown |= quoted(passage.pieces)
     return {candidate.leaf for candidate in content.candidates} - shown | {
-        number for number, leaf in enumerate(receipt.leaves) if leaf.name == _COMMUNITIES
+        number for number, leaf in enumerate(receipt.leaves) if leaf.name == COMMUNITIES
     }
 
 

@@ -8,9 +8,10 @@ Spec: CRP-SPEC-005 §15.4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
+from crp_integrations.dpe.dossier import SYSTEM
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.risk import ceiling
 from crp_integrations.dpe.settings import DpeSettings
@@ -30,7 +31,10 @@ from crp_integrations.policy.verdict import (
 from crp_integrations.receipt import outline
 from crp_integrations.receipt import replay_context as making
 from crp_integrations.receipt import replay_examination as judging
-from crp_integrations.receipt.predicate import Content, PolicyRecord
+from crp_integrations.receipt.canonical import dumps
+from crp_integrations.receipt.leaves import COMMUNITIES, FACT, quoted
+from crp_integrations.receipt.outline import NAMELESS
+from crp_integrations.receipt.predicate import LEAF, Content, PolicyRecord
 from crp_integrations.receipt.reconstruction import (
     MALFORMED,
     MissingTextError,
@@ -59,6 +63,9 @@ from crp_integrations.receipt.replay_records import (
     Stated,
     first,
 )
+from crp_integrations.receipt.signed_statement import SUBJECTS
+from crp_integrations.records import Part
+from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import HaltReason, QualityTier
 
 # The window's outcome for each decision.
@@ -183,6 +190,7 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
     verdict = judging.Verdict(receipt, content, texts, tools)
     run: Mapping[str, Callable[[], Outcome]] = {
         "digest": lambda: _digest(receipt),
+        "leaves": lambda: _leaves(receipt, content),
         "budget": lambda: making.budget(made),
         "selection": lambda: making.selection(made),
         "context": lambda: making.context(made),
@@ -221,9 +229,57 @@ def _digest(receipt: Receipt) -> Outcome:
     return first(statement.digest, statement.computed_digest(), "predicate.digest"), ""
 
 
+def _leaves(receipt: Receipt, content: Content) -> Outcome:
+    """Compare the names of leaves with the places that refer to them; each is referred to."""
+    names = [leaf.name for leaf in receipt.leaves]
+    places = {
+        "request.question": (content.request.question, "request"),
+        "seal": (content.seal, "seal"),
+    }
+    for number, candidate in enumerate(content.candidates):
+        places[f"candidates[{number}].leaf"] = (candidate.leaf, FACT + candidate.id)
+    for number, document in enumerate(content.documents):
+        places[f"documents[{number}].leaf"] = (document.leaf, f"document/{document.source}")
+    for number, passage in enumerate((content.examined and content.examined.passages) or ()):
+        for leaf in _numbers(passage.pieces, marked=True):
+            # The system prompt is a passage too, and may quote facts.
+            if passage.id != SYSTEM and receipt.leaves[leaf].fact_id:
+                places[f"examined.passages[{number}].pieces"] = (leaf, FACT + passage.id)
+    for place, (leaf, name) in places.items():
+        difference = first(name, dict(enumerate(names)).get(leaf, "nothing"), place)
+        if difference is not None:
+            return difference, ""
+    used = {names.index(name) for name in SUBJECTS} | {*_numbers(content)}
+    if any(candidate.community not in (None, NAMELESS) for candidate in content.candidates):
+        used |= {number for number, name in enumerate(names) if name == COMMUNITIES}
+    for number in [*used]:
+        used |= quoted(receipt.leaves[number].parts)
+    extra = next((number for number in range(len(names)) if number not in used), None)
+    if extra is None:
+        return None, ""
+    return Difference(f"texts.leaves[{extra}]", repr(names[extra]), "no such text"), ""
+
+
+def _numbers(value: Any, *, marked: bool = False) -> Iterator[int]:
+    """The numbers of leaves in a part of the content."""
+    if isinstance(value, Part):
+        for name, field in type(value).model_fields.items():
+            yield from _numbers(getattr(value, name), marked=LEAF in field.metadata)
+    elif isinstance(value, tuple):
+        for item in value:
+            # Of a stretch, the first number is a leaf's.
+            stretch = marked and isinstance(item, tuple)
+            yield from _numbers(item[0] if stretch else item, marked=marked)
+    elif marked and isinstance(value, int):
+        yield value
+
+
 def stated(receipt: Receipt, content: Content, texts: Texts) -> Stated:
-    """Name and value of each thing that rests on the signer's word; a replay computes none."""
-    chain, model, package = receipt.chain, content.model, content.package
+    """Name and value of each thing that rests on the signer's word; a replay computes none.
+
+    Records with many values are stated by their hash.
+    """
+    chain, model, package, policy = receipt.chain, content.model, content.package, content.policy
     judged = content.examined.judged if content.examined else None
     try:
         state = str(sealed(texts).get("state_hash", ""))
@@ -232,27 +288,50 @@ def stated(receipt: Receipt, content: Content, texts: Texts) -> Stated:
     sources = sorted({candidate.source for candidate in content.candidates})
     values = {
         "asked by": _leaf(texts, content.asker),
-        "documents": ", ".join(_leaf(texts, document.leaf) for document in content.documents),
+        "documents": "; ".join(f"{d.source}: {_leaf(texts, d.leaf)}" for d in content.documents),
         "session": chain.session_id,
         "time": chain.timestamp,
         "HMAC of the window": chain.hmac,
+        "windows before it": ", ".join(chain.parents),
         "state of the store": state,
+        "outcome of the window": "" if policy.judgement else chain.outcome,
         "model asked": model.asked,
         "model that answered": model.answered,
         "model of the judge": judged.model if judged and judged.calls else "",
         "temperature": content.request.temperature or "",
+        "seed": content.request.seed or "",
         "most tokens of the answer": content.request.max_tokens or "",
         "end of the answer": model.finish_reason,
         "calls of models": ", ".join(f"{call.purpose} by {call.model}" for call in content.calls),
+        "sub-questions": "; ".join(_leaf(texts, leaf) for leaf in content.request.needs),
         "flags": ", ".join(content.examined.flags) if content.examined else "",
         "embedder": model.embedder,
         "reranker": model.reranker,
+        "tokenizer": model.tokenizer.identity if model.tokenizer else "",
         "candidates of the search": str(len(content.candidates)) if content.envelope else "",
         "sources of the candidates": ", ".join(sources),
+        "approved by a person": "yes" if policy.approved else "",
+        "safety budget": policy.safety_budget,
         "package": f"{package.name} {package.version}",
         "settings": content.settings.digest,
+        **{name: _hash(receipt, names) for name, names in _RECORDS.items()},
+        "what texts may quote": sha256(
+            dumps([(leaf.name, leaf.of, leaf.follows) for leaf in receipt.leaves])
+        ),
     }
     return tuple((name, str(value)) for name, value in values.items() if value)
+
+
+# Parts of the content that a replay starts from, and that are stated by their hash.
+_RECORDS: Final = {
+    "request and calls": ("request", "calls", "model"),
+    "records of the selection": ("candidates", "selected", "fit", "envelope", "settings"),
+    "records of the examination": ("examined", "policy"),
+}
+
+
+def _hash(receipt: Receipt, names: Sequence[str]) -> str:
+    return sha256(dumps({name: receipt.content[name] for name in names}))
 
 
 def _leaf(texts: Texts, number: int | None) -> str:

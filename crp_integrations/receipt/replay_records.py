@@ -149,7 +149,7 @@ class ReplayedPart(Part):
     """Result of one part of a replay.
 
     Attributes:
-        name: `digest`, `budget`, `selection`, `context`, `prompt`, `counts`, `answer`,
+        name: `digest`, `leaves`, `budget`, `selection`, `context`, `prompt`, `counts`, `answer`,
             `examination`, `judge` if one was configured, `policy`, `catalogue` or `signals`.
         recorded, replayed: values at the place; empty for a text.
     """

@@ -30,11 +30,13 @@ from crp_integrations.receipt.canonical import (
     listed,
     loads,
     part,
+    seen,
     text_of,
     unb64,
     whole_number,
 )
 from crp_integrations.receipt.leaves import LeafEntry, entries_of
+from crp_integrations.receipt.predicate import SCHEMA as CONTENT_SCHEMA
 from crp_integrations.seals import derive_key, sha256_hex
 
 TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -154,32 +156,37 @@ class Statement:
         members = fields(loads(payload, place), _STATEMENT, place)
         for name, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
             if members[name] != wanted:
-                raise ReceiptBroken(f"{place}.{name}", f"is not {wanted!r}")
+                reason = f"is {seen(members[name])}, wanted {wanted!r}"
+                raise ReceiptBroken(f"{place}.{name}", reason)
         at = f"{place}.predicate"
         predicate = fields(members["predicate"], _PREDICATE, at)
         texts = fields(predicate["texts"], _TEXTS, f"{at}.texts")
         leaves = entries_of(texts["leaves"], f"{at}.texts.leaves")
-        if not isinstance(predicate["content"], dict):
-            raise ReceiptBroken(f"{at}.content", "not a JSON object")
+        content = predicate["content"]
+        if not isinstance(content, dict):
+            raise ReceiptBroken(f"{at}.content", f"is {seen(content)}, wanted a JSON object")
+        if content.get("schema") != CONTENT_SCHEMA:
+            reason = f"is {seen(content.get('schema'))}, wanted {CONTENT_SCHEMA!r}"
+            raise ReceiptBroken(f"{at}.content.schema", reason)
         return cls(
             _subjects(members["subject"], f"{place}.subject"),
             Chain.from_json(predicate["chain"], f"{at}.chain"),
             leaves,
             hex_of(texts["root"], f"{at}.texts.root"),
-            predicate["content"],
+            content,
             text_of(predicate["digest"], f"{at}.digest"),
         )
 
 
 def _subjects(value: Any, place: str) -> dict[str, bytes]:
     if not isinstance(value, list) or len(value) != len(SUBJECTS):
-        raise ReceiptBroken(place, f"wanted {', '.join(SUBJECTS)}")
+        raise ReceiptBroken(place, f"is {seen(value)}, wanted a list of {', '.join(SUBJECTS)}")
     hashes = {}
     for number, (item, name) in enumerate(zip(value, SUBJECTS, strict=True)):
         at = f"{place}[{number}]"
         subject = fields(item, _SUBJECT, at)
         if subject["name"] != name:
-            raise ReceiptBroken(f"{at}.name", f"is not {name!r}")
+            raise ReceiptBroken(f"{at}.name", f"is {seen(subject['name'])}, wanted {name!r}")
         digest = fields(subject["digest"], _DIGEST, f"{at}.digest")
         hashes[name] = hex_of(digest["sha256"], f"{at}.digest.sha256")
     return hashes
@@ -224,10 +231,11 @@ class Signed:
         members = fields(value, _ENVELOPE, place)
         kind = text_of(members["payloadType"], f"{place}.payloadType")
         if kind != payload_type:
-            raise ReceiptBroken(f"{place}.payloadType", f"{kind!r:.60} is not {payload_type!r}")
+            raise ReceiptBroken(f"{place}.payloadType", f"is {seen(kind)}, wanted {payload_type!r}")
         listed = members["signatures"]
         if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_SIGNATURES:
-            raise ReceiptBroken(f"{place}.signatures", f"wanted 1 to {MOST_SIGNATURES}")
+            reason = f"is {seen(listed)}, wanted a list of 1 to {MOST_SIGNATURES}"
+            raise ReceiptBroken(f"{place}.signatures", reason)
         signatures = []
         for number, item in enumerate(listed):
             at = f"{place}.signatures[{number}]"

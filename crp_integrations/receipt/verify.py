@@ -26,7 +26,6 @@ from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.leaves import LONGEST_TOGETHER, composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
-from crp_integrations.receipt.predicate import SCHEMA
 from crp_integrations.receipt.records import OmissionReason, Receipt, read, require_receipt
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import BROKEN, DIFFERS, NOT_RECOMPUTED, Stated
@@ -144,12 +143,10 @@ def _contents(receipt: Receipt, *, wanted: bool) -> tuple[str, Step, Stated]:
     last = len(NAMES)
     if not wanted:
         return NOT_RECOMPUTED, _taken(last, "not asked for"), ()
-    statement, schema = receipt.statement, receipt.content.get("schema")
+    statement = receipt.statement
     if statement.digest != statement.computed_digest():
         problem = ReceiptBroken("digest: predicate.digest", "does not fit the predicate")
         return DIFFERS, _failed(last, problem), ()
-    if schema != SCHEMA:
-        return NOT_RECOMPUTED, _taken(last, f"schema {schema!r:.40}, wanted {SCHEMA!r}"), ()
     try:
         replayed = replay(receipt)
     except ReceiptBroken as error:

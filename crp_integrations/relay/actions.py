@@ -45,8 +45,9 @@ def check_call(
 ) -> ActionReport:
     """Check a tool call before it runs: does each argument rest on the conversation?
 
-    A judge reads the whole action in one call. Without one, only rules decide; an argument without
-    a rule is UNREAD.
+    A judge reads the whole action in one call; where it does not let it run, a second judge, if
+    there is one (`judge=[cheap, strong]`), reads it again and decides. Without a judge, only rules
+    decide; an argument without a rule is UNREAD.
 
     Args:
         call: the call in OpenAI's or LangChain's form; its arguments are a mapping or JSON text.
@@ -136,7 +137,21 @@ def check_calls(
 
     with ThreadPoolExecutor(min(len(requests), chosen.settings.concurrency)) as pool:
         replies = list(pool.map(ask, requests.values()))
-    return _reports(checks, chosen, dict(zip(requests, replies, strict=True)))
+    reports = _reports(checks, chosen, dict(zip(requests, replies, strict=True)))
+    doubted = _doubted(reports, chosen)
+    if not doubted:
+        return tuple(reports)
+    again = check_calls(
+        [calls[number] for number in doubted],
+        messages,
+        tools,
+        judge=chosen.second,
+        rules=rules,
+        facts=facts,
+        approvals=approvals,
+        payer=payer,
+    )
+    return _settled(reports, doubted, again)
 
 
 async def acheck_calls(
@@ -170,9 +185,39 @@ async def acheck_calls(
         replies = await asyncio.gather(
             *(chosen.areply(request, None, payer) for request in requests.values())
         )
-    return await asyncio.to_thread(
-        _reports, checks, chosen, dict(zip(requests, replies, strict=bool(replies)))
+    known = dict(zip(requests, replies, strict=bool(replies)))
+    reports = await asyncio.to_thread(_reports, checks, chosen, known)
+    doubted = _doubted(reports, chosen)
+    if chosen is None or not doubted:
+        return tuple(reports)
+    again = await acheck_calls(
+        [calls[number] for number in doubted],
+        messages,
+        tools,
+        judge=chosen.second,
+        rules=rules,
+        facts=facts,
+        approvals=approvals,
+        payer=payer,
     )
+    return _settled(reports, doubted, again)
+
+
+def _doubted(reports: Sequence[ActionReport], judge: Judge | None) -> list[int]:
+    """Numbers of the calls that a second judge reads: those that the first one does not let run."""
+    if judge is None or judge.second is None:
+        return []
+    return [n for n, report in enumerate(reports) if report.exchange and report.may_run is not True]
+
+
+def _settled(
+    reports: list[ActionReport], doubted: Sequence[int], again: Sequence[ActionReport]
+) -> tuple[ActionReport, ...]:
+    """The reports, with those of a second judge where it could read the call."""
+    for number, second in zip(doubted, again, strict=True):
+        if second.exchange is not None and not second.exchange.error:
+            reports[number] = second.changed(first=reports[number].exchange)
+    return tuple(reports)
 
 
 def _chosen_judge(source: JudgeSource) -> Judge | None:
@@ -197,7 +242,7 @@ def _requests(checks: Sequence[ActionCheck]) -> dict[str, ModelCall]:
 
 def _reports(
     checks: Sequence[ActionCheck], judge: Judge | None, replies: Mapping[str, JudgeReply]
-) -> tuple[ActionReport, ...]:
+) -> list[ActionReport]:
     reports = []
     for check in checks:
         call = check.call
@@ -207,7 +252,7 @@ def _reports(
         if call and judge and reply and failed and not reply.error:
             # An unreadable reply leaves the cache, so that the judge is asked again next time.
             judge.forget(call)
-    return tuple(reports)
+    return reports
 
 
 def prepared_checks(
@@ -297,6 +342,9 @@ def evidence_passages(
 
     Results of tools that failed are left out, as are parts that repeat their call's arguments.
     """
+    for name, texts in (("facts", facts), ("approvals", approvals)):
+        if isinstance(texts, str):
+            raise RequestError(f"{name} is one string; give a list of texts, such as [text]")
     conversation = conversation_of(messages)
     results = {place: (name, text, call) for place, name, text, call in results_in(conversation)}
     passages: list[EvidencePassage] = []

@@ -31,7 +31,6 @@ _LOG = getLogger("crp_integrations.judge")
 
 OVER_BUDGET: Final = "BudgetSpent"
 NO_PRICE: Final = "PriceUnknown"
-UNAVAILABLE: Final = "JudgeUnavailable"
 # Characters of an ISO time that name the period it lies in.
 PERIODS: Final[Mapping[str, int]] = {"": 0, "month": 7, "day": 10, "hour": 13}
 # Most sessions whose spending is counted in memory.

@@ -26,14 +26,13 @@ from pydantic import ValidationError
 from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.report_parts import FALLBACK, NO_DOUBT
+from crp_integrations.dpe.report_parts import FALLBACK, NO_DOUBT, UNAVAILABLE
 from crp_integrations.errors import ConfigError, ModelError, RequestError
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model, T, share_in_copies
 from crp_integrations.relay.budget import (
     OVER_BUDGET,
     PROCESS,
-    UNAVAILABLE,
     Breaker,
     JudgeBudget,
     Ledger,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,13 +32,23 @@ from crp_integrations.langchain import (
 )
 from crp_integrations.litellm import CRPLogger, CRPProxyHook, CRPRouter
 from crp_integrations.llama_index import CRPAgentLLM, CRPQueryEngine, DPEEventHandler
+from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.judge import Judge
 from crp_integrations.vocabulary import HaltReason
 from tests.adapters import langchain_doubles as langchain
 from tests.adapters import llama_index_doubles as llama_index
 from tests.adapters.litellm_deployments import ASKED, answered, entry, router, text
 from tests.adapters.litellm_proxy_app import MASTER, called
-from tests.judges import MODEL, asked, both, judge_double, named, reply_to
+from tests.judges import (
+    MODEL,
+    asked,
+    both,
+    claims_of,
+    judge_double,
+    judging,
+    named,
+    reply_to,
+)  # fmt: skip
 from tests.servers import Double, openai_double
 
 FACTS = langchain.FACTS
@@ -313,6 +324,20 @@ def test_the_judge_decides_at_every_door(door: Any, judge: Double) -> None:
     assert {seen.headers["authorization"] for seen in judge.requests} == {"Bearer sk-judge"}
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_a_second_judge_is_asked_at_every_door(door: Any) -> None:
+    with judge_double(answers=judging(objecting)) as cheap, judge_double() as strong:
+        pair = [named(cheap), named(strong)]
+        found = door(RIGHT, pair)
+        assert (found["risk_level"], found["checked_by"]) == ("LOW", "judge openai/judge-1")
+        assert len(strong.requests) == len(cheap.requests) > 0
+
+
+def objecting(asked: Any) -> dict[str, Any]:
+    claims = [{"n": number, "status": "UNSUPPORTED"} for number, _ in claims_of(asked)]
+    return {"id": asked["id"], "claims": claims}
+
+
 @pytest.mark.parametrize("door", [one for one in DOORS if one not in OPEN])
 def test_where_the_judge_fails_the_answer_may_be_withheld(door: Any, judge: Double) -> None:
     judge.fault = "unauthorised"
@@ -516,6 +541,92 @@ def test_model_objects_judge(door: Any, kind: str) -> None:
     assert wrong["risk_level"] == "HIGH"
     assert wrong["judge"]["model"] == "gpt-4o"
     assert seen
+
+
+def test_a_langchain_judge_gets_the_format_that_its_model_takes() -> None:
+    for profile, form in (({"structured_output": True}, "json_schema"), ({}, None), (None, None)):
+        chat = langchain.Chat(reply=lambda messages: own(messages, "?"), profile=profile)
+        for judge in (chat, chat.bind(stop=["x"])):
+            assert by_examine(RIGHT, judge, judge_when="always")["risk_level"] == "LOW"
+            bound = chat.bound[-1].get("response_format") or {}
+            assert bound.get("type") == form
+
+
+SLOW_S = 0.5
+
+
+class SlowJudge:
+    model_name = "slow"
+
+    def call(self, call: ModelCall) -> Reply:
+        time.sleep(SLOW_S)
+        return Reply(text=reply_to([one.content for one in call.messages]), model="slow")
+
+    async def acall(self, call: ModelCall) -> Reply:
+        await asyncio.sleep(SLOW_S)
+        return Reply(text=reply_to([one.content for one in call.messages]), model="slow")
+
+
+async def longest_pause(work: Awaitable[Any]) -> tuple[Any, float]:
+    """What a work gives, and the longest time that it held the event loop."""
+    longest, ended = 0.0, False
+
+    async def beat() -> None:
+        nonlocal longest
+        while not ended:
+            before = time.perf_counter()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.perf_counter() - before)
+
+    beating = asyncio.create_task(beat())
+    result = await work
+    ended = True
+    await beating
+    return result, longest
+
+
+def test_no_asynchronous_handler_holds_the_loop_for_its_judge() -> None:
+    async def by_langchain() -> str:
+        handler = DPECallbackHandler(judge=SlowJudge())
+        said = await rag(WRONG).ainvoke(QUESTION, config={"callbacks": [handler]})
+        return said.response_metadata["crp"]["risk_level"]
+
+    async def by_llama_index() -> str:
+        engine = index().as_query_engine(llm=llama_index.scripted(WRONG), similarity_top_k=5)
+        async with DPEEventHandler(judge=SlowJudge()):
+            response = await engine.aquery(QUESTION)
+        return response.metadata["crp"]["risk_level"]
+
+    for door in (by_langchain, by_llama_index):
+        # The first run imports and loads what the doors need.
+        asyncio.run(door())
+        level, pause = asyncio.run(longest_pause(door()))
+        assert level == "HIGH"
+        assert pause < SLOW_S, door.__name__
+
+
+def test_on_a_loop_a_handler_raises_at_the_end_of_an_async_with() -> None:
+    engine = index().as_query_engine(llm=llama_index.scripted(WRONG), similarity_top_k=5)
+
+    class Failing(SlowJudge):
+        def call(self, call: ModelCall) -> Reply:
+            raise CRPError("down")
+
+    def handler() -> DPEEventHandler:
+        return DPEEventHandler(judge=Failing(), judge_failure="halt", on_critical="raise")
+
+    async def asked() -> None:
+        async with handler():
+            await engine.aquery(QUESTION)
+
+    async def refused() -> None:
+        with handler():
+            pass
+
+    with pytest.raises(SafetyHalt):
+        asyncio.run(asked())
+    with pytest.raises(RequestError, match="use the handler in an async with"):
+        asyncio.run(refused())
 
 
 def test_a_listener_of_the_process_hears_no_answer_in_a_judges_reply() -> None:

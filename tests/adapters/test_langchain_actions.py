@@ -8,7 +8,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -72,7 +72,7 @@ def test_calls_are_reported_and_run_by_default():
     reports = []
     payments = Payments(calls(RIGHT, WRONG), "Done.", on_action=reports.append)
     state = payments.run()
-    assert payments.paid == [RIGHT["iban"], WRONG["iban"]]
+    assert sorted(payments.paid) == sorted([RIGHT["iban"], WRONG["iban"]])
     right, wrong = entries(state)[0]
     assert (right["may_run"], wrong["may_run"]) == (True, False)
     assert [report.may_run for report in reports] == [True, False]
@@ -178,11 +178,30 @@ def test_a_call_that_was_not_checked_does_not_run():
     assert payments.paid == []
 
 
+def test_a_summary_that_a_model_wrote_is_no_evidence():
+    class Summary(AgentMiddleware):
+        def before_model(self, state, runtime):
+            summary = HumanMessage(WRONG["iban"], additional_kwargs={"lc_source": "summarization"})
+            return {"messages": [summary]} if len(state["messages"]) == 1 else None
+
+    payments = Payments(calls(WRONG), "Done.", others=[Summary()], on_ungrounded="return")
+    payments.run()
+    assert payments.paid == []
+
+
 def test_an_unread_call_is_stopped():
     payments = Payments(calls(RIGHT), "Done.", on_ungrounded="return")
     payments.judge.fails = True
     payments.run()
     assert payments.paid == []
+
+
+def test_checks_and_answers_share_one_budget_of_the_judge():
+    payments = Payments(calls(RIGHT, WRONG), "Done.", judge_when=None, judge_budget=1)
+    state = payments.run()
+    assert payments.judge.asked == 1
+    assert [entry["may_run"] for entry in entries(state)[0]].count(None) == 1
+    assert "judge-not-asked=budget" in state["messages"][-1].response_metadata["crp"]["flags"]
 
 
 def test_only_the_named_tools_are_checked():

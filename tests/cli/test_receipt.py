@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.verify import verify
@@ -356,6 +358,34 @@ def test_a_bundle_is_verified_shown_and_redacted_elsewhere(stored, here, kb: Pat
     wrong = elsewhere("verify", "bundle.json", "--key", "other.pem")
     assert wrong.returncode == 1
     assert "names none of the keys wanted" in wrong.stderr
+    bundle = json.loads((kb / "bundle.json").read_bytes())
+    changes: dict[str, dict[str, Any]] = {
+        "proof": {"proof": {**bundle["proof"], "path": bundle["proof"]["path"][::-1]}},
+        "timestamp": {"timestamp": "bm90IERFUg=="},
+    }
+    for place, change in changes.items():
+        (kb / "wrong.json").write_bytes(dumps({**bundle, **change}) + b"\n")
+        for words in (("verify",), ("replay", "--recorded"), ("show",)):
+            wrong = elsewhere(*words, "wrong.json")
+            assert (wrong.returncode, "broken" in wrong.stdout) == (1, True), (place, words)
+        assert elsewhere("show", "wrong.json", "--html", f"{place}.html").returncode == 0
+        (said,) = re.findall(r'atob\("([^"]+)"', (kb / f"{place}.html").read_text())
+        verified = json.loads(base64.b64decode(said))
+        assert (verified["word"], place in verified["place"]) == ("broken", True)
+
+
+@pytest.mark.parametrize("value", [None, 7, [], "proof"])
+def test_a_proof_of_another_form_is_named_with_what_it_is(here, kb: Path, value: object) -> None:
+    file = json.loads(session()[0])
+    bundle = dict.fromkeys(("head", "keys", "mediaType", "proof", "receipt", "timestamp"))
+    media = "application/vnd.crp-integrations.receipt-bundle+json"
+    keys = {"envelope": None, "schema": "receipt-keys/1"}
+    bundle |= {"schema": "receipt-bundle/1", "mediaType": media, "receipt": file, "keys": keys}
+    (kb / "odd.json").write_bytes(dumps({**bundle, "proof": value}) + b"\n")
+    run = here("receipt", "verify", "odd.json", cwd=kb)
+    seen = {"None": "null", "[]": "a list"}.get(str(value), repr(value))
+    assert run.returncode == 1
+    assert f"proof: is {seen}, wanted a JSON object with index, path, schema, size" in run.stderr
 
 
 @pytest.mark.parametrize("words", [("show",), ("export", "--key"), ("export", "--head")])

@@ -153,6 +153,9 @@ def test_names_of_code_keep_their_capitals() -> None:
     assert statuses("```\nimport ssl\n```", ["```\nimport ssl\n```"]) == [UNREAD]
 
 
+PLAN = "The plan costs 4.20 euros a month and can be cancelled at any time."
+
+
 @pytest.mark.parametrize(
     ("passage", "answer", "expected"),
     [
@@ -162,7 +165,7 @@ def test_names_of_code_keep_their_capitals() -> None:
             [READ, READ],
         ),
         (
-            "The plan costs 4.20 euros a month and can be cancelled at any time.",
+            "The plan can be cancelled at any time and costs 4.20 euros a month.",
             "The plan costs 4.20 euros a month.",
             [UNREAD],
         ),
@@ -177,3 +180,33 @@ def test_a_sentence_that_stands_there_as_a_whole_brings_along_what_qualifies_it(
     passage: str, answer: str, expected: list[str]
 ) -> None:
     assert statuses(answer, [passage]) == expected
+
+
+@pytest.mark.parametrize(
+    ("passage", "answer", "expected"),
+    [
+        (PLAN, "The plan costs 4.20 euros a month.", [READ]),
+        (
+            PLAN,
+            "The plan costs 4.80 euros a month and can be cancelled at any time.",
+            [WRONG, READ],
+        ),
+        (PLAN, "The plan costs 4.80 euros a month, and must be renewed.", [WRONG, UNREAD]),
+        (
+            "The plan costs 4.20 euros a month.",
+            f"{PLAN} Ask us.".replace("4.20", "4.80"),
+            [WRONG, UNREAD],
+        ),
+        (PLAN.replace("time", "time if it is new"), "The plan costs 4.80 euros a month.", [UNREAD]),
+        (PLAN, "The plan costs 4.80 euros a month, which can change.", [UNREAD]),
+        (
+            "The plan can be bought online and costs 4.20 euros.",
+            "The plan costs 4.80 euros.",
+            [UNREAD],
+        ),
+    ],
+)
+def test_a_modal_verb_after_and_leaves_the_clause_before_it_as_it_is(
+    passage: str, answer: str, expected: list[str]
+) -> None:
+    assert statuses(answer, [passage])[: len(expected)] == expected

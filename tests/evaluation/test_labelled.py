@@ -25,7 +25,10 @@ def reports(name: str) -> Iterator[tuple[dict[str, Any], Report, Report]]:
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     for row, case in zip(rows, read_cases([path]), strict=True):
         one = screened(case)
-        yield row, one.report, verdict(one, recorded(one, known[case.name])).report
+        read = verdict(one, recorded(one, known[case.name]))
+        # A reply to an older prompt would leave the answer unread.
+        assert read.failed == "", case.name
+        yield row, one.report, read.report
 
 
 def test_answers_in_five_languages() -> None:

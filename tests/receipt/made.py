@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from crp_integrations.receipt.leaves import Leaf, Part
 from crp_integrations.receipt.records import Draft, Receipt, issue
 from crp_integrations.receipt.signed_statement import Chain, SigningKey
+from crp_integrations.receipt.verify import verify as whole
 
 SEED = bytes(range(32))
 OTHER_SEED = bytes(range(1, 33))
@@ -22,7 +24,16 @@ CHAIN = Chain(
     parents=(),
     outcome="released",
 )
-CONTENT: dict[str, Any] = {"schema": "test/1", "numbers": [1, -2, 0], "none": None, "yes": True}
+CONTENT: dict[str, Any] = {
+    "schema": "receipt-content/1",
+    "numbers": [1, -2, 0],
+    "none": None,
+    "yes": True,
+}
+
+
+# The form alone, as these contents are nothing that was packed or examined.
+verify = partial(whole, contents=False)
 
 
 def leaves(*facts: str, answer: str = "It weighs 105 kg.") -> tuple[Leaf, ...]:

@@ -25,8 +25,7 @@ from crp_integrations.receipt.records import (
 )
 from crp_integrations.receipt.redaction import erased, redact, silent
 from crp_integrations.receipt.signed_statement import IN_TOTO, SigningKey
-from crp_integrations.receipt.verify import verify
-from tests.receipt.made import CHAIN, CONTENT, KEY, OTHER_SEED, SALT_KEY, leaves, receipt
+from tests.receipt.made import CHAIN, CONTENT, KEY, OTHER_SEED, SALT_KEY, leaves, receipt, verify
 
 FACTS = tuple(f"The walrus {n} weighs {100 + n} kg, é 🦭." for n in range(6))
 FILE = write(receipt(*FACTS))
@@ -438,5 +437,5 @@ def test_files_of_others_are_refused_in_words() -> None:
         assert not found.ok
         assert found.place.startswith(place)
         assert (found.receipt_id, found.keyid, found.texts) == ("", "", 0)
-    with pytest.raises(ReceiptBroken, match="schema: is not 'receipt/1'"):
+    with pytest.raises(ReceiptBroken, match="schema: is null, wanted 'receipt/1'"):
         read(b"{}\n")

@@ -21,8 +21,7 @@ from crp_integrations.receipt.ledger import (
 from crp_integrations.receipt.merkle import EMPTY, Tree, consistency, inclusion, root_of
 from crp_integrations.receipt.records import Draft, issue, write
 from crp_integrations.receipt.signed_statement import SigningKey
-from crp_integrations.receipt.verify import verify
-from tests.receipt.made import CHAIN, CONTENT, KEY, OTHER_SEED, SALT_KEY, leaves, receipt
+from tests.receipt.made import CHAIN, CONTENT, KEY, OTHER_SEED, SALT_KEY, leaves, receipt, verify
 
 RECEIPTS = [receipt(f"fact {n}", hmac=f"sha256:{n:064x}") for n in range(7)]
 TREE = Tree(one.log_hash for one in RECEIPTS)

@@ -121,7 +121,7 @@ def test_words_of_a_fact_go_with_it_though_the_answer_is_kept() -> None:
     labels = Leaf("communities", '["walruszq"]', of=(3, 4))
     draft = Draft(CONTENT, (*leaves("It is 1.", "It is 2."), labels))
     copy = redact(issue(draft, CHAIN, KEY, SALT_KEY), facts=["f0"], quoting=False)
-    assert verify(write(copy)).ok
+    assert verify(write(copy), contents=False).ok
     assert "walruszq" not in in_file(copy)
     assert copy.text(copy.number("answer")) is not None
 

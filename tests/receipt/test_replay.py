@@ -58,7 +58,8 @@ def test_a_receipt_replays_to_the_sealed_report_offline() -> None:
     assert (found.same, found.whole) == (True, True)
     states = {one.name: one.state for one in found.parts}
     assert [name for name, state in states.items() if state == EQUAL] == [
-        "digest", "budget", "selection", "context", "prompt", "answer", "examination", "policy",
+        "digest", "leaves", "budget", "selection", "context", "prompt", "answer", "examination",
+        "policy",
     ]  # fmt: skip
     # Nothing was at hand, and that is said and not taken for equal.
     assert {states[name] for name in ("counts", "catalogue", "signals")} == {NOT_RUN}

@@ -72,6 +72,7 @@ class ActionReport(Record):
         reason: why the call may not run as a whole, or why it was not read; empty for no reason.
         judge: name of the judge; empty for none.
         exchange: the judge's call and reply; None without one.
+        first: call and reply of a first judge, if `judge` is the second one.
         left_out: names of passages that the judge was not shown.
     """
 
@@ -85,6 +86,7 @@ class ActionReport(Record):
     reason: str = ""
     judge: str = ""
     exchange: JudgeExchange | None = None
+    first: JudgeExchange | None = None
     left_out: tuple[str, ...] = ()
 
     @property

@@ -56,6 +56,8 @@ def check_rules(rules: object, tools: Sequence[Mapping[str, Any]] | None = None)
                 f"rules of {tool!r:.60} are {type(paths).__name__}; give {{path: rule}}"
             )
         for path, rule in paths.items():
+            if not isinstance(path, str) or not parts_of(path):
+                raise ConfigError(f"rules of {tool!r:.60} have the path {path!r:.60}; name one")
             _check_rule(f"{tool}.{path}", rule, known)
             if known is not None:
                 schema = schema_at(known[tool].get("parameters"), parts_of(path))

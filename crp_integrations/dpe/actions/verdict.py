@@ -1,9 +1,8 @@
 """Turns rules and a judge's reply into the report on a tool call.
 
 No verdict is accepted without a check. GROUNDED needs a quotation that occurs in the text that it
-names, and that is no verdict of the text itself. The tool's definition grounds only a value without
-figures, or one that it states. CONTRADICTED needs a quotation that occurs. The same reply always
-gives the same report.
+names and tells something (`_Sources.counts`). CONTRADICTED needs a quotation that occurs. The same
+reply always gives the same report.
 """
 
 from __future__ import annotations
@@ -30,7 +29,13 @@ from crp_integrations.dpe.actions.records import (
 )
 from crp_integrations.dpe.actions.rules import decide, quotation_at
 from crp_integrations.dpe.actions.values import place_of
-from crp_integrations.dpe.judge.belief import is_verdict, matter_of, sentence_around
+from crp_integrations.dpe.judge.belief import (
+    LEAST_WORDS,
+    is_cell,
+    is_verdict,
+    matter_of,
+    sentence_around,
+)
 from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.messages import prompt_hash
 from crp_integrations.dpe.judge.reply import ActionVerdicts, read_action_reply, readable
@@ -190,15 +195,24 @@ class _Sources:
         return None if place is None else quotation_at(passage, *place)
 
     def counts(self, argument: Argument, quotation: Quotation) -> bool:
-        """Whether a quotation can ground an argument."""
+        """Whether a quotation can ground an argument.
+
+        Words of a tool or fact count if they are three, a figure, a name or a whole cell, or share
+        something with the value; a sentence of theirs that is a verdict counts only by the last.
+        """
         passage = self._by_name[quotation.fact_id]
+        if passage.kind in ("user", "system", "approval"):
+            return True
+        value = "" if argument.value is None else str(argument.value)
+        own, quoted = matter_of(value), matter_of(quotation.text)
+        if passage.kind == "definition":
+            stated = place_of(argument.value, passage.text) is not None
+            return stated or not own.values or quoted.count >= LEAST_WORDS
         if passage.kind == "assistant":
             return False
-        value = "" if argument.value is None else str(argument.value)
-        if passage.kind == "definition":
-            return not any(map(str.isdigit, value)) or bool(place_of(argument.value, passage.text))
-        if is_verdict(sentence_around(passage.text, quotation.start, quotation.end)):
-            # The sentence may say more than a verdict: then it shares something with the value.
-            own, quoted = matter_of(value), matter_of(quotation.text)
-            return bool(own.values & quoted.values) or own.shares_word(quoted)
-        return True
+        start, end = quotation.start, quotation.end
+        if own.values & quoted.values or own.shares_word(quoted):
+            return True
+        telling = quoted.count >= LEAST_WORDS or quoted.values or quoted.names
+        verdict = is_verdict(sentence_around(passage.text, start, end))
+        return not verdict and (bool(telling) or is_cell(passage.text, start, end))

@@ -22,6 +22,7 @@ from crp_integrations.dpe.comparison.clause_words import (
     is_vague,
     points_back,
     qualified,
+    qualified_beside,
     same_token,
     shape_of,
     without_denial,
@@ -193,10 +194,8 @@ class _Comparison:
             if not (whole and match.clause.whole and same_before):
                 return False
         # The rest of its sentence, its list's lead or its heading may qualify the claim.
-        rest = (
-            self.answer[sentence.start : claim.start] + " " + self.answer[claim.end : sentence.end]
-        )
-        return (entire or not qualified(rest)) and not self._has_qualified_lead(claim)
+        rest = self.answer[sentence.start : claim.start], self.answer[claim.end : sentence.end]
+        return (entire or not qualified_beside(*rest)) and not self._has_qualified_lead(claim)
 
     def _is_copy(self, sentence: Span, match: Match) -> bool:
         return _equal(claim_tokens(sentence.of(self.answer)), match.sentence.tokens)

@@ -58,6 +58,8 @@ _QUALIFIED: Final = re.compile(
     r"|\b(?:state|claim|report|announce|suggest|estimate|expect)(?:s|d|ed|ing)?,?\s+that\b"
     r"|\b(?:said|thought|denied|denies)\b|\baccording\s+to\b"
 )
+_MODAL: Final = re.compile(r"(?i)\b(?:would|should|must|shall|ought|can|will)\b")
+_JOINED: Final = re.compile(r"(?i)[\s,]*and\b")
 _REPORTS: Final = re.compile(
     r"(?i)(?<!\bthe )(?<!\ba )(?<!\bwas )(?<!\bis )(?<!\bare )(?<!\bwere )(?<!\bbeen )\breported\s"
 )
@@ -192,6 +194,19 @@ def qualified(text: str) -> bool:
     # "Acme reported revenue" is not a reservation, but "the reported revenue" is.
     reported = spans.count("reported") and _REPORTS.search(text) is not None
     return any(not reported or span != "reported" for span in spans) or bool(negations(text))
+
+
+def qualified_beside(before: str, after: str) -> bool:
+    """Whether the rest of a sentence qualifies the clause between its two parts.
+
+    A modal verb after "and" belongs to the clause there and to those that follow it.
+
+    >>> qualified_beside("", " and can be cancelled monthly."), qualified_beside("It can run", "")
+    (False, True)
+    """
+    if _JOINED.match(after):
+        after = _MODAL.sub("", after)
+    return qualified(f"{before} {after}")
 
 
 def points_back(text: str) -> bool:

@@ -17,6 +17,7 @@ from crp_integrations.dpe.comparison.clause_words import (
     figures,
     folded_keys,
     qualified,
+    qualified_beside,
     readings_of,
     shape_of,
     tokens_of,
@@ -150,7 +151,7 @@ class Sentence:
             if _RELATIVE.match(opening) or _RELATIVE.match(following):
                 apart = False
             parts = [(self.start + clause.start, self.start + clause.end)]
-            rest = self.text[: clause.start] + " " + self.text[clause.end :]
+            rest = self.text[: clause.start], self.text[clause.end :]
             if clause.subject is not None:
                 parts.insert(
                     0, (self.start + clause.subject.start, self.start + clause.subject.end)
@@ -159,7 +160,7 @@ class Sentence:
                 inside = tuple(
                     t for t in every if any(a <= t.start and t.end <= b for a, b in subject)
                 )
-                ok = free and apart and not qualified(rest)
+                ok = free and apart and not qualified_beside(*rest)
                 yield EvidenceClause(inside, tuple(subject), False, ok)
 
     def _subjects(

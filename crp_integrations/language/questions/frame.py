@@ -245,6 +245,10 @@ _WITHIN_REQUEST = re.compile(
     re.IGNORECASE,
 )
 _RELATIVE = frozenset("who whom whose which".split())
+# "When is": never a relative clause.
+_ASKS_PLAINLY = re.compile(
+    rf"(?:{'|'.join(sorted(WH - _RELATIVE))}) (?:{'|'.join(sorted(_INVERTED))}) ", re.IGNORECASE
+)
 # A relative word after the words that open a question, as in "Tell me which".
 _RELATES = re.compile(
     rf"(?:(?:\S+ ){{0,2}}?(?:{'|'.join(sorted(WH))}) )?+.* (?:{'|'.join(sorted(_RELATIVE))}) ",
@@ -257,8 +261,9 @@ _NAME = re.compile(NAME)
 def split_tasks(question: MaskedQuestion) -> list[MaskedQuestion]:
     """Split a question into the questions that it asks, in order, each a piece of it.
 
-    A boundary is one only if a complete question stands before it and another begins after it; a
-    statement stays with the question after it, or with the last one.
+    A boundary is one only if a complete question stands before it and another begins after it: a
+    question word with its verb, a verb before its subject, or a request. A statement stays with the
+    question after it, or with the last one.
     """
     cuts: list[tuple[int, int]] = []
     asked = after_question = False
@@ -291,10 +296,10 @@ def _openings(question: MaskedQuestion, start: int, end: int) -> list[tuple[int,
         # "When and where is the fair" is one question.
         if match[0][0] == "," or not (piece and all(word.lower in WH for word in piece)):
             joints.append((match.start(), match.end(), "and" if match["joint"] else ","))
-    # In a row that "and" closes, "who pays" is a question, not a relative clause.
+    # In a row that goes on with a question, "who pays" is one too, not a relative clause.
+    rows = {"": _ASKS, "and": _ASKS, ",": _ASKS_PLAINLY}
     closes = max(
-        (at for _, at, joint in joints if joint == "and" and _ASKS.match(question.mask, at)),
-        default=start,
+        (at for _, at, joint in joints if rows[joint].match(question.mask, at)), default=start
     )
     stated = _WITHIN_REQUEST.match(question.mask, start, end) is not None
     openings: list[tuple[int, int]] = []

@@ -28,6 +28,7 @@ from crp_integrations.dpe.records import COMPARISON, CONTRADICTION, DOUBTS, REJE
 from crp_integrations.dpe.stages.report import STAGE_ERRORS
 from crp_integrations.envelope import prompt
 from crp_integrations.language import folded_text
+from crp_integrations.receipt.verify import Verified, verify
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind, GroundingMode, Strategy
 
@@ -49,14 +50,17 @@ POLICY = (
 )
 
 
-def page(receipt: bytes, others: Sequence[bytes] = ()) -> str:
+def page(receipt: bytes, others: Sequence[bytes] = (), verification: Verified | None = None) -> str:
     """The text of an HTML file that shows and checks a receipt.
 
-    The receipt is not verified here: the page does that when it is opened.
+    The page checks the receipt when it is opened. It also has the word of `verify`, for that
+    computes more, and the list of what is only stated.
+
+    Args:
+        verification: what `verify` says of the receipt, if you know it.
     """
-    script = (
-        '"use strict";\n(() => {\n' + judge_constants() + "\n".join(map(_part, SCRIPTS)) + "})();\n"
-    )
+    constants = judge_constants() + _written(receipt, verification or verify(receipt))
+    script = '"use strict";\n(() => {\n' + constants + "\n".join(map(_part, SCRIPTS)) + "})();\n"
     style = _part("page.css")
     return Template(_part("page.html")).substitute(
         policy=POLICY.format(script=_source(script), style=_source(style)),
@@ -64,6 +68,14 @@ def page(receipt: bytes, others: Sequence[bytes] = ()) -> str:
         embedded="\n".join(map(_block, (receipt, *others))),
         script=script,
     )
+
+
+def _written(receipt: bytes, verification: Verified) -> str:
+    """What `verify` says of a receipt, as a line of JavaScript; its texts are strangers'."""
+    values = verification.model_dump(mode="json", include={"word", "place", "reason", "stated"})
+    values["receipt"] = hashlib.sha256(receipt).hexdigest()
+    encoded = base64.b64encode(json.dumps(values, sort_keys=True).encode()).decode()
+    return f'const VERIFIED = JSON.parse(atob("{encoded}"));\n'
 
 
 def _block(receipt: bytes) -> str:

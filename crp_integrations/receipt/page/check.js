@@ -91,6 +91,7 @@ function opened(bytes) {
   if (predicate.content === null || typeof predicate.content !== "object" || Array.isArray(predicate.content)) {
     refuse("predicate.content", "this is no object");
   }
+  if (predicate.content.schema !== CONTENT) refuse("content.schema", `it is ${line(predicate.content.schema)}, this page reads ${CONTENT}`);
   checkChain(predicate.chain);
   const { leaves: listed } = only(predicate.texts, ["leaves", "root"], "predicate.texts");
   if (!Array.isArray(listed) || !listed.length) refuse("predicate.texts.leaves", "there is none");
@@ -107,7 +108,7 @@ function opened(bytes) {
   if (!Array.isArray(file.texts) || file.texts.length !== leaves.length) {
     refuse("texts", `wanted ${leaves.length}, one for each leaf`);
   }
-  return { file, payload, statement, predicate, leaves, key: fromBase64(file.key, "key"),
+  return { bytes, file, payload, statement, predicate, leaves, key: fromBase64(file.key, "key"),
     keyid: signatures[0].keyid, sig: fromBase64(signatures[0].sig, "envelope.signatures[0].sig") };
 }
 
@@ -313,6 +314,16 @@ function checkJudge(opening, texts) {
 
 function fingerprint(keyid) {
   return line(keyid).slice(0, 32).match(/.{1,4}/g).join(" ");
+}
+
+// What the package found when it wrote this page; that is of no other receipt.
+async function checkWritten({ bytes }) {
+  if (toHex(await sha256(bytes)) !== VERIFIED.receipt) refuse("page", "it was written for another receipt");
+  const why = [VERIFIED.place, VERIFIED.reason].filter(Boolean).map(line).join(" ");
+  if (VERIFIED.word === "differs") throw new Differs(why);
+  if (VERIFIED.word === "broken") throw new Refused(why);
+  if (VERIFIED.word !== "holds") throw new NotHere(`${line(VERIFIED.word)} when it wrote this page`);
+  return "holds, when it wrote this page";
 }
 
 // The page itself: its rules are those it was made with, and its style is the one they allow.

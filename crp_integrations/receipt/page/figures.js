@@ -141,7 +141,7 @@ function policySection(view) {
         el("span", {}, raw(why))]))) : el("p", { class: "quiet" }, "Nothing was judged."));
 }
 
-function statedSection(view) {
-  return section("stated", "Stated by the signer, not recomputed", pairs(view.stated.map(([name, value]) =>
+function pairsSection(id, heading, rows) {
+  return section(id, heading, pairs(rows.map(([name, value]) =>
     [name, value === "" || value === null ? null : el("span", { class: "code" }, raw(String(value)))])));
 }

@@ -42,6 +42,7 @@ const STEPS = [
   ["Other windows", () => checkOthers(opening, others)],
   ["Contents", () => checkContents(opening, texts)],
   ["Statuses and level", () => checkJudge(opening, texts)],
+  ["crp receipt verify", () => checkWritten(opening)],
   ["This page", () => checkPage()],
   ["What is shown", () => {
     const wanted = readable(() => drawing(viewOf(opening, texts, others)));
@@ -51,7 +52,7 @@ const STEPS = [
   }],
 ];
 
-// A content that this page does not know is no fault of the receipt, and nothing to be green for.
+// A content that this page cannot read is nothing to be green for.
 function readable(make) {
   try {
     return make();
@@ -64,8 +65,11 @@ async function verdict() {
   const told = [];
   const hashes = window.crypto && crypto.subtle ? await hashesHere() : false;
   const signs = hashes && (await signsHere());
-  const missing = hashes ? ["Signature", "Other windows"] : ["Key", "Signature", "Tree of the texts", "Subjects", "Texts", "Other windows", "Contents", "This page"];
+  const missing = hashes ? ["Signature", "Other windows"] : ["Key", "Signature", "Tree of the texts", "Subjects", "Texts", "Other windows", "Contents", "crp receipt verify", "This page"];
+  let worst = "";
   for (const [name, step] of STEPS) {
+    // What this page finds is told; whether it is worse, the package knows.
+    if (worst && name !== "crp receipt verify") continue;
     if (!signs && missing.includes(name)) {
       told.push([name, null, hashes ? "this browser has no Ed25519" : "this browser gives no WebCrypto"]);
       continue;
@@ -80,9 +84,12 @@ async function verdict() {
       const known = error instanceof Refused;
       const unread = error instanceof Unreadable;
       told.push([name, unread ? null : false, line(known ? error.message : `the page failed: ${error.message}`)]);
-      return { state: unread ? "cannot" : error instanceof Differs ? "differs" : "broken", told };
+      const state = unread ? "cannot" : error instanceof Differs ? "differs" : "broken";
+      if (state === "broken") return { state, told };
+      if (worst !== "differs") worst = state;
     }
   }
+  if (worst) return { state: worst, told };
   const lacks = told.some(([, ok]) => ok === null);
   return { state: !signs ? "cannot" : lacks ? "not recomputed" : "holds", told };
 }
@@ -133,7 +140,8 @@ function drawing(of) {
   return [el("header", {}, el("p", { class: "kicker" }, "Receipt of an answer"), el("h1", { dir: "auto" }, raw(of.title))),
     el("div", { id: "content" }, tiles(of), answerSection(of), claimsSection(of), riskSection(of),
       budgetSection(of), factsSection(of), droppedSection(of), windowsSection(of), policySection(of),
-      statedSection(of))];
+      pairsSection("made", "What made it", of.made),
+      pairsSection("stated", "Stated by the signer, not recomputed", VERIFIED.stated))];
 }
 
 function nothing() {
@@ -180,7 +188,7 @@ function skeleton() {
       section("verification", "Checks", el("ul", { id: "checks", class: "checks" }))),
     el("footer", {}, el("p", {}, "The badge says that the receipt is whole, was signed by the holder of the key "
       + "above and fits together, and that this page shows it. It does not say who that is, nor that the answer is true. "
-      + "Scores, order and report hash are computed by crp receipt verify, not by this page. "
+      + "Scores, order and report hash were computed by crp receipt verify, which wrote this page. "
       + "A page can vouch only for itself: for a check that does not rest on it, save the receipt and take it to ",
     el("code", {}, "crp receipt verify"), "; ", el("code", {}, "crp receipt replay"),
     " computes the context and the verdict again."))];

@@ -180,7 +180,6 @@ async function checkContents(opening, texts) {
 
 async function recomputed(opening, texts) {
   const { content, chain } = opening.predicate;
-  if (content.schema !== CONTENT) throw new Unreadable(`content.schema: it is ${line(content.schema)}`);
   await checkPolicy(content, chain);
   checkHere(opening, texts);
   const read = reader(opening, texts, content);

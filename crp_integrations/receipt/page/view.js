@@ -9,7 +9,6 @@ const GONE = {
 
 function viewOf(opening, texts, others) {
   const { chain, content } = opening.predicate;
-  if (content.schema !== CONTENT) refuse("content.schema", `it is ${line(content.schema)}, this page reads ${CONTENT}`);
   const read = reader(opening, texts, content);
   const facts = factsOf(read, content);
   const title = read.named("request");
@@ -24,7 +23,7 @@ function viewOf(opening, texts, others) {
     dropped: droppedOf(read, content),
     windows: windowsOf(opening, others),
     policy: policyOf(content.policy || {}),
-    stated: statedOf(read, opening, content),
+    made: madeBy(read, opening, content),
   };
 }
 
@@ -261,40 +260,14 @@ function policyOf(policy) {
     bundle: policy.catalogue || "", decisions };
 }
 
-// The values of a leaf of JSON: who asked, or a document's title, address and hash.
-function valuesIn(text) {
-  if (text === null) return "not in this copy";
-  try {
-    return Object.values(JSON.parse(text)).filter(Boolean).join(", ");
-  } catch {
-    return text;
-  }
-}
-
-// What rests on the signer's word: neither this page nor `crp receipt verify` computes it.
-function statedOf(read, opening, content) {
-  const { chain } = opening.predicate;
-  const [model, settings, envelope, made] = ["model", "settings", "envelope", "package"]
-    .map((name) => content[name] || {});
+// What made the receipt, besides what only the signer states.
+function madeBy(read, opening, content) {
   const { judged, engines } = content.examined || {};
-  const state = /"state_hash":"([^"]*)"/.exec(read.named("seal") || "");
   return [
-    ["Asked by", Number.isInteger(content.asker) ? valuesIn(read.text(content.asker)) : ""],
-    ["Documents", (content.documents || []).map((one) => `${one.source}: ${valuesIn(read.text(one.leaf))}`).join("; ")],
     ["Judge's prompt", judged && Number.isInteger(judged.system) ? read.text(judged.system) || "not in this copy" : ""],
     ["Not in this copy", opening.leaves.filter((leaf, at) => typeof opening.file.texts[at] === "string").map((leaf) => leaf.name).join(", ")],
-    ["Session", chain.session_id], ["Window", chain.window_id], ["Time", chain.timestamp],
-    ["HMAC of the window", chain.hmac], ["State of the store", state && state[1]],
-    ["Package", made.name ? `${made.name} ${made.version}` : ""],
-    ["Model", [model.asked, model.answered].filter(Boolean)
-      .filter((name, place, all) => all.indexOf(name) === place).join(", answered as ")],
-    ["Model of the judge", judged && judged.calls.length ? judged.model : ""],
-    ["Temperature", (content.request || {}).temperature],
-    ["Candidates of the search", content.envelope ? String(content.candidates.length) : ""],
-    ["Sources of the candidates", [...new Set(content.candidates.map((one) => one.source))].sort().join(", ")],
-    ["Tokenizer", counterOf(model)], ["Embedder", model.embedder], ["Reranker", model.reranker],
-    ["Verifier", (engines || {}).verifier], ["Settings", settings.digest],
-    ["Algorithms", (envelope.algorithms || []).join(", ")],
+    ["Window", opening.predicate.chain.window_id], ["Counted by", counterOf(content.model)], ["Verifier", (engines || {}).verifier],
+    ["Algorithms", ((content.envelope || {}).algorithms || []).join(", ")],
     ["Stages", ((content.report || {}).stages || []).map(([number, name]) => `${number} ${name}`).join(", ")],
   ];
 }

@@ -44,6 +44,10 @@ def signed(change: Change, *, careful: bool = False) -> bytes:
     file, statement = _opened()
     change(statement["predicate"], file)
     _hash_again(statement, file)
+    return _signed_again(statement, file, careful=careful)
+
+
+def _signed_again(statement: dict[str, Any], file: dict[str, Any], *, careful: bool) -> bytes:
     if careful:
         rest = {name: part for name, part in statement["predicate"].items() if name != "digest"}
         statement["predicate"]["digest"] = sha256(dumps(rest)).hexdigest()
@@ -276,7 +280,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
 }  # fmt: skip
 
 
-def _replayed(data: bytes) -> str:
+def replayed_word(data: bytes) -> str:
     """The word of a replay, which verifies the form first."""
     if not verify(data, contents=False).ok:
         return BROKEN
@@ -291,14 +295,14 @@ def test_of_a_changed_file(show: Open, name: str) -> None:
     word, make = FILES[name]
     data = make()
     opened = show(data)
-    assert (verify(data).word, _replayed(data), opened.state) == (word,) * 3, opened.place
+    assert (verify(data).word, replayed_word(data), opened.state) == (word,) * 3, opened.place
 
 
 @pytest.mark.parametrize("name", SIGNED)
 def test_of_what_was_signed_again(show: Open, name: str) -> None:
     data = signed(SIGNED[name])
     opened = show(data)
-    words = verify(data).word, _replayed(data), opened.state
+    words = verify(data).word, replayed_word(data), opened.state
     assert words == (DIFFERS,) * 3, opened.place
 
 
@@ -307,4 +311,4 @@ def test_of_what_a_careful_signer_changes(show: Open, name: str) -> None:
     """The digest fits, so that the word rests on what is computed again."""
     data = signed(SIGNED[name], careful=True)
     opened = show(data)
-    assert HOLDS not in (verify(data).word, _replayed(data), opened.state), opened.place
+    assert HOLDS not in (verify(data).word, replayed_word(data), opened.state), opened.place
