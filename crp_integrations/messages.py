@@ -74,10 +74,10 @@ class ModelPrice:
 
 
 class Reply(Record):
-    """A model's answer, its text unaltered.
+    """A model's answer; only a repair alters its text.
 
     Attributes:
-        text: the text exactly as the model wrote it.
+        text: the text exactly as the model wrote it, unless it was repaired.
         model: the model that answered, which after a fallback is not the one asked for.
         finish_reason: the provider's reason, such as `stop`, `length` or `tool_calls`.
         answers_by_call: whether the tool calls are the answer, as the caller forced a named tool.

@@ -64,7 +64,7 @@ def proof_of(answer: Answer) -> Proof:
 
 
 def completion_of(answer: Answer, id_: str, created: int) -> Completion:
-    """The complete response; its text is the model's, unaltered."""
+    """The complete response; its text is the model's, or a repaired one."""
     tools = _tools(answer)
     return Completion(
         id=id_,

@@ -118,7 +118,7 @@ def test_a_receipt_has_the_original_and_its_edits(open_relay: Opener) -> None:
 def test_a_changed_repair_differs(open_relay: Opener, change: Any) -> None:
     played = replay(changed_receipt(repaired_receipt(open_relay), change))
     assert played.word == "differs"
-    assert [part.name for part in played.parts if part.state == "differs"] == ["repair"]
+    assert "repair" in [part.name for part in played.parts if part.state == "differs"]
 
 
 def test_who_leaves_out_the_answer_leaves_out_its_original(open_relay: Opener) -> None:
