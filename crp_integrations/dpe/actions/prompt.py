@@ -75,8 +75,9 @@ assistant. "reason": one short sentence{language} for each CONTRADICTED or UNGRO
 approval, check or earlier step that the user, the system text or the tool's description demand \
 before this call and that has not happened; or a detail that the user gave, that the tool has a \
 field for, and without which the call does something else (to another person or thing, at another \
-time, in another amount or scope). What only makes the call tell less may be left out, and so may \
-an optional field whose default does what the user wants. Other calls that the request also needs \
+time, in another amount or scope). A message, note, wish or remark that the call leaves out is \
+never missing, even if the user gave it and the tool has a field for it; nor is an optional field \
+whose default does what the user wants. Other calls that the request also needs \
 are not missing: they are made beside this one or after it. Nor is a confirmation that nobody \
 demands.
 "run": true if every argument is GROUNDED, nothing is missing and the user wants this call now; \
