@@ -488,7 +488,7 @@ def _lines_of(
         line = len(text) if line < 0 else line
         if not text[block.end : line].strip():
             end = min(line + 1, len(text))
-            while block.kind not in ("item", "row") and text[end : end + 1] in tuple("\r\n"):
+            while block.kind not in ("item", "row") and text[end : end + 1] in ("\r", "\n"):
                 end += 1
     if first and end == len(text):
         start = len(text[:start].rstrip())

@@ -144,7 +144,8 @@ def flag_actions(on_flag: str | Sequence[str] | None) -> tuple[FlagAction, ...]:
         RequestError: an action is unknown.
     """
     words = (on_flag,) if isinstance(on_flag, str) else tuple(on_flag or ())
-    unknown = [word for word in words if word not in tuple(FlagAction)]
+    known = frozenset(FlagAction)
+    unknown = [word for word in words if word not in known]
     if unknown:
         wanted = ", ".join(FlagAction)
         raise RequestError(f"on_flag {unknown[0]!r:.40} is unknown, wanted one of {wanted}")

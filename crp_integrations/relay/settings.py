@@ -113,7 +113,7 @@ class JudgeSettings(Part):
             `budget_per` for the store, if there is one that outlasts the process.
         usd_per_million: price of a million tokens, or of input and output: `[0.15, 0.6]`; None
             for LiteLLM's. A budget in USD needs a price.
-        breaker_failures: failures in a row after which no call is made for `breaker_s`; 0: never.
+        breaker_failures, breaker_s: failures in a row that end calls, and seconds until the next.
         mode: `wait`, or `background`: the answer is delivered at once, and the judge's report goes
             to `on_report`.
         failure: `report`: deliver the results of the stages without a model, flagged; or `halt`.

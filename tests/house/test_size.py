@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.house import size
 
-LINES, MODULES = 114_750, 437
+LINES, MODULES = 120_900, 456
 LONGEST = 500
 # Modules that hold one class whole; `langchain.store` holds the four of one interface.
 WHOLE_CLASSES = frozenset(

@@ -73,11 +73,8 @@ a quotation of each; of a table or JSON quote the cells, each on its own. Do not
 assistant. "reason": one short sentence{language} for each CONTRADICTED or UNGROUNDED argument.
 "missing": one short sentence{language} on what stands in the way, else "": a confirmation, \
 approval, check or earlier step that the user, the system text or the tool's description demand \
-before this call and that has not happened; or a detail that the user gave, that the tool has a \
-field for, and without which the call does something else (to another person or thing, at another \
-time, in another amount or scope). A message, note, wish or remark that the call leaves out is \
-never missing, even if the user gave it and the tool has a field for it; nor is an optional field \
-whose default does what the user wants. Other calls that the request also needs \
+before this call and that has not happened. A detail that the call leaves out is not missing. \
+Other calls that the request also needs \
 are not missing: they are made beside this one or after it. Nor is a confirmation that nobody \
 demands.
 "run": true if every argument is GROUNDED, nothing is missing and the user wants this call now; \

@@ -327,9 +327,9 @@ def _asks(
 ) -> bool:
     """Whether a stretch is a complete question or request, beside the question before it."""
     tokens = words(part.text)
-    place = 0
+    place, after_lead = 0, WH | {"and", "or"}
     while len(tokens) > place + 2 and tokens[place].lower in _LEADS:
-        if tokens[place + 1].lower not in WH | {"and", "or"}:
+        if tokens[place + 1].lower not in after_lead:
             break
         place += 1
     if len(tokens) < place + 2:

@@ -188,7 +188,7 @@ function skeleton() {
       section("verification", "Checks", el("ul", { id: "checks", class: "checks" }))),
     el("footer", {}, el("p", {}, "The badge says that the receipt is whole, was signed by the holder of the key "
       + "above and fits together, and that this page shows it. It does not say who that is, nor that the answer is true. "
-      + "Scores, order and report hash were computed by crp receipt verify, which wrote this page. "
+      + "Scores, order, report hash and corrections were computed by crp receipt verify, which wrote this page. "
       + "A page can vouch only for itself: for a check that does not rest on it, save the receipt and take it to ",
     el("code", {}, "crp receipt verify"), "; ", el("code", {}, "crp receipt replay"),
     " computes the context and the verdict again."))];
