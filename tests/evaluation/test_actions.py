@@ -12,7 +12,14 @@ from typer.testing import CliRunner
 from crp_integrations.cli.app import app
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.evaluation.actions import pointer, prompts, read_actions, read_rules, score
+from crp_integrations.evaluation.actions import (
+    pointer,
+    prompts,
+    read_actions,
+    read_replies,
+    read_rules,
+    score,
+)
 
 TRACE: dict[str, Any] = {
     "id": "x/1",
@@ -125,3 +132,13 @@ def test_the_labelled_calls_are_whole_and_rules_see_little_of_what_is_wrong() ->
     assert (scores["all"]["right"], scores["all"]["wrong"]) == (60, 60)
     # A wrong value mostly stands in the neighbouring record: that is what a judge is for.
     assert scores["rules"] == {"right": 100, "right_flagged": 2, "wrong": 23, "wrong_flagged": 1}
+
+
+def test_a_capable_model_lets_the_right_calls_of_our_own_traces_run() -> None:
+    """Replies of a capable model to the package's own prompts, each trace's four read apart."""
+    cases = read_actions(LABELLED / "actions.jsonl", terms=JudgeTerms("judge"))
+    replies = read_replies(LABELLED.parent / "replies" / "claude-2026-11-actions.jsonl")
+    scored = score(cases, replies)["all"]
+    assert scored["calls"] == 120
+    assert (scored["right"], scored["right_stopped"]) == (60, 0)
+    assert (scored["wrong"], scored["wrong_stopped"], scored["named"]) == (60, 60, 60)

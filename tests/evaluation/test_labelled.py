@@ -61,3 +61,16 @@ def test_answers_that_contradict_themselves() -> None:
     for row, _, judged in reports("conflicts"):
         assert (judged.contradiction_count > 0) is row["conflict"], row["id"]
         assert judged.flagged is row["conflict"]
+
+
+def test_repaired_answers_as_fresh_readers_read_them() -> None:
+    """215 readings, blind, of the field's answers: repaired, right ones, and wrong ones beside."""
+    lines = (HERE / "replies" / "claude-2026-11-repaired.jsonl").read_text("utf-8").splitlines()
+    read = Counter((row["shown"], row["right"]) for row in map(json.loads, lines))
+    well = Counter((row["shown"], row["reads_well"]) for row in map(json.loads, lines))
+    assert read == {("repaired", True): 114, ("repaired", False): 1, ("right", True): 60,
+                    ("wrong", False): 40}  # fmt: skip
+    assert well["repaired", True] == 112
+    page = (HERE.parents[1] / "docs" / "evidence" / "accuracy.md").read_text("utf-8")
+    assert "114 of the 115" in page
+    assert "112 read well" in page
