@@ -114,9 +114,11 @@ class AnswerGate:
         self._most_again = min(most_again, MOST_REDISPATCHES)
         self._reviewer = reviewer
         check_callables(on_report=options.get("on_report"))
+        chosen = chosen_settings(settings)
+        embedding = embedder and chosen_embedder(embedder, chosen)
         made = judge_for(taker, judge, options, settings)
         fields = {"policy": policy, "on_flag": on_flag, "on_flag_level": on_flag_level}
-        require_reader_of(taker, fields, made, chosen_settings(settings))
+        require_reader_of(taker, fields, made, chosen)
         self._on_report = options.get("on_report")
         if made is not None:
             # A judge in the background calls it itself; else one report of several is given to it.
@@ -125,7 +127,7 @@ class AnswerGate:
             made = made if later else made.altered(on_report=lambda report: None)
         self._examination: dict[str, Any] = {
             "grounding": GroundingMode(grounding),
-            "embedder": embedder and chosen_embedder(embedder, chosen_settings(settings)),
+            "embedder": embedding,
             "settings": settings,
             "judge": made,
         }

@@ -15,6 +15,7 @@ from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.fabric.records import Fact, Source, source_id
 from crp_integrations.receipt.leaves import Leaf
 from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
+from crp_integrations.receipt.predicate import SCHEMA
 from crp_integrations.receipt.records import Draft, Receipt, issue
 from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.seals import iso, sha256
@@ -194,7 +195,9 @@ def receipt(number: int, *facts: str, shown: int | None = None, **chain: Any) ->
         "parents": (f"sha256:{number - 1}",) if number > 1 else (),
         "outcome": "released",
     }
-    return issue(Draft({"number": number}, leaves), Chain(**{**at, **chain}), SIGNER, KEY)
+    return issue(
+        Draft({"number": number, "schema": SCHEMA}, leaves), Chain(**{**at, **chain}), SIGNER, KEY
+    )
 
 
 def receipts_in(transaction: Transaction) -> ReceiptsFacet:

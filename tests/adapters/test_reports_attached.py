@@ -339,7 +339,7 @@ def test_a_deep_copy_shares_a_router_and_a_judge():
     router = CRPRouter([entry], relay=opened())
     assert copy.deepcopy({"router": router})["router"] is router
     judge = Judge(ScriptedModel("x"))
-    assert copy.deepcopy(CRPGate(judge=judge))._judge is judge
+    assert copy.deepcopy(CRPGate(judge=judge))._gate._examination["judge"] is judge
 
 
 def test_a_copied_component_has_the_same_store():

@@ -50,6 +50,9 @@ class Answers:
         self._number += 1
         return Reply(text=f"Plant {self._name}{self._number} delivers 400 megawatts.", model="m")
 
+    async def acall(self, call: ModelCall) -> Reply:
+        return self.call(call)
+
 
 def opened(place: Any, judge: Any, budget: Any, name: str = "", **more: Any) -> Relay:
     return Relay.open(

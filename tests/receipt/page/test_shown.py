@@ -190,7 +190,7 @@ def test_nothing_of_the_receipt_stands_in_the_page_as_it_is() -> None:
     assert "window.hit" not in text
     assert text.count("</script>") == 2
     # What the page adds to the receipt, which grows by a third in base64.
-    assert len(text) - len(base64.b64encode(sample.receipt())) < 150_000
+    assert len(text) - len(base64.b64encode(sample.receipt())) < 152_000
 
 
 def test_the_samples_are_receipts_as_the_package_writes_them() -> None:
