@@ -23,7 +23,7 @@ from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message, ModelCall, ToolCall
-from crp_integrations.relay.budget import Payer
+from crp_integrations.relay.budget import Payer, refuse_storeless
 from crp_integrations.relay.evidence import TOOL_SOURCE, readable, results_in
 from crp_integrations.relay.judge import Judge, JudgeSource, refuse_own
 from crp_integrations.relay.judged_answer import barred_facts, judges_of
@@ -116,7 +116,7 @@ def check_calls(
     Returns:
         A report for each call, in order. The other arguments and errors are those of `check_call`.
     """
-    chosen = _chosen_judge(judge)
+    chosen = _chosen_judge(judge, payer)
     terms, barred = _terms(chosen, facts)
     checks = prepared_checks(
         calls,
@@ -166,7 +166,7 @@ async def acheck_calls(
     payer: Payer = Payer(),  # noqa: B008 - it is frozen
 ) -> tuple[ActionReport, ...]:
     """The asynchronous twin of `check_calls`; rules and replies are read in a thread."""
-    chosen = _chosen_judge(judge)
+    chosen = _chosen_judge(judge, payer)
     terms, barred = _terms(chosen, facts)
     checks = await asyncio.to_thread(
         prepared_checks,
@@ -220,9 +220,12 @@ def _settled(
     return tuple(reports)
 
 
-def _chosen_judge(source: JudgeSource) -> Judge | None:
+def _chosen_judge(source: JudgeSource, payer: Payer) -> Judge | None:
     refuse_own(source, "check_call")
-    return source if isinstance(source, Judge) else judges_of(load().judge).of(source, {})
+    judge = source if isinstance(source, Judge) else judges_of(load().judge).of(source, {})
+    if judge is not None and payer.places is None:
+        refuse_storeless(judge.settings)
+    return judge
 
 
 def _terms(

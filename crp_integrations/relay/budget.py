@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from logging import getLogger
 from math import floor
 from typing import Any, Final, Protocol
+from weakref import finalize
 
 import orjson
 
@@ -40,7 +41,6 @@ LEAST_REPLY_TOKENS: Final = 500
 FORMAT_TOKENS: Final = 64
 # Name of the namespace of a store in which the spending of all its tenants is counted.
 STORE_NAMESPACE: Final = "crp:judge"
-_STORED: Final = ("store", "tenant")
 _LIMITS: Final = ("calls", "tokens", "usd")
 _FIELDS: Final = (*_LIMITS, "per", "of")
 
@@ -131,6 +131,20 @@ def _booked(
 
 # Judges named alike share what they spend in this process, however many objects they are.
 PROCESS: Final = MemoryLedger()
+# Ledgers of model objects by `id`, each until its object is gone.
+_OBJECTS: Final[dict[int, Ledger]] = {}
+
+
+def process_ledger(model: object) -> Ledger:
+    """The ledger of the process for a model's name or object; judges of one object share it."""
+    if isinstance(model, str):
+        return PROCESS
+    try:
+        if id(model) not in _OBJECTS:
+            finalize(model, _OBJECTS.pop, id(model), None)
+    except TypeError:  # `True`, or an object without weak references
+        return MemoryLedger()
+    return _OBJECTS.setdefault(id(model), MemoryLedger())
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +237,12 @@ class JudgeBudget:
         spent = Spending(1)
         if isinstance(result, Reply):
             usage = result.usage
+            cost = self.priced(usage).cost_usd
             if not usage.total_tokens:
                 # The provider does not say, so the texts are counted.
                 asked = sum(estimated(message.content) for message in booking.call.messages)
                 usage = Usage(prompt_tokens=asked, completion_tokens=estimated(result.text))
-            spent = Spending(1, usage.total_tokens, self.priced(usage).cost_usd or 0.0)
+            spent = Spending(1, usage.total_tokens, cost or self.priced(usage).cost_usd or 0.0)
         change = spent.plus(booking.amount, -1)
 
         def choose(period: str, _: Spending) -> Spending | None:
@@ -314,10 +329,10 @@ def has_budget(settings: JudgeSettings) -> bool:
 
 
 def refuse_storeless(settings: JudgeSettings) -> None:
-    """Refuse a budget that is counted in a store, where there is none."""
-    if settings.budget_of in _STORED and has_budget(settings):
+    """Refuse a budget of a store, tenant or session, where there is none."""
+    if settings.budget_of not in ("", "process") and has_budget(settings):
         raise RequestError(
-            f"judge_budget is of the {settings.budget_of}, and there is no store here; give "
+            f"judge_budget is of the {settings.budget_of}, and there is no relay here; give "
             "'of': 'process', or a relay"
         )
 
@@ -346,14 +361,15 @@ def refuse_unpriced(settings: JudgeSettings, *models: str) -> None:
             )
 
 
-# Statuses of a request that this one text caused; they say nothing of the model's health.
+# Statuses of a request that this one text caused; the provider answers.
 _OWN_FAULT: Final = (" 400", " 413", " 422")
 
 
 class Breaker:
     """Stops calls to a model that failed or timed out several times in a row.
 
-    After a while one call tries again; its success closes the breaker. Safe under threads.
+    After a while one call tries again; any answer of the provider closes the breaker. Safe under
+    threads.
     """
 
     def __init__(self) -> None:
@@ -374,10 +390,10 @@ class Breaker:
 
     def note(self, model: str, error: str, settings: JudgeSettings) -> None:
         """Count the outcome of a call."""
-        if error in (OVER_BUDGET, NO_PRICE) or error.endswith(_OWN_FAULT):
+        if error in (OVER_BUDGET, NO_PRICE):
             return
         with self._lock:
-            if not error:
+            if not error or error.endswith(_OWN_FAULT):
                 self._failures.pop(model, None)
                 self._until.pop(model, None)
                 return

@@ -32,15 +32,14 @@ from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model, T, share_in_copies
 from crp_integrations.relay.budget import (
     OVER_BUDGET,
-    PROCESS,
     Breaker,
     JudgeBudget,
     Ledger,
-    MemoryLedger,
     Payer,
     budget_fields,
     has_budget,
     price_of,
+    process_ledger,
     refuse_unpriced,
 )
 from crp_integrations.relay.settings import (
@@ -157,7 +156,7 @@ class Judge:
         self._account = "own" if self.own else named
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
-        self._ledger: Ledger = PROCESS if isinstance(model, str) else MemoryLedger()
+        self._ledger: Ledger = process_ledger(model)
         self._breaker = Breaker()
         self._calling = JudgeCaller(
             timeout_s=self.settings.timeout_s,
@@ -219,11 +218,17 @@ class Judge:
             raise RequestError(
                 f"judge is a list of {len(sources)}; give two judges, the second one not True"
             )
-        first, second = (
-            cls.of(source, settings, on_report=on_report, **choices) for source in sources
-        )
+        # The list replaces a second judge of the settings.
+        base = require_settings(settings, JudgeSettings)
+        base = base.model_copy(update={"second": "", "confirm": False})
+        first, second = (cls.of(source, base, on_report=on_report, **choices) for source in sources)
         assert first is not None
         assert second is not None
+        if first.second or second.second:
+            raise ConfigError(
+                f"the {'first' if first.second else 'second'} judge of the list has a second one; "
+                "give two judges without confirm=…, second=… or a list"
+            )
         labels = {*first.settings.withhold_labels, *second.settings.withhold_labels}
         pair = cast("Self", first.altered(withhold_labels=tuple(sorted(labels))))
         pair.second = second = copy.copy(second)
@@ -234,6 +239,10 @@ class Judge:
     def _own_second(self) -> Judge | None:
         """The second judge of the settings."""
         chosen, own = self.settings, {"second": "", "confirm": False, "fallback": ""}
+        if chosen.confirm and chosen.second:
+            raise ConfigError(
+                f"second is {chosen.second!r:.80} and confirm is True; give one of them"
+            )
         if chosen.confirm:
             again = copy.copy(self)
             again.second = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import multiprocessing
 import time
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ from crp_integrations.errors import ConfigError, CRPError, ModelTimeout, Request
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.messages import ModelCall, Reply, Usage
 from crp_integrations.relay import budget as budgets
+from crp_integrations.relay.actions import acheck_calls, check_calls
 from crp_integrations.relay.budget import Breaker, MemoryLedger
 from crp_integrations.relay.settings import JudgeSettings
 from crp_integrations.session.ports import Spending
@@ -156,13 +159,79 @@ def test_a_forgotten_session_leaves_no_spending(tmp_path: Path) -> None:
         ({"usd": 1, "per": "week"}, "budget_per"),
         ({"calls": 1, "of": "planet"}, "budget_of"),
         ({"per": "day"}, "has no limit; give calls, tokens or usd"),
-        ({"calls": 1, "of": "store"}, "is of the store, and there is no store here"),
+        ({"calls": 1, "of": "store"}, "is of the store, and there is no relay here"),
+        ({"calls": 1, "of": "session"}, "is of the session, and there is no relay here"),
         ({"usd": 1}, "no price of 'openai/nobody-knows' is known; .* usd_per_million"),
     ],
 )
 def test_a_budget_that_cannot_hold_is_refused(budget: Any, said: str) -> None:
     with pytest.raises((ConfigError, RequestError), match=said):
         examine(PASSAGES[0], PASSAGES, judge="openai/nobody-knows", judge_budget=budget)
+
+
+@pytest.mark.parametrize("of", ["session", "tenant", "store"])
+def test_a_check_of_calls_without_a_relay_refuses_its_budgets(of: str) -> None:
+    judge = Judge(Counting(), budget_calls=1, budget_of=of)
+    with pytest.raises(RequestError, match=f"is of the {of}, and there is no relay here"):
+        check_calls([], [], [], judge=judge)
+    with pytest.raises(RequestError, match=f"is of the {of}, and there is no relay here"):
+        asyncio.run(acheck_calls([], [], [], judge=judge))
+
+
+def test_the_judges_of_one_model_object_share_the_budget_of_the_process(tmp_path: Path) -> None:
+    model = Counting()
+    for name in "ab":
+        with opened(tmp_path / name, model, 2, name) as relay:
+            skipped(relay, 2)
+    assert len(model.calls) == 2
+    assert Judge(Counting())._ledger is not Judge(model)._ledger, "another object has its own"
+
+
+def test_a_model_object_is_forgotten_with_its_spending() -> None:
+    number = len(budgets._OBJECTS)
+    model = Counting()
+    assert budgets.process_ledger(model) is budgets.process_ledger(model)
+    del model
+    gc.collect()
+    assert len(budgets._OBJECTS) <= number
+
+
+class Slots:
+    __slots__ = ()
+    model_name = "slots"
+
+
+def test_a_model_without_weak_references_has_a_ledger_for_each_judge() -> None:
+    model = Slots()
+    assert budgets.process_ledger(model) is not budgets.process_ledger(model)
+
+
+@pytest.mark.parametrize(
+    ("parts", "place"),
+    [
+        (lambda: [Judge(Counting(), confirm=True), Counting()], "first"),
+        (lambda: [Counting(), {"model": Counting(), "confirm": True}], "second"),
+        (lambda: [Counting(), Judge(Counting(), second="openai/x")], "second"),
+        (lambda: [[Counting(), Counting()], Counting()], "first"),
+    ],
+)
+def test_a_third_judge_is_refused(parts: Any, place: str) -> None:
+    with pytest.raises(ConfigError, match=f"the {place} judge of the list has a second one"):
+        Judge.of(parts())
+
+
+def test_a_judge_with_two_second_ones_is_refused() -> None:
+    with pytest.raises(ConfigError, match="second is 'openai/x' and confirm is True"):
+        Judge(Counting(), second="openai/x", confirm=True)
+
+
+def test_a_list_comes_before_the_second_judge_of_the_settings() -> None:
+    for settings in (JudgeSettings(confirm=True), JudgeSettings(second="openai/x")):
+        pair = Judge.of([Counting(), Counting()], settings)
+        assert pair is not None
+        assert pair.second is not None
+        assert pair.second.second is None
+        assert pair.second._model is not pair._model
 
 
 # --- the dearest outcome ---------------------------------------------------------------------------
@@ -214,6 +283,23 @@ def test_a_call_is_booked_at_its_dearest_and_settled_after_it() -> None:
     assert booked[0].calls == 1
     assert booked[0].tokens > 5_000
     assert spent(watched).tokens == 1_000
+
+
+@pytest.mark.parametrize(
+    ("usage", "calls"),
+    [
+        (Usage(cost_usd=3.0), 2),
+        (Usage(cost_usd=0.0), 4),
+        (Usage(prompt_tokens=1_000_000, completion_tokens=1_000_000, cost_usd=0.1), 1),
+    ],
+)
+def test_the_cost_of_the_report_is_that_of_the_budget(usage: Usage, calls: int) -> None:
+    model = Counting(usage=usage)
+    judge = Judge(model, budget_usd=5, usd_per_million=3, max_tokens=500, cache_size=0)
+    reports = [examine(PASSAGES[0], PASSAGES, judge=judge).judge for _ in range(4)]
+    assert len(model.calls) == calls
+    cost = sum(report.cost_usd or 0.0 for report in reports if report)
+    assert spent(judge).usd == pytest.approx(cost, abs=0.1)
 
 
 def test_a_call_that_timed_out_stays_booked_and_a_refused_one_costs_nothing() -> None:
@@ -276,6 +362,20 @@ def test_a_text_that_a_provider_refuses_opens_no_breaker() -> None:
         assert breaker.admits("m", settings)
     breaker.note("m", "ModelTimeout", settings)
     assert not breaker.admits("m", settings)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_provider_that_refuses_a_text_answers_and_closes_the_breaker(status: int) -> None:
+    breaker, settings = Breaker(), JudgeSettings(breaker_failures=2, breaker_s=60)
+    for error, admitted in (
+        ("ModelTimeout", True),
+        (f"ModelError {status}", True),
+        ("ModelTimeout", True),
+        ("ModelTimeout", False),
+        (f"ModelError {status}", True),
+    ):
+        breaker.note("m", error, settings)
+        assert breaker.admits("m", settings) is admitted
 
 
 def test_one_call_at_a_time_tries_again() -> None:
