@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from crp_integrations.dpe.judge.belief import pieces_of
+from crp_integrations.dpe.judge.correction import TAIL, in_line, in_row
 from crp_integrations.dpe.judge.reply import readable
 from crp_integrations.dpe.report_parts import Quotation
 from crp_integrations.errors import RequestError
-from crp_integrations.language.blocks import TextBlock, blocks
+from crp_integrations.language.blocks import TextBlock, blocks, is_needed
 from crp_integrations.language.coverage import json_leaves
 from crp_integrations.language.text import Span, has_text, split_sentences
 from crp_integrations.records import Part
@@ -40,12 +41,8 @@ OVERLAP: Final = "overlaps another edit"
 EMPTY: Final = "nothing would stay"
 
 _BLANK: Final = re.compile(r"(\s+)")
-_BAR: Final = re.compile(r"(?<!\\)\|")
-_STOP: Final = re.compile(r"[.!?…。！？؟।]+\Z")
-_STOP_OR_JOINT: Final = re.compile(r"[.!?…。！？؟।,;:]+\Z")
 _CLOSERS: Final = re.compile(r"[*_)\]}”»`]*")
-_MARK: Final = re.compile(r"(?:[-*+•]|#{1,6}|>)\s+")
-_MARKS: Final = re.compile(r"\*\*|`|[()\[\]{}|]")
+_MARKS: Final = re.compile(r"\*\*|(?<=\S)\*|\*(?=\S)|[`\"()\[\]{}|]")
 _COMMA_AFTER: Final = re.compile(r"\s*,\s*")
 _COMMA_BEFORE: Final = re.compile(r",\s*\Z")
 
@@ -125,13 +122,13 @@ def repair(report: Report, answer: str | None = None) -> Repair:
     edits: list[Edit] = []
     removals = _removals(layout, report.claims, [c for c in flagged if c.fix == ""])
     for claim in flagged:
-        edit = removals[claim.claim_id] if claim.fix == "" else _replacement(layout, claim)
-        if isinstance(edit, str):
-            reasons[claim.claim_id] = edit
-        elif not any(edit.start < other.end and other.start < edit.end for other in edits):
+        edit = removals.get(claim.claim_id) or _replacement(layout, claim, report.claims)
+        if isinstance(edit, Edit) and not any(
+            edit.start < other.end and other.start < edit.end for other in edits
+        ):
             edits.append(edit)
         elif not _covers(edits, *(claim.wrong or (claim.start, claim.end))):
-            reasons[claim.claim_id] = OVERLAP
+            reasons[claim.claim_id] = edit if isinstance(edit, str) else OVERLAP
     edits.sort(key=lambda edit: (edit.start, edit.end))
     if not has_text(edited(text, edits)):
         reasons |= {edit.claim: EMPTY for edit in edits}
@@ -256,7 +253,7 @@ def _place(layout: _Layout, claim: Claim) -> str:
 # --- replacements ---------------------------------------------------------------------------------
 
 
-def _replacement(layout: _Layout, claim: Claim) -> Edit | str:
+def _replacement(layout: _Layout, claim: Claim, claims: Sequence[Claim]) -> Edit | str:
     """The edit with which a claim's correction takes its place, or why there is none."""
     if claim.fix is None:
         return NO_CORRECTION
@@ -266,8 +263,8 @@ def _replacement(layout: _Layout, claim: Claim) -> Edit | str:
     if place == "code":
         return CODE
     old = layout.text[claim.start : claim.end]
-    new = _row(old, claim.fix) if place == "row" else _inline(old, claim.fix)
-    if new is None:
+    new = in_row(old, claim.fix) if place == "row" else in_line(old, claim.fix)
+    if new is None or (place == "prose" and _beyond(layout, claim, new, claims)):
         return FORM
     start, end, words = _difference(old, new)
     if start == end and not words:
@@ -279,51 +276,39 @@ def _replacement(layout: _Layout, claim: Claim) -> Edit | str:
     return edit if _balance(edit.old) == _balance(edit.new) else FORM
 
 
+def _beyond(layout: _Layout, claim: Claim, new: str, claims: Sequence[Claim]) -> bool:
+    """Whether a part of a sentence gets a whole one, several, or what another part says."""
+    number, text = layout.sentence_at(claim.start), layout.text
+    span = layout.sentences[number]
+    before = has_text(text[span.start : claim.start])
+    if not before and not has_text(text[claim.end : span.end]):
+        return False
+    begins = new[:1].isupper() and not text[claim.start].isupper()
+    if (before and begins) or len(split_sentences(new)) > 1:
+        return True
+    words, old = _folded(new), _folded(claim.text)
+    others = [
+        _folded(stated)
+        for other in claims
+        if layout.sentence_at(other.start) == number
+        and (other.end <= claim.start or claim.end <= other.start)
+        for stated in (other.text, other.fix or "")
+    ]
+    return any(" " in other and other in words and other not in old for other in others)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).strip(" .,;:!").casefold()
+
+
 def _balance(text: str) -> Counter[str]:
     """The signs of a text that come in pairs, without complete pairs; and its bars."""
     count = Counter(_MARKS.findall(text))
     for opening, closing in ("()", "[]", "{}"):
         count[opening] -= count.pop(closing, 0)
-    for sign in ("**", "`"):
+    for sign in ("**", "*", "`", '"'):
         count[sign] %= 2
     return Counter({sign: number for sign, number in count.items() if number})
-
-
-def _row(old: str, fix: str) -> str | None:
-    """A table row with the cells that its correction changes; None for other cells."""
-    bar = _BAR if "|" in old else re.compile("\t")
-    fix = fix.strip()
-    cells = bar.split(old)
-    fixed = bar.split(fix)
-    if len(fixed) == len(cells) - 2 and not (cells[0].strip() or cells[-1].strip()):
-        # The correction lacks the bars around the row.
-        fixed = ["", *fixed, ""]
-    if len(cells) != len(fixed) or "\n" in fix:
-        return None
-    made, at = [], 0
-    for cell, new in zip(cells, fixed, strict=True):
-        own = cell.strip()
-        made.append(cell if own == new.strip() or not own else cell.replace(own, new.strip(), 1))
-        at += len(cell)
-        made.append(old[at : at + 1])
-        at += 1
-    return "".join(made)
-
-
-def _inline(old: str, fix: str) -> str | None:
-    """A correction with the signs around the claim: its final stop and its first letter."""
-    new = " ".join(fix.split())
-    if not _MARK.match(old):
-        new = _MARK.sub("", new, count=1) if _MARK.match(new) else new
-    own, stop = _STOP_OR_JOINT.search(old), _STOP_OR_JOINT.search(new)
-    if own is None and stop is not None and _STOP.search(new):
-        new = new[: stop.start()]
-    elif own is not None and stop is None:
-        new += own.group()
-    head, first = next(iter(old.split()), ""), next(iter(new.split()), "")
-    if head != first and head.casefold() == first.casefold():
-        new = head + new[len(first) :]
-    return new if any(sign.isalnum() for sign in new) else None
 
 
 def _difference(old: str, new: str) -> tuple[int, int, str]:
@@ -381,10 +366,21 @@ def _removals(
         else:
             made |= _from_sentence(layout, layout.sentences[number], inside[number], ids)
     places = {layout.block_at(layout.sentences[number].start): None for number in sorted(gone)}
-    for block in filter(None, places):
-        first, last = layout.sentence_at(block.start), layout.sentence_at(block.end - 1)
-        for claim, start, end in _from_block(layout, block, range(first, last + 1), gone, inside):
-            made[claim.claim_id] = _whole(layout, claim, start, end)
+    numbers = {
+        block: range(layout.sentence_at(block.start), layout.sentence_at(block.end - 1) + 1)
+        for block in places
+        if block is not None
+    }
+    cut = {block for block in numbers if gone.issuperset(numbers[block])}
+    limit = len(layout.text)
+    for block in reversed(numbers):
+        if block in cut and is_needed(layout.text, layout.blocks, block, cut):
+            cut.discard(block)
+            continue
+        own = list(_from_block(layout, block, numbers[block], gone, inside, limit))
+        made |= {claim.claim_id: _whole(layout, claim, start, end) for claim, start, end in own}
+        if block in cut and own[-1][2] == limit:
+            limit = own[0][1]
     return {claim.claim_id: made.get(claim.claim_id, NEEDED) for claim in removed}
 
 
@@ -427,8 +423,8 @@ def _from_sentence(
     """The edits that remove some claims of a sentence, with the joint before or after them."""
     made: dict[str, Edit | str] = {}
     text = layout.text
-    stop = _STOP.search(text[span.start : span.end])
-    tail = span.start + stop.start() if stop else span.end
+    stop = TAIL.search(text[span.start : span.end])
+    tail = span.start + stop.start() if stop and stop["stop"] else span.end
     for number, claim in enumerate(own):
         if claim.claim_id not in ids:
             continue
@@ -456,6 +452,7 @@ def _from_block(
     numbers: range,
     gone: set[int],
     inside: Mapping[int, Sequence[Claim]],
+    limit: int,
 ) -> Iterator[tuple[Claim, int, int]]:
     """The stretch to cut for each claim of the sentences of a block that go as a whole."""
     whole = all(number in gone for number in numbers)
@@ -471,15 +468,19 @@ def _from_block(
         if ends and not first and number - 1 not in gone:
             start = layout.sentences[number - 1].end
         if whole:
-            start, end = _lines_of(layout.text, block, (start, end), first=first, last=last)
+            start, end = _lines_of(layout.text, block, (start, end), limit, first=first, last=last)
         cuts = [start, *(claim.start for claim in own[1:]), end]
         yield from zip(own, cuts[:-1], cuts[1:], strict=True)
 
 
 def _lines_of(
-    text: str, block: TextBlock, span: tuple[int, int], *, first: bool, last: bool
+    text: str, block: TextBlock, span: tuple[int, int], limit: int, *, first: bool, last: bool
 ) -> tuple[int, int]:
-    """The stretch of a sentence whose block goes, with the block's mark and its line break."""
+    """The stretch of a sentence whose block goes, with the block's mark and its line break.
+
+    Args:
+        limit: where the text ends, without what is removed at its end.
+    """
     start, end = span
     if first:
         start = text.rfind("\n", 0, block.start) + 1
@@ -488,8 +489,10 @@ def _lines_of(
         line = len(text) if line < 0 else line
         if not text[block.end : line].strip():
             end = min(line + 1, len(text))
-            while block.kind not in ("item", "row") and text[end : end + 1] in ("\r", "\n"):
+            apart = block.kind not in ("item", "row") or text[:start].endswith("\n\n")
+            while apart and text[end : end + 1] in ("\r", "\n"):
                 end += 1
-    if first and end == len(text):
+    end = min(end, limit)
+    if first and end == limit:
         start = len(text[:start].rstrip())
     return start, end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +25,9 @@ _OPEN_END = re.compile(
     r"(?:[,;(\u2013-]|\b(?:of|the|and|or|a|an|to|in|for|with|by|on|at|from|as|that|is|are|was)"
     r"|\b(?:Mr|Mrs|Ms|Dr|Prof|St|No)\.)\s*\Z"
 )
+_ORDINAL = re.compile(r"\(?(\w{1,5})[.)]\s")
+_ANNOUNCES = re.compile(r":[*_]*\Z")
+_TITLE = re.compile(r"\*\*[^*\n]+\*\*")
 _MIN_WIDTH = 50  # minimum assumed line width, so that short lines are not joined
 
 
@@ -114,6 +117,58 @@ def blocks(text: str) -> list[TextBlock]:
             pending.append(line)
     close()
     return text_blocks
+
+
+def is_needed(
+    text: str, text_blocks: Sequence[TextBlock], block: TextBlock, cut: Container[TextBlock]
+) -> bool:
+    """Whether a text without some blocks also needs this one.
+
+    It is needed for what it holds or announces, for the numbers of a list, or where nothing else
+    stays of what a heading, a colon or a header row announces.
+
+    Args:
+        cut: the blocks that go, with this one.
+    """
+    at = text_blocks.index(block)
+    rest = [other for other in text_blocks[at + 1 :] if other not in cut]
+    after = rest[0] if rest else None
+    before = next((other for other in reversed(text_blocks[:at]) if other not in cut), None)
+    column = _column(text, block)
+    level = after is not None and after.kind == block.kind and _column(text, after) >= column
+    if after is not None:
+        near = after.kind == "paragraph" and text[block.end : after.start].count("\n") < 2
+        if block.kind == "item" and (near or _column(text, after) > column):
+            return True
+        if after.kind == "rule" and block.kind == "row":
+            return True
+        if after.kind != "heading" and (
+            block.kind == "heading" or _ANNOUNCES.search(text, block.start, block.end)
+        ):
+            return True
+    items = (other for other in rest if other.kind == "item" and _column(text, other) <= column)
+    follower = next(items, None)
+    if block.kind == "item" and follower is not None and _column(text, follower) == column:
+        own, other = (_ORDINAL.match(text, item.start) for item in (block, follower))
+        if own and other and other[1] not in ("1", "a", "A", "i", own[1]):
+            return True
+    if before is None:
+        return False
+    if block.kind == "row" and before.kind == "rule":
+        return not level
+    if _ANNOUNCES.search(text, before.start, before.end):
+        return not level or block.kind == "paragraph"
+    titles = [
+        other is None
+        or other.kind == "heading"
+        or bool(_TITLE.fullmatch(text, other.start, other.end))
+        for other in (before, after)
+    ]
+    return all(titles)
+
+
+def _column(text: str, block: TextBlock) -> int:
+    return block.start - text.rfind("\n", 0, block.start) - 1
 
 
 def _add(text_blocks: list[TextBlock], text: str, start: int, end: int, kind: BlockKind) -> None:

@@ -65,6 +65,14 @@ def repaired(answer: str, fixes: dict[str, str | None], passages: list[str] = SH
             {"8:00": "It opens at 9:00", "7 euros": "parking costs 5 euros."},
             "It opens at 9:00, and parking costs 5 euros.",
         ),
+        # A stop before closing signs or a citation stays with them.
+        ("**It closes at 17:00.** It opens.", {"17:00": "It closes at 18:30."}, "**It closes at 18:30.** It opens."),
+        ("*It closes at 17:00.* It opens.", {"17:00": "It closes at 18:30."}, "*It closes at 18:30.* It opens."),
+        ("(It closes at 17:00.) It opens.", {"17:00": "It closes at 18:30."}, "(It closes at 18:30.) It opens."),
+        ('"It closes at 17:00." It opens.', {"17:00": "It closes at 18:30."}, '"It closes at 18:30." It opens.'),
+        ("It opens. It closes at 17:00.[1]", {"17:00": "It closes at 18:30."}, "It opens. It closes at 18:30.[1]"),
+        ("It opens. It closes at 17:00.[^1]", {"17:00": "It closes at 18:30"}, "It opens. It closes at 18:30.[^1]"),
+        ("It opens. It closes at 17:00.¹", {"17:00": "It closes at 18:30."}, "It opens. It closes at 18:30.¹"),
         # Line breaks of the answer stay.
         (
             "The shop opens at\n  8:00 each morning.",
@@ -89,6 +97,8 @@ def repaired(answer: str, fixes: dict[str, str | None], passages: list[str] = SH
             {"7": '"euros": 5'},
             'Here:\n\n```json\n{\n  "euros": 5\n}\n```\n\nThat is it.',
         ),
+        # Blanks around a field's colon stay.
+        ('{"opens":"8:00"}', {"8:00": '"opens": "9:00"'}, '{"opens":"9:00"}'),
         # A sentence that goes, in a paragraph, as a whole item, within an item, and as a row.
         ("It opens at 9:00. It has a pool. It shuts late.", {"pool": ""}, "It opens at 9:00. It shuts late."),
         ("It opens at 9:00. It has a pool.", {"pool": ""}, "It opens at 9:00."),
@@ -96,6 +106,8 @@ def repaired(answer: str, fixes: dict[str, str | None], passages: list[str] = SH
         ("- It opens at 9:00.\n- It has a pool.\n- It shuts.\n", {"pool": ""}, "- It opens at 9:00.\n- It shuts.\n"),
         ("- It opens at 9:00.\n- It has a pool.", {"pool": ""}, "- It opens at 9:00."),
         ("1. It has a pool. It opens at 9:00.\n2. It shuts.", {"pool": ""}, "1. It opens at 9:00.\n2. It shuts."),
+        ("- It opens.\n- It has a pool.\n  - It is deep.\n- It shuts.", {"pool": "", "deep": ""}, "- It opens.\n- It shuts."),
+        ("- It opens.\n- It has a pool.\n- It is deep.", {"pool": "", "deep": ""}, "- It opens."),
         ("It opens.\n\nIt has a pool.\n\nIt shuts.", {"pool": ""}, "It opens.\n\nIt shuts."),
         ("| a | b |\n|---|---|\n| pool | yes |\n| shop | 9:00 |", {"pool": ""}, "| a | b |\n|---|---|\n| shop | 9:00 |"),
         # A clause that goes, at the end and in the middle.
@@ -131,8 +143,30 @@ def test_a_correction_takes_the_place_of_its_claim(
         ('{"euros": 7, "hours": 2}', {"7": '"euros": "5"'}, FORM),
         ("Guests get a towel, and the shop opens at 9:00.", {"towel": ""}, NEEDED),
         ("It has a pool.", {"pool": ""}, EMPTY),
+        # A correction that is another part's, begins a sentence, or lacks a sentence.
+        ("The shop opens at 9:00 and closes at 17:00.", {"17:00": "The shop closes at 18:30."}, FORM),
+        ("The shop opens at 8:00 and closes at 18:30.", {"8:00": "The shop opens at 9:00 and closes at 18:30."}, FORM),
+        ("It opens at 9:00, and it closes at 17:00.", {"17:00": "It closes at 18:30. It opens."}, FORM),
+        ("It closes at 17:00.[1] It opens at 9:00.", {"17:00": "It closes at 18:30."}, FORM),
+        ('She says: "It closes at 17:00." It opens.', {"17:00": "It closes at 18:30."}, FORM),
+        # What is no correction.
+        ("It closes at 17:00. It opens.", {"17:00": "N/A"}, UNFOUNDED),
+        ("It closes at 17:00. It opens.", {"17:00": "(remove)"}, UNFOUNDED),
+        ("It closes at 17:00. It opens.", {"17:00": "(the shop closes)"}, FORM),
+        ("It closes at 17:00. It opens.", {"17:00": "REMOVED: it closes at 18:30."}, UNFOUNDED),
+        ("It closes at 17:00. It opens.", {"17:00": "<script>alert(1)</script> It closes at 18:30."}, UNFOUNDED),
+        ("It closes at 17:00. It opens.", {"17:00": "![](x) It closes at 18:30."}, UNFOUNDED),
+        # What stays would belong to another item, have no body, or have a number too few.
+        ("- It opens.\n- It has a pool.\n  - It is deep.\n- It shuts.", {"pool": ""}, NEEDED),
+        ("1. It opens.\n2. It has a pool.\n   It is deep.\n", {"pool": ""}, NEEDED),
+        ("1. It opens.\n2. It has a pool.\n3. It shuts.", {"pool": ""}, NEEDED),
+        ("Features:\n\n- It has a pool.\n\nIt opens at 9:00.", {"pool": ""}, NEEDED),
+        ("It opens.\n\n## Bath\n\nIt has a pool.\n\n## Parking\n\nIt costs 5 euros.", {"pool": ""}, NEEDED),
+        ("It opens.\n\n**Bath**\n\nIt has a pool.", {"pool": ""}, NEEDED),
+        ("| a | b |\n|---|---|\n| pool | yes |\n\nIt opens.", {"pool": ""}, NEEDED),
+        ("| pool | b |\n|---|---|\n| shop | yes |\n\nIt opens.", {"pool": ""}, NEEDED),
     ],
-)
+)  # fmt: skip
 def test_a_correction_that_does_not_count_changes_nothing(
     answer: str, fixes: dict[str, str | None], reason: str
 ) -> None:
@@ -169,6 +203,13 @@ def test_a_value_may_follow_by_arithmetic_from_the_quotations(
         .repair()
         .changed
     )
+
+
+def test_two_parts_of_a_sentence_do_not_both_become_the_whole() -> None:
+    answer, fix = "It opens at 8:00 and closes at 17:00.", "It opens at 9:00 and closes at 18:30."
+    repair = repaired(answer, {"8:00": fix, "17:00": fix})
+    assert repair.text == answer
+    assert [row.reason for row in repair.unrepaired] == [FORM, FORM]
 
 
 def test_a_report_that_was_stored_needs_the_answer() -> None:

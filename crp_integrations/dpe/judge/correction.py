@@ -1,4 +1,4 @@
-"""Decides by words alone whether a judge's correction of a claim counts.
+"""Decides by words alone whether a judge's correction of a claim counts, and gives it its form.
 
 Each of its values and names must stand in the evidence, the question, or the claim outside its
 wrong words, or follow by arithmetic from the quotations of its verdict.
@@ -47,6 +47,19 @@ LONGEST_SPAN: Final = 10_000
 BEGINS: Final = frozenset('.!?:|\n…"“„«(')
 # Words in backticks, and names with points or underscores within, such as `k.dorsey`.
 _CODE: Final = re.compile(r"`[^`\n]+`|(?<![\w.])(?:[^\W\d]\w*[._@])+\w{2,}")
+_MARKUP: Final = re.compile(r"</?[^\W\d][^<>\n]*>?|<[^<>\s][^<>\n]*>|!?\[[^\]\n]*\]\(")
+_BAR: Final = re.compile(r"(?<!\\)\|")
+_STOP: Final = re.compile(r"[.!?…。！？؟।]+\Z")
+# How a claim ends: a stop or joint, and the closing signs and citations after it.
+TAIL: Final = re.compile(
+    r"(?P<stop>[.!?…。！？؟।,;:]*)(?P<after>(?:\[\^?\w+\]|[*_)\]}\"'”’»`⁰¹²³⁴-⁹†‡])*)\Z"
+)
+_OPENERS: Final = re.compile(r"[*_(\[{\"“„«`]*")
+_CLOSED: Final = str.maketrans("([{“„«", ")]}”“»")
+_REMARK: Final = re.compile(r"[(\[{<][^()\[\]{}<>]*[)\]}>][.!]?\Z")
+_CITED: Final = re.compile(r"[.!?](?:\[\^?\w+\]|[⁰¹²³⁴-⁹†‡])+\s")
+_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"\s*:\s*')
+_MARK: Final = re.compile(r"(?:[-*+•]|#{1,6}|>)\s+")
 HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
@@ -128,8 +141,8 @@ def unfounded(
     for value in values_of(fix):
         exact = isinstance(value.of, DateMention) or value.kind in ("url", "citation")
         figures = matter_of(value.text).values
-        stated = bool(figures) and figures <= known and not exact
-        if stated or own.has_like(value) or grounds.has_like(value) or terms.give(value):
+        known_figures = bool(figures) and figures <= known and not exact
+        if known_figures or own.has_like(value) or grounds.has_like(value) or terms.give(value):
             covered[value.start : value.end] = b"\x01" * (value.end - value.start)
         elif exact or value.family != "name":
             return value.text
@@ -137,6 +150,15 @@ def unfounded(
         if not (own.has(match.group()) or grounds.has(match.group())):
             return match.group().strip("`")
     words = own.words | grounds.words
+    for match in _MARKUP.finditer(fix):
+        if match.group() not in claim.text and match.group() not in grounds.text:
+            return match.group()
+    stated = Grounds(claim.text).words | grounds.words
+    matter = set(pieces_of(unicodedata.normalize("NFKC", fix).casefold())) - FUNCTION_WORDS
+    if not any(covered) and not any(
+        word[0].isalnum() and _is_among(word, stated) for word in matter
+    ):
+        return fix[:40]
     german = len({word.casefold() for word in pieces_of(fix)} & GERMAN) >= MOST_GERMAN
     # Where only the first word is another one, it may be a name.
     at, begins = 0, fix.split()[1:] != claim.text.split()[1:]
@@ -146,6 +168,11 @@ def unfounded(
         if written[0].isalpha():
             named = not (begins or covered[at] or grounds.translated or german)
             if named and _is_capital(written) and not _is_among(written, words):
+                return written
+            loud = (
+                written.isupper() and len(written) > 1 and not (covered[at] or grounds.translated)
+            )
+            if loud and not _is_among(written, stated):
                 return written
         # A sign that may begin a sentence, a cell, a quotation or a bracket.
         begins = written in BEGINS or (begins and not written[0].isalnum())
@@ -277,3 +304,54 @@ def _moved(day: date, months: int, days: int) -> date:
 def _is_on(mention: DateMention, day: date) -> bool:
     parts = ((mention.year, day.year), (mention.month, day.month), (mention.day, day.day))
     return mention.month is not None and all(own in (None, other) for own, other in parts)
+
+
+def in_row(old: str, fix: str) -> str | None:
+    """A table row with the cells that its correction changes; None for other cells."""
+    bar = _BAR if "|" in old else re.compile("\t")
+    fix = fix.strip()
+    cells = bar.split(old)
+    fixed = bar.split(fix)
+    if len(fixed) == len(cells) - 2 and not (cells[0].strip() or cells[-1].strip()):
+        # The correction lacks the bars around the row.
+        fixed = ["", *fixed, ""]
+    if len(cells) != len(fixed) or "\n" in fix:
+        return None
+    made, at = [], 0
+    for cell, new in zip(cells, fixed, strict=True):
+        own = cell.strip()
+        made.append(cell if own == new.strip() or not own else cell.replace(own, new.strip(), 1))
+        at += len(cell)
+        made.append(old[at : at + 1])
+        at += 1
+    return "".join(made)
+
+
+def in_line(old: str, fix: str) -> str | None:
+    """A correction with the signs around the claim: its final stop and its first letter."""
+    new = " ".join(fix.split())
+    if not _MARK.match(old):
+        new = _MARK.sub("", new, count=1) if _MARK.match(new) else new
+    if _REMARK.match(new) and not _REMARK.match(old):
+        return None
+    if len(_CITED.findall(old)) > len(_CITED.findall(new)):
+        # The claim has a sentence more than its correction.
+        return None
+    key, fixed = _KEY.match(old), _KEY.match(new)
+    if key and fixed and "".join(key.group().split()) == "".join(fixed.group().split()):
+        # The blanks around a field's colon stay.
+        new = key.group() + new[fixed.end() :]
+    own, tail = TAIL.search(old), TAIL.search(new)
+    if own and tail and not own["stop"]:
+        new = new[: tail.start()] if _STOP.search(tail.group()) else new
+    elif own and tail and not (tail["stop"] and tail["after"]):
+        bare = new[: tail.start()] if tail["stop"] else new.removesuffix(own["after"])
+        new = bare + own.group()
+        opening = _OPENERS.match(old)
+        signs = opening.group() if opening else ""
+        if signs[::-1].translate(_CLOSED) == own["after"] and not new.startswith(signs):
+            new = signs + new
+    head, first = next(iter(old.split()), ""), next(iter(new.split()), "")
+    if head != first and head.casefold() == first.casefold():
+        new = head + new[len(first) :]
+    return new if any(sign.isalnum() for sign in new) else None
