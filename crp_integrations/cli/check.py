@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -23,13 +24,14 @@ from rich.text import Text
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.terminal import plain
 from crp_integrations.dpe.report_html import Passages, quotes, remarks_of
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import IngestError, RequestError
 from crp_integrations.markup import counted
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
     from crp_integrations.dpe.records import Claim, Report
+    from crp_integrations.dpe.repair import Repair
     from crp_integrations.relay.settings import Settings
 
 STANDARD_INPUT = "-"
@@ -119,20 +121,23 @@ def check(
     from crp_integrations.relay.settings import load
 
     settings = load()
+    if fix and not (judge or settings.judge.model):
+        raise RequestError("--fix needs a judge, whose corrections it prints; give --judge NAME")
     judging = {**options.judging(judge, judge_base, None, None), "settings": settings}
     if watch:
         done = _check_log(watch, judging, quiet=as_json)
     else:
         passages = _passages(context or (), settings)
+        # All are read before the first call of the judge.
+        answers = list(_answers(answer))
+        if write and (others := [name for name, file, _ in answers if not file]):
+            raise RequestError(f"{others[0]:.200} is no text or Markdown; leave --write out")
         done = [
             _checked((name, file), text, passages, question, judging)
-            for name, file, text in _answers(answer)
+            for name, file, text in answers
         ]
     if html is not None:
         _write_page(done, html)
-    if write:
-        for checked in done:
-            _write_repair(checked)
     if fix and not as_json:
         _print_repairs(done)
     elif as_json:
@@ -141,6 +146,9 @@ def check(
         _print_for_github(done)
     else:
         _draw(done, whole=not watch)
+    if write:
+        for checked in done:
+            _write_repair(checked)
     least = len(LEVELS) if fail_on is None else LEVELS.index(fail_on)
     if any(LEVELS.index(checked.report.risk_level) >= least for checked in done):
         raise typer.Exit(1)
@@ -251,18 +259,56 @@ def _fields(checked: CheckedAnswer) -> dict[str, Any]:
     }
     fields = {"name": checked.name, "passages": named, "report": report}
     if any(claim.flagged for claim in claims):
-        fields["repair"] = checked.report.repair().model_dump(mode="json")
+        fields["repair"] = _repair(checked).model_dump(mode="json")
     return fields
+
+
+def _repair(checked: CheckedAnswer) -> Repair:
+    """An answer's repair, without edits of the front matter, which describes the answer."""
+    from crp_integrations.dpe.repair import CODE, Repair, Unrepaired, edited
+    from crp_integrations.loaders.text import FENCE, split_front_matter
+
+    repair = checked.report.repair()
+    fenced = FENCE.match(checked.text)
+    begin = fenced.end() if fenced else 0
+    # Front matter that cannot be read is front matter nevertheless.
+    with suppress(IngestError):
+        _, begin = split_front_matter(checked.text, name=checked.name)
+    edits = tuple(edit for edit in repair.edits if edit.start >= begin)
+    stay = [Unrepaired(claim=edit.claim, reason=CODE) for edit in repair.edits if edit not in edits]
+    unrepaired = (*stay, *repair.unrepaired)
+    return Repair(text=edited(checked.text, edits), edits=edits, unrepaired=unrepaired)
+
+
+def _texts(checked: CheckedAnswer) -> tuple[str, str, str]:
+    """An answer before and after its repair, as its file has it, and the file's encoding."""
+    from crp_integrations.dpe.repair import edited
+    from crp_integrations.loaders.files import decode, encoding_of, read_bytes
+
+    repair = _repair(checked)
+    if not checked.file:
+        return checked.text, repair.text, "utf-8"
+    data = read_bytes(Path(checked.file))
+    encoding, marked = encoding_of(data)
+    if decode(data, name=checked.file) != checked.text:
+        raise RequestError(f"{checked.file:.200} has changed since it was read; check it again")
+    text = data.decode(encoding)
+    places = [sign.start() for sign in re.finditer(r"\r\n|.", text, re.DOTALL)] + [len(text)]
+    # The mark is a character of the file, but not of the answer.
+    places = places[bool(marked) :]
+    moved = []
+    for edit in repair.edits:
+        start, end = places[edit.start], places[edit.end]
+        moved.append(edit.model_copy(update={"start": start, "end": end, "old": text[start:end]}))
+    return text, edited(text, moved), encoding
 
 
 def _print_repairs(done: Sequence[CheckedAnswer]) -> None:
     """Print a unified diff, and on standard error each claim that stays wrong."""
     for checked in done:
-        repair = checked.report.repair()
         name = plain(checked.name)
         before, after = (
-            [line for line in re.split(r"(?<=\n)", text) if line]
-            for text in (checked.text, repair.text)
+            [line for line in re.split(r"(?<=\n)", text) if line] for text in _texts(checked)[:2]
         )
         for line in unified_diff(before, after, f"a/{name}", f"b/{name}"):
             # In a pipe the diff keeps every character, so that `patch` can apply it.
@@ -270,37 +316,22 @@ def _print_repairs(done: Sequence[CheckedAnswer]) -> None:
             if not line.endswith("\n"):
                 typer.echo("\n\\ No newline at end of file")
         claims = {claim.claim_id: claim for claim in checked.report.claims}
-        for row in repair.unrepaired:
+        for row in _repair(checked).unrepaired:
             text = plain(claims[row.claim].text)
             typer.echo(f"{name}: stays wrong, {row.reason}: {text}", err=True)
 
 
 def _write_repair(checked: CheckedAnswer) -> None:
     """Write a repaired answer to its file; every other byte stays, also the form of line ends."""
-    from crp_integrations.dpe.repair import edited
-    from crp_integrations.loaders.files import decode, encoding_of, read_bytes
-
-    edits = checked.report.repair().edits
-    if not edits:
+    before, after, encoding = _texts(checked)
+    if before == after:
         return
-    if not checked.file:
-        raise RequestError(f"{checked.name:.200} is no text or Markdown; leave --write out")
     path = Path(checked.file).resolve()
-    data = read_bytes(path)
-    encoding, marked = encoding_of(data)
-    if decode(data, name=checked.file) != checked.text:
-        raise RequestError(f"{checked.file:.200} has changed since it was read; check it again")
-    text = data[marked:].decode(encoding)
-    places = [sign.start() for sign in re.finditer(r"\r\n|.", text, re.DOTALL)] + [len(text)]
-    moved = []
-    for edit in edits:
-        start, end = places[edit.start], places[edit.end]
-        moved.append(edit.model_copy(update={"start": start, "end": end, "old": text[start:end]}))
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".crp-")
     with os.fdopen(handle, "wb") as file:
-        file.write(data[:marked] + edited(text, moved).encode(encoding))
+        file.write(after.encode(encoding))
     shutil.copymode(path, name)
-    if read_bytes(path) != data:
+    if path.read_bytes() != before.encode(encoding):
         Path(name).unlink()
         raise RequestError(f"{checked.file:.200} has changed since it was read; check it again")
     Path(name).replace(path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,6 +17,7 @@ from crp_integrations.evaluation.collected_answers import (
     CollectedAnswer,
     collected_answers,
     labelled_row,
+    private_file,
 )
 from crp_integrations.evaluation.data_sets import rows
 from crp_integrations.markup import counted
@@ -35,9 +38,10 @@ def collect(
     Answers that the labelled file already contains are not shown again.
     """
     done = {str(row.get("id")) for _, row in rows(labels)} if labels.exists() else set()
-    waiting = [answer for answer in collected_answers(log) if answer.id not in done]
+    logged = collected_answers(log, partial(typer.echo, err=True))
+    waiting = [answer for answer in logged if answer.id not in done]
     written = 0
-    with labels.open("a", encoding="utf-8") as file:
+    with os.fdopen(private_file(labels), "a", encoding="utf-8") as file:
         for row in _review(waiting):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +53,7 @@ def answer_log(path: str | Path) -> OnReport:
     """
     lock = threading.Lock()
     try:
-        os.close(_opened(path))
+        os.close(private_file(path))
     except OSError as error:
         raise ConfigError(f"{path} cannot be appended to: {error.strerror}") from error
 
@@ -70,7 +70,7 @@ def answer_log(path: str | Path) -> OnReport:
         }
         line = (json.dumps(row, ensure_ascii=False) + "\n").encode()
         with lock:
-            file = _opened(path)
+            file = private_file(path)
             try:
                 os.write(file, line)
             finally:
@@ -79,18 +79,24 @@ def answer_log(path: str | Path) -> OnReport:
     return append
 
 
-def _opened(path: str | Path) -> int:
+def private_file(path: str | Path) -> int:
+    """A file opened for appending; a new one can be read by its owner only."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
-def collected_answers(path: Path) -> Iterator[CollectedAnswer]:
+def collected_answers(
+    path: Path, skipped: Callable[[str], None] | None = None
+) -> Iterator[CollectedAnswer]:
     """The logged answers of a file, each id once.
+
+    Args:
+        skipped: receives a sentence if the last line is torn; None refuses such a line.
 
     Raises:
         RequestError: a line is not one that `answer_log` wrote.
     """
     seen: set[str] = set()
-    for row in each(path, FORM, _collected):
+    for row in each(path, FORM, _collected, skipped):
         if row.id not in seen:
             seen.add(row.id)
             yield row

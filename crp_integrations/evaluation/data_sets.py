@@ -20,19 +20,31 @@ from crp_integrations.errors import RequestError
 Made = TypeVar("Made")
 
 
-def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The place of each row, for errors, and the row; blank lines are skipped."""
+def rows(
+    path: Path, skipped: Callable[[str], None] | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The place of each row, for errors, and the row; blank lines are skipped.
+
+    Args:
+        skipped: receives a sentence if the last line is torn; None refuses such a line.
+    """
     try:
         opened = gzip.open if _is_gzip(path) else open
-        with opened(path, "rt", encoding="utf-8") as file:
+        with opened(path, "rb") as file:
             for number, line in enumerate(file, 1):
                 place = f"{path} line {number}"
                 if not line.strip():
                     continue
+                torn = skipped is not None and not line.endswith(b"\n")
                 try:
-                    row = json.loads(line)
+                    row = json.loads(line.decode(errors="replace" if torn else "strict"))
+                except UnicodeDecodeError:
+                    raise
                 except (ValueError, RecursionError):
                     row = None
+                if torn and row is None and skipped is not None:
+                    skipped(f"{place} is torn, as it has no end; it is left out")
+                    return
                 if not isinstance(row, dict):
                     raise RequestError(f"{place} is not a JSON object")
                 yield place, row
@@ -55,9 +67,14 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def each(path: Path, form: str, make: Callable[[dict[str, Any]], Made]) -> Iterator[Made]:
+def each(
+    path: Path,
+    form: str,
+    make: Callable[[dict[str, Any]], Made],
+    skipped: Callable[[str], None] | None = None,
+) -> Iterator[Made]:
     """The result of `make` for each row; an error names the row's place and the wanted form."""
-    for place, row in rows(path):
+    for place, row in rows(path, skipped):
         try:
             made = make(row)
         except (KeyError, TypeError, ValueError):

@@ -22,7 +22,7 @@ from crp_integrations.vocabulary import SourceKind
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-_FENCE = re.compile(r"---[ \t]*\n(?P<yaml>.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+FENCE = re.compile(r"---[ \t]*\n(?P<yaml>.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 # Keys that protect or rank a document: a YAML error near them is raised, not read as plain text.
 _PROTECTED_KEYS = re.compile(r"""^[\s{?,-]*["']?(?:kind|labels)["']?\s*:""", re.MULTILINE)
 # What yaml raises besides its own errors: for a date in month 13, `!!bool perhaps`, deep nesting.
@@ -51,7 +51,7 @@ def split_front_matter(text: str, *, name: str) -> tuple[FrontMatter, int]:
     A block that is not a YAML mapping (a template, a sentence between two rules) belongs to the
     document's text, unless one of its lines begins with `kind:` or `labels:`.
     """
-    match = _FENCE.match(text)
+    match = FENCE.match(text)
     if match is None:
         return FrontMatter(), 0
     import yaml

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from tests.judges import NAME, by_words, changed, judge_double, judging
 PLAN = "The Meridian plan costs 4.20 euros a month."
 CANCEL = "A plan that was paid for a year can be cancelled in its first 14 days."
 WRONG = PLAN.replace("4.20", "4.80")
+KLARNA = "You can pay by Klarna."
 
 
 @pytest.fixture
@@ -236,8 +236,8 @@ def test_corrections_are_a_diff_and_are_written_to_the_file(here: Here, desk: Pa
         again = here("check", "wrong.md", *how, "--fix", "--write", cwd=desk, **key)
     assert done.returncode == 1
     assert done.stdout == (
-        f"--- a/wrong.md\n+++ b/wrong.md\n@@ -1,2 +1,2 @@\n {CANCEL}\n"
-        f"-{WRONG} You can pay by Klarna.\n+{PLAN}\n"
+        f"--- a/wrong.md\n+++ b/wrong.md\n@@ -1,2 +1,2 @@\n \ufeff{CANCEL}\r\n"
+        f"-{WRONG} You can pay by Klarna.\r\n+{PLAN}\r\n"
     )
     assert json.loads(told.stdout)["answers"][0]["repair"]["text"] == f"{CANCEL}\n{PLAN}\n"
     assert (written.returncode, written.stderr) == (0, "")
@@ -246,6 +246,45 @@ def test_corrections_are_a_diff_and_are_written_to_the_file(here: Here, desk: Pa
     assert (desk / "link.md").is_symlink()
     assert (again.returncode, again.stdout) == (0, "")
     assert sorted(path.name for path in desk.glob(".*")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "judged", "said"),
+    [
+        (("--fix",), False, "--fix needs a judge"),
+        (("--fix", "--write"), False, "--fix needs a judge"),
+        (("--fix", "--json"), False, "--fix needs a judge"),
+        (("--fix", "--write"), True, "2.html is no text or Markdown; leave --write out"),
+    ],
+)
+def test_corrections_that_cannot_be_made_are_refused_before_the_first_call(
+    here: Here, desk: Path, words: tuple[str, ...], judged: bool, said: str
+) -> None:
+    (desk / "answers").mkdir()
+    for name in ("1.md", "2.html", "3.md"):
+        (desk / "answers" / name).write_text(f"{WRONG}\n")
+    with judge_double(answers=judging(by_words(FIX))) as judge:
+        how = ("--judge", NAME, "--judge-base", judge.url) if judged else ()
+        key = {"OPENAI_API_KEY": "sk-judge"}
+        done = here("check", "answers", "--context", "docs", *how, *words, cwd=desk, **key)
+        assert judge.requests == []
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert (desk / "answers" / "1.md").read_text() == f"{WRONG}\n"
+
+
+@pytest.mark.parametrize("kind", ["internal", "[", "no such kind"])
+def test_front_matter_is_not_corrected(here: Here, desk: Path, kind: str) -> None:
+    head = f'---\nkind: {kind}\ntitle: "{WRONG}"\nnote: {KLARNA}\n---\n'
+    (desk / "page.md").write_text(f"{head}\n{WRONG} {KLARNA}\n")
+    with judge_double(answers=judging(by_words(FIX))) as judge:
+        how = ("--context", "docs", "--judge", NAME, "--judge-base", judge.url)
+        key = {"OPENAI_API_KEY": "sk-judge"}
+        told = here("check", "page.md", *how, "--json", cwd=desk, **key)
+        done = here("check", "page.md", *how, "--fix", "--write", cwd=desk, **key)
+    assert (desk / "page.md").read_text() == f"{head}\n{PLAN}\n"
+    assert json.loads(told.stdout)["answers"][0]["repair"]["text"] == f"{head}\n{PLAN}\n"
+    assert "page.md: stays wrong, " in done.stderr
 
 
 def test_a_file_that_changed_is_not_written(desk: Path) -> None:
@@ -257,8 +296,6 @@ def test_a_file_that_changed_is_not_written(desk: Path) -> None:
     checked = check.CheckedAnswer("wrong.md", str(file), answer, {}, report)
     with pytest.raises(RequestError, match="has changed since it was read"):
         check._write_repair(checked)
-    with pytest.raises(RequestError, match="leave --write out"):
-        check._write_repair(replace(checked, file=""))
     file.write_text(answer)
     check._write_repair(checked)
     assert file.read_text() == f"{CANCEL}\n{PLAN}\n"

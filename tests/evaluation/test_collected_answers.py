@@ -124,6 +124,20 @@ def test_a_line_of_another_form_is_named(log: Path) -> None:
         list(collected_answers(log))
 
 
+@pytest.mark.parametrize("torn", [b'{"id": "x", "questi', '{"id": "€'.encode()[:-1]])
+def test_a_torn_last_line_does_not_block_the_review(log: Path, torn: bytes) -> None:
+    with log.open("ab") as file:
+        file.write(torn)
+    output, rows = _reviewed(log, "r\nr\nr\n")
+    assert "line 4 is torn" in output
+    assert len(rows) == 3
+    assert log.with_name("labels.jsonl").stat().st_mode & 0o077 == 0
+    with log.open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(RequestError):
+        list(collected_answers(log, print))
+
+
 def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be appended to"):
         answer_log(tmp_path / "none" / "run.jsonl")
