@@ -21,8 +21,8 @@ from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Reply
 from crp_integrations.policy.demands import acts
-from crp_integrations.policy.inheritance import with_actions
-from crp_integrations.policy.policy_text import parse_policy
+from crp_integrations.policy.inheritance import combine_strictest, flag_actions, with_actions
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.policy.verdict import (
     AnswerTerms,
     is_approved,
@@ -34,7 +34,7 @@ from crp_integrations.policy.verdict import (
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder, chosen_settings
 from crp_integrations.relay.judge import BACKGROUND, JudgeOptions, JudgeSource, call_receivers
 from crp_integrations.relay.records import Repaired
-from crp_integrations.relay.repaired_answer import is_better
+from crp_integrations.relay.repaired_answer import is_better, is_worse
 from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.storeless_functions import aexamine, examine
@@ -109,15 +109,18 @@ class AnswerGate:
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         check_components(reviewer=reviewer, settings=settings)
-        self.policy = with_actions(parse_policy(policy), on_flag, on_flag_level)
-        check_count("most_again", most_again, least=0)
-        self._most_again = min(most_again, MOST_REDISPATCHES)
+        chosen = chosen_settings(settings)
+        stated, above = parse_policy(policy), chosen.policy
+        stated = combine_strictest(parse_policy(above), stated) if above else stated
+        actions = flag_actions(on_flag)
+        check_count("most_again", most_again, least=0, most=MOST_REDISPATCHES)
+        self._most_again = most_again
+        self.policy = with_actions(stated, actions, on_flag_level, most_again)
         self._reviewer = reviewer
         check_callables(on_report=options.get("on_report"))
-        chosen = chosen_settings(settings)
         embedding = embedder and chosen_embedder(embedder, chosen)
         made = judge_for(taker, judge, options, settings)
-        fields = {"policy": policy, "on_flag": on_flag, "on_flag_level": on_flag_level}
+        fields = {"policy": render_policy(self.policy)}
         require_reader_of(taker, fields, made, chosen)
         self._on_report = options.get("on_report")
         if made is not None:
@@ -184,8 +187,11 @@ class AnswerGate:
         for _ in range(self._most_again if asks else 0):
             if not acts(self.policy.ask_again_on, report):
                 break
-            answer = yield against_unsupported([claim for claim in report.claims if claim.flagged])
-            report = yield answer
+            flagged = [claim for claim in report.claims if claim.flagged or claim.disputed]
+            asked: GivenAnswer = yield against_unsupported(flagged)
+            read: Report = yield asked
+            if not is_worse(Reply(text=asked.text), read, report):
+                answer, report = asked, read
         if acts(self.policy.repair_on, report) and not report.classification.halts:
             made = repair(report, answer.text)
             output = replace(answer.output, made.text) if made.edits else None

@@ -70,10 +70,13 @@ def check_packing(
         raise RequestError(f"grounding {str(grounding)!r:.40} is not one of {wanted}")
 
 
-def check_count(name: str, value: object, *, least: int, or_none: bool = False) -> None:
-    """Check that a value is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        rest = ", or None" if or_none else ""
+def check_count(
+    name: str, value: object, *, least: int, most: int | None = None, or_none: bool = False
+) -> None:
+    """Check that a value is an integer of at least `least`, and at most `most`."""
+    wrong = isinstance(value, bool) or not isinstance(value, Integral) or value < least
+    if wrong or (most is not None and int(str(value)) > most):
+        rest = ", or None" if or_none else f" and at most {most}" if most is not None else ""
         raise RequestError(
             f"{name} is {value!r:.40}, wanted a whole number of at least {least}{rest}"
         )

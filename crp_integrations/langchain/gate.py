@@ -75,7 +75,7 @@ class CRPGate(Runnable[Any, Any]):
         policy: rules for releasing an answer, in the policy language. `halt-on` and other
             demands on truth need a judge, a verifier that reads, or `unchecked allow`.
         reviewer: asked if the policy requires a person's approval; None withholds the answer.
-        settings: None reads the `CRP_*` variables and the defaults.
+        settings: None reads the `CRP_*` variables and the defaults; their policy applies too.
         attach: how much of the report is attached: `full`, `summary` (at most 1,024 bytes), `id`.
         on_flag, on_flag_level, most_again: what is done with a flagged answer before the policy
             decides, as in `Relay.ask`; `ask-again` runs the chain of `around` again.
@@ -209,6 +209,8 @@ class CRPGate(Runnable[Any, Any]):
         if chain is None:
             return self._with_report(self._gate.act(self._read(input), _with_text))
 
+        self._must_ask(input)
+
         def run(value: Any) -> GivenAnswer:
             handler = _ChainDocuments(run_manager.run_id)
             inner = handler.inner_config(config, run_manager.get_child())
@@ -220,13 +222,14 @@ class CRPGate(Runnable[Any, Any]):
         def again(words: str) -> GivenAnswer:
             return run(with_words(input, words))
 
-        asks = with_words(input, "") is not None
-        return self._with_report(self._gate.act(run(input), _with_text, again if asks else None))
+        return self._with_report(self._gate.act(run(input), _with_text, again))
 
     async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
         chain = self.chain
         if chain is None:
             return self._with_report(await self._gate.aact(self._read(input), _with_text))
+
+        self._must_ask(input)
 
         async def run(value: Any) -> GivenAnswer:
             handler = _ChainDocuments(run_manager.run_id)
@@ -238,9 +241,15 @@ class CRPGate(Runnable[Any, Any]):
         async def again(words: str) -> GivenAnswer:
             return await run(with_words(input, words))
 
-        asks = with_words(input, "") is not None
-        checked = await self._gate.aact(await run(input), _with_text, again if asks else None)
-        return self._with_report(checked)
+        return self._with_report(await self._gate.aact(await run(input), _with_text, again))
+
+    def _must_ask(self, input: Any) -> None:
+        if self._gate.policy.ask_again_on is not None and with_words(input, "") is None:
+            names = ", ".join((*QUESTIONS, "messages"))
+            raise RequestError(
+                f"ask-again needs a question in the chain's input, which is {input!r:.60}; give a "
+                f"text, messages, or a dict with one of {names}"
+            )
 
     def _read(self, input: Any) -> GivenAnswer:
         """The answer in an input dict."""

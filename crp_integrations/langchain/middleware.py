@@ -136,7 +136,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         block_streams: True streams an answer in pieces after the verdict; False streams tokens as
             they arrive, and a halt follows them; None streams tokens as they arrive if nothing can
             withhold or mend the answer, else in pieces after the verdict. An answer that may be
-            repaired always waits.
+            repaired or asked for again always waits.
         attach: how much of the report a message contains: `full`, `summary` (at most 1,024
             bytes), or `id`, which `Relay.report` accepts.
         on_receipt: called with the receipt on each window, also if the answer is withheld.
@@ -344,7 +344,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     def _lets_through(self, turn: Turn) -> bool:
         """Whether tokens may be shown before the verdict: not if it may change the text."""
         policy = turn.admission.policy if turn.admission else None
-        return not self._block and policy is not None and policy.repair_on is None
+        return (
+            not self._block and policy is not None and not (policy.repair_on or policy.ask_again_on)
+        )
 
     def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
         """The agent's messages after compaction; None if compaction is off."""

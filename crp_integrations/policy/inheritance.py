@@ -143,6 +143,8 @@ def flag_actions(on_flag: str | Sequence[str] | None) -> tuple[FlagAction, ...]:
     Raises:
         RequestError: an action is unknown.
     """
+    if not isinstance(on_flag, Collection | None):
+        raise RequestError(f"on_flag is {on_flag!r:.40}, wanted one of {', '.join(FlagAction)}")
     words = (on_flag,) if isinstance(on_flag, str) else tuple(on_flag or ())
     known = frozenset(FlagAction)
     unknown = [word for word in words if word not in known]
@@ -154,20 +156,28 @@ def flag_actions(on_flag: str | Sequence[str] | None) -> tuple[FlagAction, ...]:
 
 
 def with_actions(
-    policy: Policy, on_flag: str | Sequence[str] | None, level: str | None = None
+    policy: Policy,
+    on_flag: str | Sequence[str] | None,
+    level: str | None = None,
+    most_again: int = 1,
 ) -> Policy:
     """Tighten a policy by what a caller wants done with an answer that is flagged.
 
     Args:
         on_flag: `report`, `ask-again`, `repair`, `withhold`, or several of them.
         level: lowest risk level at which it is done; None for MEDIUM.
+        most_again: how often the model is asked again.
 
     Raises:
-        RequestError: an action or the level is unknown.
+        RequestError: an action or the level is unknown, or has no effect without `on_flag`.
     """
     level = level or RiskLevel.MEDIUM
     if level not in LEVELS:
         wanted = ", ".join(LEVELS)
         raise RequestError(f"on_flag_level {level!r:.40} is unknown, wanted one of {wanted}")
+    if not on_flag and level != RiskLevel.MEDIUM:
+        raise RequestError(f"on_flag_level {level} has no effect without on_flag; give both")
+    if not on_flag and most_again > 1 and policy.ask_again_on is None:
+        raise RequestError(f"most_again {most_again} has no effect; give on_flag='ask-again' too")
     fields = {_ACTIONS[action]: RiskLevel(level) for action in flag_actions(on_flag)}
     return combine_strictest(policy, policy.changed(**fields)) if fields else policy

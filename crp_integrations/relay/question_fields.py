@@ -185,7 +185,8 @@ def _problem(error: ValidationError) -> str:
         near = get_close_matches(field, Request.model_fields, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         return f"{field[:60]!r} is not an argument of a question{meant}"
-    shown = f" {seen!r:.40}" if kind in ("enum", "literal_error") and isinstance(seen, str) else ""
+    named = kind in ("enum", "literal_error") and isinstance(seen, str)
+    shown = f" {seen!r:.40}" if named or field == "on_flag" else ""
     if kind == "model_type":
         problem = f"wanted {first.get('ctx', {}).get('class_name', 'an object')}"
     wanted = _WANTED.get(kind, problem).replace("Input should be", "wanted")

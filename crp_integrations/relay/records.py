@@ -260,11 +260,11 @@ class Request(Record):
         """The request's token budget, else the settings' one."""
         return settings.budget.tokens if self.budget_tokens is None else self.budget_tokens
 
-    @field_validator("on_flag_level")
+    @field_validator("on_flag_level", mode="before")
     @classmethod
-    def _flags(cls, value: RiskLevel) -> RiskLevel:
+    def _flags(cls, value: Any) -> Any:
         if value not in LEVELS:
-            raise ValueError(f"{value} flags no answer, wanted one of {', '.join(LEVELS)}")
+            raise ValueError(f"{value!r:.40} flags no answer, wanted one of {', '.join(LEVELS)}")
         return value
 
     @field_validator("budget_tokens", mode="before")

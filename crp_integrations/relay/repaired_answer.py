@@ -71,6 +71,17 @@ class OriginalAnswer:
         }
 
 
+def is_worse(again: Reply, report: Report, before: Report) -> bool:
+    """Whether what was asked for again is empty, or more of its claims or its risk are wrong."""
+    if again.tool_calls:
+        return False
+    return (
+        not again.answer.strip()
+        or report.claim_counts.wrong > before.claim_counts.wrong
+        or RISKS.index(report.risk_level) > RISKS.index(before.risk_level)
+    )
+
+
 def is_better(repaired: Report, original: Report) -> bool:
     """Whether a repaired text may be released: it was read, and fewer of its claims are wrong."""
     after, before = repaired.claim_counts, original.claim_counts

@@ -204,7 +204,8 @@ def admit_window(
     stated = _with_safety_mode(
         _policy(world, (session, parent), agent, request, session_id), request
     )
-    policy = with_actions(stated or Policy(), request.on_flag, request.on_flag_level)
+    again = request.most_again
+    policy = with_actions(stated or Policy(), request.on_flag, request.on_flag_level, again)
     # An unmeasurable demand would withhold every answer, after its model call was paid for.
     require_reader(policy, world, request.accept_risk)
     if request.nonce:
@@ -426,6 +427,10 @@ def unmeasured_demands(
     """
     if policy.repair_on is not None and judge is None:
         return f"repair-on {policy.repair_on} needs a judge, which writes the corrections; {GIVE}"
+    acting = (policy.ask_again_on and not reads) or policy.repair_on
+    if acting and judge is not None and judge.settings.mode == BACKGROUND:
+        named = reader_demands(policy.changed(unchecked=None), accept_risk)
+        return refusal_words(named, JUDGED_LATE)
     if reads:
         return ""
     if judge is None:
@@ -481,7 +486,8 @@ def require_reader_of(
     # A question's own policy is at least as strict as those above it, or is refused.
     texts = [own] if own else above
     policy = reduce(combine_strictest, map(parse_policy, texts)) if texts else Policy()
-    policy = with_actions(policy, asking.get("on_flag"), asking.get("on_flag_level"))
+    again = asking.get("most_again", 1)
+    policy = with_actions(policy, asking.get("on_flag"), asking.get("on_flag_level"), again)
     _require_phones(policy)
     mode, accepted = asking.get("safety_mode"), asking.get("accept_risk")
     unmeasured = unmeasured_demands(

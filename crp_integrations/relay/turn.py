@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
 from crp_integrations.dpe.judge.inquiry import JudgeReply
@@ -34,7 +34,6 @@ from crp_integrations.errors import (
 from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.window_trace import invocation_hash
 from crp_integrations.messages import Message, Reply, Usage
-from crp_integrations.policy.demands import UNFITTED
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.verdict import unread_note
 from crp_integrations.relay import compaction
@@ -47,7 +46,7 @@ from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
 from crp_integrations.relay.receipts import draft_maker, receipt_contents
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.repaired_answer import OriginalAnswer, is_better
+from crp_integrations.relay.repaired_answer import OriginalAnswer, is_better, is_worse
 from crp_integrations.relay.session_admission import (
     ALONE,
     Admission,
@@ -99,6 +98,8 @@ from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 T = TypeVar("T")
 # Name of the remedy whose prompt quotes the text to continue from.
 AUGMENTED: Final = "prompt-augmented"
+# What belongs to an examined answer, beside its reply's call.
+_OF_ANSWER: Final = "_examined_reply _examined _judged_answer _evidence _passes _hashes".split()
 # Errors of closing a window if a concurrent answer has taken its place in the session.
 PLACE_TAKEN: Final = (StaleTip, LimitReached)
 
@@ -150,6 +151,8 @@ class Turn:
         self._judged_answer: JudgedAnswer | None = None
         # The model's own answer, while a repaired one is examined and if it is released.
         self._original: OriginalAnswer | None = None
+        # The answer before the model was asked again: its call, request, report, and the rest.
+        self._before: tuple[FittedDispatch, Request, Report, dict[str, Any]] | None = None
         self._outcome: Outcome | None = None
         self._end_lock = threading.Lock()
 
@@ -436,6 +439,14 @@ class Turn:
             self._examined, self._judged_answer = original.examined, original.judged
             self._original = None
             report = report.changed(flags=(*report.flags, "repair-discarded"))
+        elif self._before is not None and is_worse(answered, report, self._before[2]):
+            fitted, self._packing.request, report, fields = self._before
+            self._packing.last = fitted
+            vars(self).update(fields)
+            answered = fields["_examined_reply"]
+            words = (f"re-dispatches={self._calls.redispatches}", "ask-again-discarded")
+            flags = [flag for flag in report.flags if not flag.startswith(("re-dis", words[1]))]
+            report = report.changed(flags=(*flags, *words))
         shown = cap_tier(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = AnswerVerdict.of(
             report,
@@ -451,6 +462,9 @@ class Turn:
         )
         match verdict.decision:
             case AskAgain() as again:
+                if "flagged" in again.triggers:
+                    fields = {name: getattr(self, name) for name in _OF_ANSWER}
+                    self._before = fitted, self._packing.request, report, fields
                 return self._again(again, fitted)
             case Mend() | Deliver() if not (final or answered.tool_calls) and (
                 more := self._unfinished(report, fitted)
@@ -617,7 +631,7 @@ class Turn:
             outdated=self._outdated,
         )
         self._examined = (examination, len(report.flags))
-        flags = (*report.flags, *self._flags(), *self._personal(envelope))
+        flags = (*report.flags, *self._packing.flags(self._calls), *self._personal(envelope))
         return report.model_copy(update={"flags": flags})
 
     def _evidence_of(self, envelope: Envelope | None) -> AnswerEvidence:
@@ -709,23 +723,6 @@ class Turn:
         personal = world.memory.personal.of(envelope.facts, settings.dpe.personal, most)
         self._hashes = personal.hashes
         return personal.flags
-
-    def _flags(self) -> list[str]:
-        """Report flags on how the window was read and dispatched."""
-        namespace = self._packing.namespace
-        flags = [f"guard={namespace.guard_name}"]
-        if not self._world.engines.code_verified:
-            flags.append("engine-code-not-checked")
-        if namespace.residency:
-            flags.append(f"residency={namespace.residency}")
-        if self.request.cache.text:
-            flags.append(f"cache={self.request.cache.text}")
-        if self._packing.unfitted:
-            flags.append(f"{UNFITTED}{self._packing.unfitted}")
-        if self._calls.redispatches:
-            flags.append(f"re-dispatches={self._calls.redispatches}")
-        flags += self._calls.flags
-        return [*flags, *self._packing.conditional.flags]
 
     def fail(self, error: BaseException) -> Outcome:
         """End and seal the window because the model call failed or was cancelled.

@@ -184,7 +184,7 @@ def _ask_again(
     if acts(policy.ask_again_on, report) and attempts < request.most_again:
         triggers.append("flagged")
     if grounding.intersection(triggers):
-        flagged = [claim for claim in report.claims if claim.flagged]
+        flagged = [claim for claim in report.claims if claim.flagged or claim.disputed]
         instructions.append(remedies.against_unsupported(flagged))
     if not triggers:
         return None

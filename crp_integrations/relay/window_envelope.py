@@ -27,6 +27,7 @@ from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.settings import RunStep, StepMeasurement
 from crp_integrations.governance.window_trace import check_guardrails
 from crp_integrations.messages import ModelCall
+from crp_integrations.policy.demands import UNFITTED
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt
 from crp_integrations.relay.conditional_requests import ConditionalRequest
@@ -35,7 +36,7 @@ from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.prompt import InformationNeeds
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import FittedDispatch
-from crp_integrations.relay.window_records import microseconds_between
+from crp_integrations.relay.window_records import WindowCalls, microseconds_between
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import DropReason, QualityTier, Strategy
 
@@ -118,6 +119,22 @@ class WindowEnvelope:
     def candidates(self) -> tuple[str, ...]:
         """Ids of the facts that were candidates for the envelope, shown or not."""
         return tuple([fact.fact_id for fact in self.made.candidates.facts]) if self.made else ()
+
+    def flags(self, calls: WindowCalls) -> list[str]:
+        """Report flags on how the window was read and dispatched."""
+        namespace, cache = self.namespace, self._asked.cache
+        flags = [f"guard={namespace.guard_name}"]
+        if not self._world.engines.code_verified:
+            flags.append("engine-code-not-checked")
+        if namespace.residency:
+            flags.append(f"residency={namespace.residency}")
+        if cache.text:
+            flags.append(f"cache={cache.text}")
+        if self.unfitted:
+            flags.append(f"{UNFITTED}{self.unfitted}")
+        if calls.redispatches:
+            flags.append(f"re-dispatches={calls.redispatches}")
+        return [*flags, *calls.flags, *self.conditional.flags]
 
     @property
     def unfitted(self) -> int:

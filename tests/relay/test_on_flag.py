@@ -24,6 +24,7 @@ RIGHT = "The Meridian reactor delivers 412 megawatts."
 WRONG = RIGHT.replace("412", "900")
 QUESTION = "How many megawatts?"
 OTHER = "It is operated by Northfield Energy."
+LATE = {"judge_mode": "background", "on_report": print}
 VERDICT = {**changed("900", FACTS[0]), "fix": RIGHT}
 
 
@@ -220,6 +221,12 @@ def test_a_stream_waits_for_the_repair(open_relay: Opener) -> None:
         ({"on_flag": "fix"}, "'report', 'ask-again', 'repair' or 'withhold'"),
         ({"on_flag": "repair", "on_flag_level": "LOW"}, "one of CRITICAL, HIGH, MEDIUM"),
         ({"on_flag": "repair", "judge": False}, "repair-on MEDIUM needs"),
+        ({"on_flag": "repair", **LATE}, "in the background"),
+        ({"on_flag": "ask-again", "policy": "unchecked allow", **LATE}, "in the background"),
+        ({"on_flag_level": "HIGH"}, "without on_flag"),
+        ({"most_again": 2}, "most_again 2 has no effect"),
+        ({"on_flag": 5}, "on_flag 5"),
+        ({"on_flag": "repair", "on_flag_level": "high"}, "'high'.* one of CRITICAL, HIGH, MEDIUM$"),
     ],
 )
 def test_what_cannot_be_done_is_an_error(
@@ -229,3 +236,24 @@ def test_what_cannot_be_done_is_an_error(
     with pytest.raises(RequestError, match=words):
         relay.ask(QUESTION, **asking)
     assert model.calls == []
+
+
+@pytest.mark.parametrize("second", ["", f"{WRONG} {WRONG.replace('Meridian', 'other')}"])
+def test_an_empty_or_worse_second_answer_is_discarded(open_relay: Opener, second: str) -> None:
+    relay, model, _ = relay_of(open_relay, f"{WRONG} {OTHER}", second)
+    answer = relay.ask(QUESTION, policy="ask-again-on MEDIUM")
+    assert (answer.text, len(model.calls)) == (f"{WRONG} {OTHER}", 2)
+    assert {"re-dispatches=1", "ask-again-discarded"} <= set(answer.report.flags)
+    receipt = relay.receipt(answer.receipt_id)
+    assert receipt is not None
+    assert replay(receipt).word == "holds"
+    relay, _, _ = relay_of(open_relay, WRONG, second)
+    assert relay.ask(QUESTION, on_flag="ask-again").text == RIGHT
+
+
+def test_ask_again_names_the_claim_on_which_comparison_and_judge_disagree(
+    open_relay: Opener,
+) -> None:
+    relay, model, _ = relay_of(open_relay, WRONG, RIGHT, judge=ScriptedJudge({}))
+    relay.ask(QUESTION, on_flag="ask-again")
+    assert f"- {WRONG}\n" in system(model.calls[1]).split("<context>")[0]

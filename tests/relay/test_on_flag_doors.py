@@ -96,7 +96,7 @@ def by_gate(answers: Sequence[str], judge: Any, **how: Any) -> Played:
     def answer(question: str) -> dict[str, Any]:
         return {"answer": left.pop(0), "context": list(FACTS)}
 
-    gate = CRPGate.around(RunnableLambda(answer), "warn-on HIGH", judge=judge, **how)
+    gate = CRPGate.around(RunnableLambda(answer), judge=judge, **{"policy": "warn-on HIGH", **how})
     return gate.invoke(QUESTION)["answer"], len(answers) - len(left)
 
 
@@ -106,7 +106,7 @@ def by_agate(answers: Sequence[str], judge: Any, **how: Any) -> Played:
     def answer(question: str) -> dict[str, Any]:
         return {"answer": AIMessage(left.pop(0)), "context": list(FACTS)}
 
-    gate = CRPGate.around(RunnableLambda(answer), "warn-on HIGH", judge=judge, **how)
+    gate = CRPGate.around(RunnableLambda(answer), judge=judge, **{"policy": "warn-on HIGH", **how})
     return asyncio.run(gate.ainvoke(QUESTION))["answer"].text, len(answers) - len(left)
 
 
@@ -135,13 +135,13 @@ class Engine(BaseQueryEngine):
 
 def by_query_engine_gate(answers: Sequence[str], judge: Any, **how: Any) -> Played:
     engine = Engine(answers)
-    gate = QueryEngineGate(engine, "warn-on HIGH", judge=judge, **how)
+    gate = QueryEngineGate(engine, judge=judge, **{"policy": "warn-on HIGH", **how})
     return str(gate.query(QUESTION)), len(engine.asked)
 
 
 def by_async_query_engine_gate(answers: Sequence[str], judge: Any, **how: Any) -> Played:
     engine = Engine(answers)
-    gate = QueryEngineGate(engine, "warn-on HIGH", judge=judge, **how)
+    gate = QueryEngineGate(engine, judge=judge, **{"policy": "warn-on HIGH", **how})
     return str(asyncio.run(gate.aquery(QUESTION))), len(engine.asked)
 
 
@@ -281,6 +281,54 @@ def test_a_repair_without_a_judge_is_an_error() -> None:
         CRPGate(on_flag="fix", judge=Repairs().judge)
 
 
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"on_flag": 5}, "on_flag is 5"),
+        ({"on_flag": True}, "on_flag is True"),
+        ({"on_flag_level": "HIGH"}, "without on_flag"),
+        ({"most_again": 2}, "most_again 2 has no effect"),
+        ({"on_flag": "ask-again", "most_again": 9}, "at most 2"),
+    ],
+)
+def test_a_gate_refuses_what_has_no_effect(how: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        CRPGate(judge=Repairs().judge, **how)
+    with pytest.raises(RequestError, match=words):
+        QueryEngineGate(Engine([]), judge=Repairs().judge, **how)
+
+
+@pytest.mark.parametrize("action", ["ask-again", "repair"])
+def test_no_gate_acts_on_a_judge_in_the_background(action: str) -> None:
+    how: dict[str, Any] = {"on_flag": action, "judge_mode": "background", "on_report": print}
+    with pytest.raises(ConfigError, match="in the background"):
+        CRPGate("unchecked allow", judge=Repairs().judge, **how)
+
+
+@pytest.mark.parametrize("value", [{"topic": "reactor"}, ["reactor"]])
+def test_a_chain_without_a_question_cannot_be_asked_again(value: Any) -> None:
+    chain = RunnableLambda(lambda asked: pytest.fail("the chain is not paid"))
+    gate = CRPGate.around(chain, on_flag=["ask-again", "withhold"], judge=Repairs().judge)
+    for asked in (lambda: gate.invoke(value), lambda: asyncio.run(gate.ainvoke(value))):
+        with pytest.raises(RequestError, match="needs a question"):
+            asked()
+
+
+def test_a_gate_obeys_the_policy_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRP_POLICY", "repair-on MEDIUM")
+    gate = CRPGate("warn-on HIGH", judge=Repairs().judge)
+    assert gate.invoke(given(WRONG))["answer"] == RIGHT
+
+
+@pytest.mark.parametrize(
+    "door", [by_gate, by_agate, by_query_engine_gate, by_runnable, by_middleware, by_agent]
+)
+@pytest.mark.parametrize("second", ["", f"{WRONG} {WRONG.replace('Meridian', 'Sol')}"])
+def test_a_door_discards_an_empty_or_worse_second_answer(door: Any, second: str) -> None:
+    assert door([WRONG, second], Repairs().judge, on_flag="ask-again") == (RIGHT, 2)
+    assert door([WRONG, second], Repairs().judge, policy="ask-again-on MEDIUM") == (WRONG, 2)
+
+
 def test_a_gated_query_engine_is_asked_again_with_the_findings() -> None:
     engine = Engine([WRONG, RIGHT])
     gate = QueryEngineGate(engine, on_flag="ask-again", judge=Repairs().judge)
@@ -305,10 +353,11 @@ def test_a_gated_query_engine_withholds() -> None:
         QueryEngineGate("engine", judge=Repairs().judge)  # type: ignore[arg-type]
 
 
-def test_no_stream_of_an_agent_shows_what_is_repaired() -> None:
-    model = langchain.scripted(WRONG)
+@pytest.mark.parametrize("how", [{"on_flag": "repair"}, {"policy": "ask-again-on MEDIUM"}])
+def test_no_stream_of_an_agent_shows_what_is_replaced(how: dict[str, Any]) -> None:
+    model = langchain.scripted(WRONG, RIGHT)
     middleware = CRPMiddleware(
-        langchain.opened(), judge=Repairs().judge, on_flag="repair", block_streams=False
+        langchain.opened(), judge=Repairs().judge, block_streams=False, **how
     )
     agent: Any = create_agent(model, [], middleware=[middleware])
     parts = agent.stream({"messages": [HumanMessage(QUESTION)]}, stream_mode="messages")
