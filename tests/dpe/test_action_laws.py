@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -208,9 +209,13 @@ def test_a_number_of_json_stands_in_money_and_in_its_minor_unit_if_wanted(cents:
         ("2026-05-20T06:40", "on 20 May 2026 at 6:40 am"),
         ("812", "PR #812"),
         ("2", "two adults"),
+        ("14:30:00", "at 14:30"),
+        ("shop.de", "see https://shop.de, it is open"),
+        ("2026", "on 20 May 2026 14:30"),
+        (40, "pay 40 euros"),
     ],
 )
-def test_a_short_form_stands(value: str, text: str) -> None:
+def test_a_short_form_stands(value: object, text: str) -> None:
     assert place_of(value, text)
 
 
@@ -225,10 +230,51 @@ def test_a_short_form_stands(value: str, text: str) -> None:
         ("100 EUR", "100 USD"),
         ("00123", "123"),
         ("2026-05-20T06:40", "on 20 May 2026. The next day it is at 6:40 am"),
+        ("delete … production", "delete the staging copy, never production"),
+        ("pay...DE99", "pay to DE99"),
+        ("DE99…51", "DE99 or 51"),
+        ("DE0212030000000020205", "DE02120300000000202051"),
+        ("4111111", "41111112345678901234"),
+        ("anna@example.org", "anna@example.org.evil.com"),
+        ("anna@example.org", "joe.anna@example.org"),
+        ("shop.de", "https://shop.de.evil.ru/"),
+        ("1.2.3", "1.2.3-rc.1"),
+        ("ORD-12345", "ORD-12345-6"),
+        ("prod", "non-prod"),
+        ("/data", "delete /data/tmp"),
+        ("14:30:15", "at 14:30"),
+        ("14:30", "at 14:30:15"),
+        ("2026-03-05T14:30:59", "on 2026-03-05 at 14:30"),
+        *(
+            (kind("40"), text)
+            for kind in (int, str)
+            for text in (
+                "pay 40 000 €",
+                "40 thousand euros",
+                "40,5",
+                "minus 40",
+                "40.000 Euro",
+            )
+        ),
+        (2, "2 million"),
+        (1203, "DE02 1203 0000 0000 2020 51"),
     ],
 )
-def test_a_part_or_another_value_does_not_stand(value: str, text: str) -> None:
+def test_a_part_or_another_value_does_not_stand(value: object, text: str) -> None:
     assert place_of(value, text) is None
+
+
+@pytest.mark.parametrize("text", ["42.50 kg", "42.50 m", "42.50%", "42.50 Uhr"])
+def test_only_money_has_a_minor_unit(text: str) -> None:
+    assert place_of(4250, text, minor=True) is None
+    assert place_of(4250, "42.50 EUR", minor=True)
+
+
+def test_a_long_value_is_compared_by_its_words_alone() -> None:
+    start = perf_counter()
+    assert place_of("1-" * 10_000 + "2", "1 " * 10_000) is None
+    assert perf_counter() - start < 1
+    assert place_of("a b " * 100, "it is " + "A  B " * 100)
 
 
 @given(st.sampled_from(["a.b", "a[].b", "a[1].b", "a"]), st.integers(0, 3))

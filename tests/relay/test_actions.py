@@ -169,6 +169,51 @@ def test_a_result_that_repeats_its_own_call_or_failed_is_no_evidence() -> None:
     assert check({"iban": IBAN}, talk=[failed[0], result], rules=rules).may_run is True
 
 
+@pytest.mark.parametrize(
+    ("sent", "result"),
+    [
+        ({"q": f"acct {IBAN}"}, f'No result for "acct {IBAN}"'),
+        ({"q": f"acct {IBAN}"}, f"404 Not Found: /?iban={IBAN}"),
+        ({"q": f"please find {IBAN}"}, f'{{"query":"please find {IBAN}"}}'),
+        ({IBAN: 1}, f"unknown field {IBAN}"),
+        ({"a": IBAN[:9], "b": IBAN[9:]}, f"no account {IBAN}"),
+        ({"q": f"x{IBAN}x"}, f"no account {IBAN}"),
+    ],
+)
+def test_a_result_does_not_state_what_its_call_contains(sent: Any, result: str) -> None:
+    talk = [
+        called("read_mail", "2", json.dumps(sent)),
+        {"role": "tool", "tool_call_id": "2", "content": result},
+    ]
+    assert check({"iban": IBAN}, talk=talk, rules={"pay": {"iban": "exact"}}).may_run is False
+
+
+@pytest.mark.parametrize(
+    ("schema", "rule", "value"),
+    [
+        ({"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}, "enum", "a"),
+        ({"$ref": "#/$defs/Speed"}, "enum", "a"),
+        ({"anyOf": [{"$ref": "#/$defs/Speed"}, {"type": "null"}]}, "enum", "a"),
+        ({"const": "a"}, "enum", "a"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "exact", 4250),
+        ({"type": ["integer", "null"]}, "exact", 4250),
+    ],
+)
+def test_an_optional_argument_has_the_schema_of_its_value(
+    schema: Any, rule: str, value: Any
+) -> None:
+    defs = {"Speed": {"enum": ["a", "b"]}}
+    tool = {"name": "act", "parameters": {"properties": {"x": schema}, "$defs": defs}}
+    call, talk = (
+        {"name": "act", "arguments": {"x": value}},
+        [{"role": "user", "content": "42.50 €"}],
+    )
+    how: dict[str, Any] = {"rules": {"act": {"x": rule}}, "judge": False}
+    assert crp.check_call(call, talk, [tool], **how).may_run is True
+    call["arguments"] = {"x": "c"}
+    assert crp.check_call(call, talk, [tool], **how).may_run is False
+
+
 def test_an_argument_without_judge_or_rule_is_unread() -> None:
     report = check({"iban": IBAN, "note": "x"}, rules={"pay": {"iban": "exact"}})
     assert statuses(report) == ["GROUNDED", "UNREAD"]

@@ -22,14 +22,18 @@ from crp_integrations.dpe.actions.records import (
     leaves,
     parse_arguments,
 )
-from crp_integrations.dpe.actions.values import place_of
+from crp_integrations.dpe.actions.values import LEAST_CODE, place_of
 from crp_integrations.dpe.report_parts import Quotation
 from crp_integrations.errors import ConfigError
+from crp_integrations.language.folded_text import Folded
 
 EXACT, ENUM, FREE = "exact", "enum", "free"
 USER, SYSTEM_TEXT = "user", "system"
 # Kinds of passages in which a value may stand under `exact`.
 STATING: Final = ("user", "approval", "fact", "tool")
+
+# Maximum steps from a schema to what it refers to.
+DEEPEST_REFERENCE: Final = 8
 
 ToolRules = Mapping[str, Mapping[str, str]]
 Parts = tuple[str, ...]
@@ -100,6 +104,8 @@ def parts_of(path: str) -> Parts:
 
 def schema_at(schema: object, parts: Parts) -> Mapping[str, Any] | None:
     """The schema of a path; empty where it cannot be known, None if the path does not exist."""
+    root = schema
+    schema = _resolved(schema, root)
     for part in parts:
         if not isinstance(schema, Mapping):
             return {}
@@ -113,7 +119,31 @@ def schema_at(schema: object, parts: Parts) -> Mapping[str, Any] | None:
             return {}
         else:
             return None
+        schema = _resolved(schema, root)
     return schema if isinstance(schema, Mapping) else {}
+
+
+def _resolved(schema: object, root: object) -> object:
+    """A schema without references, and without the null of an optional value."""
+    for _ in range(DEEPEST_REFERENCE):
+        if not isinstance(schema, Mapping):
+            break
+        forms = schema.get("anyOf", schema.get("oneOf"))
+        if isinstance(name := schema.get("$ref"), str):
+            schema = root
+            for part in _pointer_parts(name):
+                schema = schema.get(part) if isinstance(schema, Mapping) else None
+        elif isinstance(forms, list):
+            real = [form for form in forms if form != {"type": "null"}]
+            schema = real[0] if len(real) == 1 else {}
+        elif isinstance(kinds := schema.get("type"), list):
+            rest = [kind for kind in kinds if kind != "null"]
+            return {**schema, "type": rest[0] if len(rest) == 1 else None}
+        elif "const" in schema:
+            return {"enum": [schema["const"]], **schema}
+        else:
+            break
+    return schema
 
 
 def rule_of(path: str, rules: Mapping[str, str]) -> str:
@@ -214,9 +244,20 @@ def _may_state(passage: EvidencePassage, source: str) -> bool:
 def _is_echo(passage: EvidencePassage, value: JsonValue) -> bool:
     """Whether a tool was called with the value, so that its result only repeats the model."""
     sent = parse_arguments(passage.called_with) if passage.called_with else None
-    return sent is not None and any(
-        place_of(value, text := str(own)) == (0, len(text)) for _, own in leaves(sent)
-    )
+    if sent is None:
+        return False
+    values = [str(own) for _, own in leaves(sent)]
+    keys = [part for path, _ in leaves(sent) for part in _pointer_parts(path)]
+    names = [key for key in keys if not key.isdecimal()]
+    if any(place_of(value, text, minor=True) for text in (*values, *names)):
+        return True
+    # A long value may be cut over the arguments, or stand within one of their words.
+    own = _run_on(str(value))
+    return len(own) >= LEAST_CODE and any(own in _run_on("".join(t)) for t in (values, keys))
+
+
+def _run_on(text: str) -> str:
+    return "".join(filter(str.isalnum, Folded(text).text))
 
 
 def quotation_at(passage: EvidencePassage, start: int, end: int) -> Quotation:

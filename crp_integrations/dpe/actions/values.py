@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from crp_integrations.language.dates import dates, readings_of
-from crp_integrations.language.folded_text import SEPARATED, Folded, locate
-from crp_integrations.language.quantities import quantities
+from crp_integrations.language.folded_text import SEPARATED, Folded, folded_words
+from crp_integrations.language.quantities import Quantity, quantities
 
 # A code is compared without its separators if it has at least this many letters and digits.
 LEAST_CODE: Final = 6
@@ -32,14 +33,23 @@ _MOMENT: Final = re.compile(
 _GROUPED: Final = re.compile(
     r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f'\u2019]\d{3})+(?:[.,]\d{1,2})?(?![\w])"
 )
+_SECONDS: Final = re.compile(r"\d?\d:\d\d(:\d\d(?:[.,]\d+)?)")
+_COMMA_BEFORE: Final = re.compile(r"\d,\Z")
+_COMMA_AFTER: Final = re.compile(r",\d")
+_THOUSANDS: Final = re.compile(r"(?<![\d.,])\d{1,3}\.\d{3}(?![\d.,])")
 _TWO_DECIMALS: Final = re.compile(r"[.,]\d\d(?!\d)")
 _FIGURES: Final = r"(?<![\w.,:/-]){}(?!\w|[.,:/-]\d)"
 _GAP: Final = r"[ \u00a0\u202f()-]"
 _GROUP: Final = r"[^\W_]*[0-9][^\W_]*"
 _GROUP_BEFORE: Final = re.compile(rf"{_GROUP}{_GAP}\Z")
 _GROUP_AFTER: Final = re.compile(rf"{_GAP}{_GROUP}")
-_JOINED_BEFORE: Final = re.compile(r"[^\W_][._]\Z")
-_JOINED_AFTER: Final = re.compile(r"[._][^\W_]")
+# Signs that join the parts of one name or address, and those of a path.
+_MARKS: Final = r"._@+\-\u2010\u2011"
+_PATH_MARKS: Final = rf"{_MARKS}/?#&="
+# A number that is written in digits alone; one with a zero first is an identifier.
+_FIGURE: Final = re.compile(r"(?:0|[1-9]\d*)(?:[.,]\d{1,2})?")
+# Maximum characters of a value that is sought in other forms than its own words.
+LONGEST_FORM: Final = 200
 # Characters before an identifier that are looked at.
 LONGEST_GROUP: Final = 24
 _DROPPED: Final = frozenset(SEPARATED) | {"\u202f"}
@@ -48,9 +58,9 @@ _ALGORITHM: Final = re.compile(r"(?:sha-?\d{1,3}|md5):(?=[0-9a-f]+\Z)")
 _PHONE: Final = re.compile(r"(?<![\w+.,-])(?:\+|\()?[0-9][0-9 \u00a0()/-]{6,}[0-9](?![\w.,]?[0-9])")
 # Lengths of "+" and a country code (E.164).
 _COUNTRY_CODE: Final = range(2, 5)
-# A hash, or the beginning of one, with at least the seven digits that git shows.
-_HASH: Final = re.compile(r"(?<!\w)[0-9a-fA-F]{7,64}(?!\w)")
-LEAST_DIGEST: Final = 20
+# The beginning of a hash with at least the seven digits that git shows, and a whole one.
+_SHORT_HASH: Final = re.compile(r"[0-9a-fA-F]{7,64}")
+_HASH: Final = re.compile(r"(?<!\w)(?:[0-9a-f]{40}|[0-9a-f]{64})(?!\w)")
 
 Mention = tuple[int, int, tuple[str, str]]
 
@@ -66,16 +76,54 @@ def place_of(value: object, text: str, *, minor: bool = False) -> tuple[int, int
         return _place_of_number(Decimal(repr(value)), text, minor)
     if not isinstance(value, str) or not value.strip():
         return None
-    place = locate(value, _folded(text)) or _place_of_form(value, text)
-    return place or _place_of_code(value, text) or _place_of_short_form(value, text)
+    if _FIGURE.fullmatch(body := value.strip()):
+        place = _place_of_number(Decimal(body.replace(",", ".")), text, minor=False)
+    else:
+        place = _place_of_words(value, text)
+    if place or len(body) > LONGEST_FORM:
+        return place
+    place = _place_of_form(value, text) or _place_of_code(value, text)
+    return place or _place_of_short_form(value, text)
+
+
+def _place_of_words(value: str, text: str) -> tuple[int, int] | None:
+    words = folded_words(value)
+    if not any(map(str.isalnum, words)):
+        return None
+    places = _folded(text).every(words)
+    return next((place for place in places if not _is_joined(value, text, *place)), None)
+
+
+def _is_joined(value: str, text: str, start: int, end: int) -> bool:
+    """Whether a longer name, address, path or number goes on beside a place."""
+    marks = _PATH_MARKS if "/" in value else _MARKS
+    later = f"{marks}:" if ":" in value else marks
+    before = text[max(0, start - 3) : start]
+    after = text[end : end + 3]
+    return bool(
+        re.search(rf"[^\W_][{marks}]+\Z", before) or re.match(rf"[{later}]{{1,2}}[^\W_]", after)
+    )
 
 
 def _place_of_number(number: Decimal, text: str, minor: bool) -> tuple[int, int] | None:
     wanted = {("number", _plain(number)), *([("minor", _plain(number))] if minor else [])}
     if place := _first(text, wanted):
         return place
-    bare = re.search(_FIGURES.format(re.escape(_plain(number))), text)
-    return bare.span() if bare else None
+    for bare in re.finditer(_FIGURES.format(re.escape(_plain(number))), text):
+        # What is read as another number, and a group of digits beside others, is only a part.
+        start, end = bare.span()
+        if start in _offsets(text, "date") or not (
+            start in _offsets(text, "number") or _is_grouped(text, start, end)
+        ):
+            return start, end
+    return None
+
+
+@lru_cache(maxsize=64)
+def _offsets(text: str, kind: str) -> frozenset[int]:
+    """The offsets at which mentions of a kind stand."""
+    spans = [range(start, end) for start, end, key in _mentions(text) if key[0] == kind]
+    return frozenset(chain.from_iterable(spans))
 
 
 def _first(text: str, keys: set[tuple[str, str]]) -> tuple[int, int] | None:
@@ -127,26 +175,42 @@ def _mentions(text: str) -> tuple[Mention, ...]:
         for match in _MOMENT.finditer(text)
         if (moment := _moment(match.group()))
     ]
+    paid = [(item.start, item.end) for item in quantities(text) if item.kind == "money"]
     grouped = [match.span() for match in _GROUPED.finditer(text)]
     for start, end in grouped:
         figures = re.sub(r"[ \u00a0\u202f'\u2019]", "", text[start:end]).replace(",", ".")
-        mentions += _numbers(start, end, text[start:end], Decimal(figures), "")
+        money = any(start < b and a < end for a, b in paid)
+        mentions += _numbers(start, end, text[start:end], Decimal(figures), "", money)
     for quantity in quantities(text):
-        start, end = quantity.start, quantity.end
+        start, end, money = quantity.start, quantity.end, quantity.kind == "money"
         if quantity.low != quantity.high or any(a < end and start < b for a, b in grouped):
             continue
         if quantity.unit == "clock":
             hour, minute = divmod(int(quantity.value), 60)
-            mentions.append((start, end, ("time", f"{hour:02}:{minute:02}")))
-        else:
-            mentions += _numbers(start, end, quantity.text, quantity.value, quantity.unit)
+            seconds = _SECONDS.match(text, start)
+            rest = seconds[1] if seconds and seconds[1].strip(":0.,") else ""
+            mentions.append((start, end, ("time", f"{hour:02}:{minute:02}{rest}")))
+        elif not _is_cut(text, quantity, money):
+            mentions += _numbers(start, end, quantity.text, quantity.value, quantity.unit, money)
     return tuple(mentions)
 
 
-def _numbers(start: int, end: int, text: str, value: Decimal, unit: str) -> Iterator[Mention]:
+def _is_cut(text: str, quantity: Quantity, money: bool) -> bool:
+    """Whether a number may be read wrong: half of `40,5`, or 40 of `40.000 EUR`."""
+    beside = _COMMA_BEFORE.search(text[max(0, quantity.start - 2) : quantity.start])
+    return bool(
+        beside
+        or _COMMA_AFTER.match(text, quantity.end)
+        or (money and _THOUSANDS.search(quantity.text))
+    )
+
+
+def _numbers(
+    start: int, end: int, text: str, value: Decimal, unit: str, money: bool
+) -> Iterator[Mention]:
     yield start, end, ("number", _plain(value))
     yield start, end, ("amount", f"{_plain(value)} {unit}")
-    if _TWO_DECIMALS.search(text):
+    if money and _TWO_DECIMALS.search(text):
         yield start, end, ("minor", _plain(value * 100))
 
 
@@ -189,20 +253,22 @@ def _place_of_code(value: str, text: str) -> tuple[int, int] | None:
 def _continues(match: re.Match[str]) -> bool:
     """Whether an identifier goes on before or after its match."""
     text, (start, end) = match.string, match.span()
-    before = text[max(0, start - LONGEST_GROUP) : start]
-    if _JOINED_BEFORE.search(before) or _JOINED_AFTER.match(text, end):
-        return True
     # A group of digits beside groups of digits may belong to them: part of an IBAN is none.
-    grouped = re.search(_GAP, match.group()) is not None
-    return grouped and bool(_GROUP_BEFORE.search(before) or _GROUP_AFTER.match(text, end))
+    grouped = re.search(_GAP, match.group()) is not None and _is_grouped(text, start, end)
+    return grouped or _is_joined(match.group(), text, start, end)
+
+
+def _is_grouped(text: str, start: int, end: int) -> bool:
+    before = text[max(0, start - LONGEST_GROUP) : start]
+    return bool(_GROUP_BEFORE.search(before) or _GROUP_AFTER.match(text, end))
 
 
 def _place_of_short_form(value: str, text: str) -> tuple[int, int] | None:
     """Offsets of a telephone number without its country code, or of a hash that is abbreviated."""
     body = value.strip()
-    if _HASH.fullmatch(body):
-        matches = _HASH.finditer(text)
-        return next((m.span() for m in matches if _abbreviates(body, m.group())), None)
+    if _SHORT_HASH.fullmatch(body):
+        hashes = _HASH.finditer(text)
+        return next((m.span() for m in hashes if m.group().startswith(body.lower())), None)
     number = _phone(body) if _PHONE.fullmatch(body) else ""
     for match in _PHONE.finditer(text) if number else ():
         other = _phone(match.group())
@@ -211,11 +277,6 @@ def _place_of_short_form(value: str, text: str) -> tuple[int, int] | None:
         if long[0] == "+" != short[0] and long.endswith(short) and code in _COUNTRY_CODE:
             return match.span()
     return None
-
-
-def _abbreviates(short: str, digest: str) -> bool:
-    whole = len(digest) >= LEAST_DIGEST
-    return whole and len(short) < len(digest) and digest.lower().startswith(short.lower())
 
 
 def _phone(text: str) -> str:
