@@ -16,6 +16,7 @@ from llama_index.core.agent.react.output_parser import ReActOutputParser
 from llama_index.core.agent.react.types import ActionReasoningStep
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput, adapt_to_async_tool
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+from workflows.runtime.types.results import StepWorkerStateContextVar, WaitingForEvent
 
 from crp_integrations.adapters.action_gate import (
     PAUSE,
@@ -27,6 +28,7 @@ from crp_integrations.adapters.action_gate import (
 from crp_integrations.errors import ConfigError
 from crp_integrations.llama_index.span_tree import HANDOFF
 from crp_integrations.messages import Reply, ToolCall
+from crp_integrations.seals import sha256
 
 # Name of the argument by which LlamaIndex passes a run's context to a tool.
 _CONTEXT: Final = "crp_context"
@@ -40,10 +42,14 @@ class CheckedRun:
     Attributes:
         actions: reports on the calls of the last step.
         approvals: calls that a person approved, as texts.
+        decisions: a person's first decision on each call.
+        settled: ids of the calls whose decision was carried out.
     """
 
     actions: list[dict[str, Any]] = field(default_factory=list)
     approvals: list[str] = field(default_factory=list)
+    decisions: dict[str, HumanResponseEvent] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
 
 
 def require_grounded(
@@ -118,9 +124,11 @@ def grounded_tool(
     async def run(**arguments: Any) -> ToolOutput:
         context = arguments.pop(_CONTEXT, None)
         checked = current_run()
+        action = ""
         refusal = gate.refusal(checked.actions, name, arguments)
         if refusal is not None and gate.on_ungrounded == PAUSE and context is not None:
-            response = await _decision(context, name, arguments, refusal)
+            action = _action_id(name, arguments)
+            response = await _decision(context, checked, action, name, arguments, refusal)
             refusal = _refusal(name, response)
             if refusal is None:
                 edited = response.get("tool_kwargs") if response.get("response") == "edit" else None
@@ -136,7 +144,12 @@ def grounded_tool(
             )
         if isinstance(inner, FunctionTool) and inner.requires_context and inner.ctx_param_name:
             arguments[inner.ctx_param_name] = context
-        return await inner.acall(**arguments)
+        try:
+            return await inner.acall(**arguments)
+        except WaitingForEvent:
+            # The tool itself waits for an event; the workflow runs its step again then.
+            checked.settled.discard(action)
+            raise
 
     async def as_it_is(output: ToolOutput) -> ToolOutput:
         return output
@@ -146,24 +159,43 @@ def grounded_tool(
     return grounded
 
 
+def _action_id(name: str, arguments: Mapping[str, Any]) -> str:
+    """The id of a call in its run: equal calls differ, and a step that runs again has the same."""
+    step = StepWorkerStateContextVar.get()
+    place = getattr(step.state, "work_item_id", None) or getattr(step.event, "tool_id", "")
+    return sha256(f"{call_hash(name, arguments)} {place}")
+
+
 async def _decision(
-    context: Context, name: str, arguments: Mapping[str, Any], text: str
+    context: Context,
+    checked: CheckedRun,
+    action: str,
+    name: str,
+    arguments: Mapping[str, Any],
+    text: str,
 ) -> HumanResponseEvent:
-    """Wait for a person's decision; the workflow runs the tool's step again when it comes."""
-    action = call_hash(name, arguments)
-    return await context.wait_for_event(
+    """Wait for a person's decision; the workflow runs the tool's step again when it comes.
+
+    A step that runs again for a further decision waits without end, and so gives no result.
+    """
+    again = action in checked.settled
+    request = InputRequiredEvent(
+        prefix=text,
+        action_id=action,
+        tool_name=name,
+        tool_kwargs=dict(arguments),
+        allowed_decisions=list(_DECISIONS),
+    )
+    waiter = f"{action} settled" if again else action
+    response = await context.wait_for_event(
         HumanResponseEvent,
-        waiter_id=action,
-        waiter_event=InputRequiredEvent(
-            prefix=text,
-            action_id=action,
-            tool_name=name,
-            tool_kwargs=dict(arguments),
-            allowed_decisions=list(_DECISIONS),
-        ),
-        requirements={"action_id": action},
+        waiter_id=waiter,
+        waiter_event=None if again else request,
+        requirements={"action_id": waiter},
         timeout=None,
     )
+    checked.settled.add(action)
+    return checked.decisions.setdefault(action, response)
 
 
 def _refusal(name: str, response: HumanResponseEvent) -> str | None:

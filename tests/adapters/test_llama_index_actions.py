@@ -1,5 +1,6 @@
 """Tool calls of LlamaIndex's agents, checked before the tools run."""
 
+import asyncio
 import json
 
 import pytest
@@ -111,6 +112,80 @@ async def test_two_paused_calls_of_a_step_get_their_own_decisions():
             waiting = []
     await handler
     assert payments.paid == [other["iban"]]
+
+
+@pytest.mark.parametrize("kind", ["FunctionAgent", "AgentWorkflow"])
+@pytest.mark.parametrize(
+    ("calls", "decisions", "payments_made"),
+    [
+        (1, ["approve", "approve"], 1),
+        (1, ["reject", "approve"], 0),
+        (1, ["approve", "reject"], 1),
+        (2, ["approve"], 2),
+        (2, ["reject"], 0),
+        (6, ["approve", "approve"], 6),
+    ],
+)
+async def test_the_first_decision_on_each_call_counts_once(kind, calls, decisions, payments_made):
+    payments = Payments([("pay", WRONG)] * calls, "Done.", on_ungrounded="pause", kind=kind)
+    handler = payments.agent.run(ORDER)
+    asked, events = [], []
+
+    async def listen():
+        async for event in handler.stream_events():
+            events.append(event)
+            if isinstance(event, InputRequiredEvent):
+                asked.append(event.action_id)
+                for decision in decisions:
+                    handler.ctx.send_event(
+                        HumanResponseEvent(action_id=event.action_id, response=decision)
+                    )
+        await handler
+
+    await asyncio.wait_for(listen(), 20)
+    assert len(set(asked)) == len(asked) == calls
+    assert len(payments.paid) == payments_made
+    assert len(results(events)) == calls
+    assert len(payments.model.seen) == 2
+
+
+@pytest.mark.parametrize("clicks", [1, 2])
+async def test_an_approved_tool_that_waits_itself_runs_on_after_its_own_event(clicks):
+    paid = []
+
+    async def pay(ctx: Context, iban: str, euros: int) -> str:
+        """Pay an amount to an account."""
+        code = await ctx.wait_for_event(
+            HumanResponseEvent,
+            waiter_event=InputRequiredEvent(prefix="code"),
+            waiter_id="code",
+            requirements={"about": "code"},
+        )
+        paid.append((iban, code.response))
+        return "paid"
+
+    llm = CRPAgentLLM(
+        opened(),
+        scripted([("pay", WRONG)], "Done."),
+        ground_tools=True,
+        judge=ActionJudge(),
+        on_ungrounded="pause",
+    )
+    handler = agent(llm, llm.grounded([pay])).run(ORDER)
+
+    async def listen():
+        async for event in handler.stream_events():
+            if isinstance(event, InputRequiredEvent) and event.prefix == "code":
+                handler.ctx.send_event(HumanResponseEvent(about="code", response="1234"))
+            elif isinstance(event, InputRequiredEvent):
+                for _ in range(clicks):
+                    handler.ctx.send_event(
+                        HumanResponseEvent(action_id=event.action_id, response="approve")
+                    )
+        await handler
+
+    await asyncio.wait_for(listen(), 20)
+    assert paid == [(WRONG["iban"], "1234")]
 
 
 async def test_an_approved_value_is_evidence_for_later_calls():
