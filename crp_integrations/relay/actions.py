@@ -275,6 +275,8 @@ def prepared_checks(
         terms: parameters of the judge; None for none.
         barred: ids of facts that the judge must not be shown.
     """
+    if not isinstance(tools, Collection):
+        raise RequestError(f"tools is {type(tools).__name__}; give a list of definitions")
     definitions = [definition_of(tool) for tool in tools]
     check_rules(rules or {}, definitions)
     by_name = {definition["name"]: definition for definition in definitions}

@@ -213,11 +213,10 @@ class Judge:
         choices: JudgeChoices,
     ) -> Self:
         """A judge whose doubts a second one settles; both spend one budget."""
-        missing = any(isinstance(part, str | bool | None) and not part for part in sources)
+        missing = [part for part in sources if isinstance(part, str | bool | None) and not part]
         if len(sources) != 2 or missing or sources[1] is True:
-            raise RequestError(
-                f"judge is a list of {len(sources)}; give two judges, the second one not True"
-            )
+            held = f"with {missing[0]!r}" if missing else f"of {len(sources)}"
+            raise RequestError(f"judge is a list {held}; give two judges, the second one not True")
         # The list replaces a second judge of the settings.
         base = require_settings(settings, JudgeSettings)
         base = base.model_copy(update={"second": "", "confirm": False})

@@ -363,10 +363,38 @@ def test_arguments_that_cannot_be_read_are_unread(written: str) -> None:
     assert (statuses(report), report.may_run) == (["UNREAD"], None)
 
 
-def test_a_tool_that_is_not_defined_may_not_run() -> None:
-    report = crp.check_call({"name": "steal", "arguments": {}}, TALK, TOOLS, judge=False)
-    assert report.may_run is None
-    assert "no tool" in report.error_text()
+def failing_judge() -> crp.Judge:
+    def fail(_: Any) -> Any:
+        raise ValueError("down")
+
+    return crp.Judge(Scripted(fail))
+
+
+@pytest.mark.parametrize(
+    ("call", "how", "advice"),
+    [
+        ({"name": "steal", "arguments": {}}, {}, "Call one that is."),
+        ({"name": "pay", "arguments": "{"}, {}, "Write such an object."),
+        ({"name": "pay", "arguments": {"amount": 50}}, {}, "Keep the values"),
+        ({"name": "pay", "arguments": {"amount": 50}}, {"judge": "fails"}, "Keep the values"),
+        (
+            {"name": "pay", "arguments": {"amount": 7777}},
+            {"rules": {"pay": {"amount": "exact"}}},
+            "Use values that the user or a tool gave",
+        ),
+    ],
+)
+def test_the_advice_to_the_model_fits_what_stops_the_call(call: Any, how: Any, advice: str) -> None:
+    judge = failing_judge() if "judge" in how else False
+    report = crp.check_call(call, TALK, TOOLS, **{**how, "judge": judge})
+    assert report.may_run is not True
+    assert advice in report.error_text()
+    assert ("Use values" in report.error_text()) is bool(report.wrong)
+
+
+def test_tools_that_are_none_are_refused() -> None:
+    with pytest.raises(crp.RequestError, match="tools is NoneType; give a list"):
+        crp.check_call({"name": "pay", "arguments": {}}, TALK, None, judge=False)  # type: ignore[arg-type]
 
 
 def test_texts_of_strangers_are_escaped_and_bounded() -> None:

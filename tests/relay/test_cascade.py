@@ -151,6 +151,12 @@ def test_a_list_that_is_no_pair_is_refused(judges: Any) -> None:
         examine(ANSWER, PASSAGES, judge=judges)
 
 
+@pytest.mark.parametrize("unusable", [False, None, ""])
+def test_a_pair_with_no_judge_in_it_says_which(unusable: Any) -> None:
+    with pytest.raises(RequestError, match=f"judge is a list with {unusable!r}; give two judges"):
+        examine(ANSWER, PASSAGES, judge=["a", unusable])
+
+
 @pytest.mark.parametrize("confirm", [False, True])
 def test_a_receipt_of_two_judges_replays(confirm: bool) -> None:
     cheap = Named("cheap", {"Larkspur": UNSUPPORTED, "archive": UNSUPPORTED})

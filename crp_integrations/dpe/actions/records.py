@@ -39,6 +39,8 @@ class ArgumentStatus(StrEnum):
     FREE = "FREE"
 
 
+NOT_JSON: Final = "the arguments are no JSON object with each key once"
+NO_TOOL: Final = "no tool of this name is defined"
 WRONG: Final = (ArgumentStatus.CONTRADICTED, ArgumentStatus.UNGROUNDED)
 RIGHT: Final = (ArgumentStatus.GROUNDED, ArgumentStatus.FREE)
 
@@ -121,8 +123,16 @@ class ActionReport(Record):
         elif len(parts) == 1 and unread:
             paths = ", ".join(_shown(path) for path in unread[:SHOWN_ARGUMENTS])
             parts.append(f"Not checked: {paths}.")
-        parts.append("Use values that the user or a tool gave, or ask the user.")
+        parts.append(self._advice())
         return " ".join(parts)[:SHOWN_ERROR]
+
+    def _advice(self) -> str:
+        if self.wrong:
+            return "Use values that the user or a tool gave, or ask the user."
+        if self.missing or self.may_run is False:
+            return "Do first what has to come before the call, or ask the user."
+        advice = {NOT_JSON: "Write such an object.", NO_TOOL: "Call one that is."}
+        return advice.get(self.reason, "Keep the values, which may be right, and ask the user.")
 
 
 def _problem(argument: Argument) -> str:

@@ -19,6 +19,8 @@ from crp_integrations.dpe.actions.prompt import (
     material,
 )
 from crp_integrations.dpe.actions.records import (
+    NO_TOOL,
+    NOT_JSON,
     RIGHT,
     WRONG,
     ActionReport,
@@ -43,8 +45,6 @@ from crp_integrations.dpe.report_parts import JudgeExchange, Quotation
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.messages import ModelCall
 
-NOT_JSON: Final = "the arguments are no JSON object with each key once"
-NO_TOOL: Final = "no tool of this name is defined"
 NO_REPLY: Final = "no judge read the call"
 
 
