@@ -338,8 +338,9 @@ def test_a_deep_copy_shares_a_router_and_a_judge():
     entry = {"model_name": "main", "litellm_params": {"model": "extractive/lead"}}
     router = CRPRouter([entry], relay=opened())
     assert copy.deepcopy({"router": router})["router"] is router
-    judge = Judge(ScriptedModel("x"))
-    assert copy.deepcopy(CRPGate(judge=judge))._gate._examination["judge"] is judge
+    gate = CRPGate(judge=Judge(ScriptedModel("x")))
+    shared = gate._gate._examination["judge"]
+    assert copy.deepcopy(gate)._gate._examination["judge"] is shared
 
 
 def test_a_copied_component_has_the_same_store():

@@ -11,6 +11,7 @@ from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Store
 from crp_integrations.receipt.leaves import Leaf
+from crp_integrations.receipt.predicate import SCHEMA
 from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.testing.conformance_sessions import (
@@ -192,7 +193,7 @@ class ReceiptsLaws:
             Leaf("answer", ""),
         )
         chain = receipt(1).chain
-        one = issue(Draft({}, tuple(leaves)), chain, SIGNER, KEY)
+        one = issue(Draft({"schema": SCHEMA}, tuple(leaves)), chain, SIGNER, KEY)
         add_receipts(store, one)
         assert stored_receipt(store, one) == one
 
