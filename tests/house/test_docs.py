@@ -18,7 +18,7 @@ WANTED = (
     "explanation/misses", "explanation/specifications", "evidence/supported", "evidence/spec-map",
 )  # fmt: skip
 # Words beside code that the site may have, and the pages that are generated or a record of the past.
-WORDS = 38_400
+WORDS = 38_600
 UNCOUNTED = re.compile(
     r"adr/|changelog\.md|evidence/(supported|spec-map)\.md|reference/(settings|cli-options)\.md"
     r"|reference/api/"
@@ -43,7 +43,7 @@ def test_the_links_of_a_page_resolve(page: Path) -> None:
     assert broken == []
 
 
-def test_the_site_has_at_most_38_400_words_beside_code() -> None:
+def test_the_site_has_at_most_38_600_words_beside_code() -> None:
     counted = {
         page.relative_to(DOCS).as_posix(): words(page)
         for page in DOCS.rglob("*.md")
