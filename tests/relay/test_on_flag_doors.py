@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextvars import Context
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -206,24 +208,26 @@ DOORS = (
     by_router,
     by_gateway,
 )
-each_door = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 
 
-@each_door
+@pytest.fixture(params=DOORS, ids=lambda door: door.__name__)
+def door(request: pytest.FixtureRequest) -> Any:
+    """A door in an empty context: frameworks' variables of earlier tests are not reset in it."""
+    return partial(Context().run, request.param)
+
+
 def test_a_flagged_answer_is_repaired_with_one_call_more(door: Any) -> None:
     reads = Repairs()
     assert door([WRONG], reads.judge, on_flag="repair") == (RIGHT, 1)
     assert reads.calls == 2
 
 
-@each_door
 def test_a_flagged_answer_is_asked_for_again(door: Any) -> None:
     reads = Repairs()
     assert door([WRONG, RIGHT], reads.judge, on_flag="ask-again") == (RIGHT, 2)
     assert reads.calls == 2
 
 
-@each_door
 def test_what_is_asked_for_again_in_vain_is_repaired(door: Any) -> None:
     reads = Repairs()
     text, asked = door([WRONG, f"Well. {WRONG}"], reads.judge, on_flag="ask-again")
