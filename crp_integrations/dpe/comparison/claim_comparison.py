@@ -392,13 +392,17 @@ def _matched(tokens: Sequence[Token], shape: tuple[str, ...], same: Match) -> Ma
     if len(tokens) == len(other):
         if shape != clause.shape:
             return None
-        apart = [pair for pair in zip(tokens, other, strict=True) if not same_token(*pair)]
+        pairs = list(zip(tokens, other, strict=True))
+        # Of two clauses of one shape mostly a value differs.
+        apart = [pair for pair in pairs if pair[0].value is not None and not same_token(*pair)]
+        if len(apart) > 1 or not all(
+            pair[0].value is not None or same_token(*pair) for pair in pairs
+        ):
+            return None
         if not apart:
             return same
         own, theirs = apart[0]
-        if len(apart) == 1 and own.value is not None and theirs.value is not None:
-            return replace(same, own=own, other=theirs)
-        return None
+        return None if theirs.value is None else replace(same, own=own, other=theirs)
     if abs(len(tokens) - len(other)) > 2:
         return None
     denials = sum(key in DENIALS for key in shape)
