@@ -394,10 +394,8 @@ def _matched(tokens: Sequence[Token], shape: tuple[str, ...], same: Match) -> Ma
             return None
         pairs = list(zip(tokens, other, strict=True))
         # Of two clauses of one shape mostly a value differs.
-        apart = [pair for pair in pairs if pair[0].value is not None and not same_token(*pair)]
-        if len(apart) > 1 or not all(
-            pair[0].value is not None or same_token(*pair) for pair in pairs
-        ):
+        apart = [(a, b) for a, b in pairs if a.value is not None and not same_token(a, b)]
+        if len(apart) > 1 or not all(a.value is not None or same_token(a, b) for a, b in pairs):
             return None
         if not apart:
             return same
