@@ -72,6 +72,15 @@ Cache = Annotated[
     Path | None, typer.Option("--cache", help="Folder for vectors that later runs reuse.")
 ]
 
+JudgeName = Annotated[str, typer.Option("--judge", help="LiteLLM name of the model that judges.")]
+PromptsFile = Annotated[
+    Path | None, typer.Option("--prompts", help="Only write the judge's prompts to this file.")
+]
+RepliesFile = Annotated[
+    Path | None,
+    typer.Option("--replies", help="Replies to those prompts, by name: texts or objects."),
+]
+
 
 def selection(
     data: Annotated[Path, typer.Option("--data", help="Folder of a set, or of several sets.")],
@@ -282,19 +291,12 @@ def answers(
     data: Annotated[
         list[Path], typer.Option("--data", help="Labelled answers, JSON lines; repeatable.")
     ],
-    judge: Annotated[
-        str, typer.Option("--judge", help="LiteLLM name of the model that judges.")
-    ] = "",
+    judge: JudgeName = "",
     judge_base: Annotated[
         str, typer.Option("--judge-base", help="Address of the judge's provider.")
     ] = "",
-    prompts_to: Annotated[
-        Path | None, typer.Option("--prompts", help="Only write the judge's prompts to this file.")
-    ] = None,
-    replies_from: Annotated[
-        Path | None,
-        typer.Option("--replies", help="Replies to those prompts, by name: texts or objects."),
-    ] = None,
+    prompts_to: PromptsFile = None,
+    replies_from: RepliesFile = None,
     repaired_to: Annotated[
         Path | None, typer.Option("--repaired", help="Write the repaired answers to this file.")
     ] = None,
@@ -369,16 +371,9 @@ def answers(
 @app.command("actions")
 def actions(
     data: Annotated[Path, typer.Option("--data", help="Labelled tool calls, JSON lines.")],
-    judge: Annotated[
-        str, typer.Option("--judge", help="LiteLLM name of the model that judges.")
-    ] = "",
-    prompts_to: Annotated[
-        Path | None, typer.Option("--prompts", help="Only write the judge's prompts to this file.")
-    ] = None,
-    replies_from: Annotated[
-        Path | None,
-        typer.Option("--replies", help="Replies to those prompts, by name: texts or objects."),
-    ] = None,
+    judge: JudgeName = "",
+    prompts_to: PromptsFile = None,
+    replies_from: RepliesFile = None,
     rules_from: Annotated[
         Path | None, typer.Option("--rules", help="JSON file of rules: tool, path, rule.")
     ] = None,
