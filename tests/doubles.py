@@ -119,6 +119,11 @@ class ScriptedModel:
             yield part
 
 
+def stands(value: str, text: str) -> bool:
+    """Whether `value` stands in `text` by itself: a hash may hold the same figures by chance."""
+    return bool(re.search(rf"(?<![\w+/=-]){re.escape(value)}(?![\w+/=-])", text))
+
+
 def erase_all(namespace: Any) -> Any:
     """Erase every source of a namespace; returns the last report."""
     return [namespace.erase(source.source_id) for source in namespace.sources()][-1]

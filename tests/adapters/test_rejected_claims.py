@@ -15,6 +15,7 @@ from crp_integrations.llama_index import CRPAgentLLM, DPEEventHandler
 from tests.adapters import llama_index_doubles as llama
 from tests.adapters.langchain_doubles import opened, scripted
 from tests.adapters.test_langchain_agents import calling
+from tests.doubles import stands
 from tests.relay.conftest import FACTS
 
 QUESTION = "How much power does the Meridian reactor deliver?"
@@ -97,7 +98,7 @@ def test_a_rejected_claim_is_held_as_no_fact() -> None:
     model = scripted(calling("ask", {}), "Done.")
     outer = create_agent(model, [inner_tool(inner)["invoke"]], middleware=[CRPMiddleware(relay)])
     outer.invoke(ASK)
-    assert "512" not in str(model.seen[-1][0].content)
+    assert not stands("512", str(model.seen[-1][0].content))
 
 
 def test_it_stays_with_the_thread_in_another_process() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Here, command, process
+from tests.doubles import stands
 from tests.judges import NAME, both, judge_double
 from tests.servers import Double, openai_double
 
@@ -250,7 +251,7 @@ def test_a_judge_that_fails_is_named_or_withholds(here: Here, kb: Path, judge: D
         "ask", QUESTION, *how, "--judge-failure", "halt", cwd=kb, OPENAI_API_KEY="sk-judge"
     )
     assert halted.returncode != 0
-    assert "412" not in halted.stdout
+    assert not stands("412", halted.stdout)
     assert len(halted.stderr.splitlines()) == 1
 
 

@@ -14,6 +14,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.gateway import KeyFile
 from crp_integrations.gateway.admission import new_key
 from tests.commands import Here
+from tests.doubles import stands
 from tests.gateway.application import ASKED, BODY, Gateway, opened
 from tests.judges import NAME, asked, both, named
 from tests.servers import Double
@@ -40,7 +41,7 @@ def test_right_and_wrong_answers(judged: Gateway, server: Double, judge: Double)
     assert wrong.headers["crp-safety-hallucination-risk"] == "HIGH"
     withheld = judged.ask(**{"CRP-Safety-Policy": "halt-on HIGH"})
     assert withheld.status_code == 451
-    assert "1977" not in withheld.text
+    assert not stands("1977", withheld.text)
     # A tenant's judge remembers what it said; another tenant's has to be asked.
     calls = len(asked(judge))
     judged.ask("globex")
@@ -68,7 +69,7 @@ def test_451_where_the_judge_fails_and_that_halts(
     assert response.status_code == 451, response.text
     assert response.json()["crp_halt_reason"] == "JUDGE_FAILED"
     assert response.headers["crp-safety-retry-after"] == "oversight-required"
-    assert "1957" not in response.text
+    assert not stands("1957", response.text)
 
 
 def test_the_model_that_answers_may_judge(tmp_path: Path, server: Double) -> None:

@@ -31,6 +31,7 @@ from crp_integrations.relay.settings import load
 from tests.adapters import langchain_doubles as langchain
 from tests.adapters import llama_index_doubles as llama_index
 from tests.adapters.litellm_deployments import ASKED, entry, router
+from tests.doubles import stands
 from tests.gateway.application import ASKED as GATEWAY_ASKED
 from tests.gateway.application import BODY, FAST, application, fill, key_for
 from tests.gateway.application import FACTS as PLANTS
@@ -342,7 +343,7 @@ def test_a_gateway_whose_judge_fails_withholds(tmp_path: Path, stream: bool) -> 
         withheld = gateway.post("/v1/chat/completions", body)
         assert withheld.status_code == 451
         assert "1 of 1 claim was not read: the judge failed" in withheld.text
-        assert "1957" not in withheld.text
+        assert not stands("1957", withheld.text)
 
 
 # --- a 304, and facts that did not fit ----------------------------------------------------------
