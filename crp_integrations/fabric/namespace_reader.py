@@ -220,7 +220,7 @@ class NamespaceReader:
         """Number of facts that the subject may retrieve."""
         with self._begun() as transaction:
             index = self._index(transaction)
-        return index.count(self._allowed(index))
+            return index.count(self._allowed(index))
 
     def find(self, where: Where) -> list[str]:
         """Ids of the retrievable facts that match the filter, ascending."""
@@ -326,7 +326,7 @@ class NamespaceReader:
         """Unit rows in the order of the ids, shape (len(ids), dimensions)."""
         with self._begun() as transaction:
             index = self._index(transaction)
-        return index.rows(ids, allowed=self._allowed(index))
+            return index.rows(ids, allowed=self._allowed(index))
 
     def token_counts(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import psycopg
@@ -62,7 +63,7 @@ def test_an_answer_is_sealed_and_verified(postgres_address):  # noqa: F811
         assert again.verify().windows == 1
 
 
-def searched(store: PostgresStore, settings: dict) -> Relay:
+def searched(store: PostgresStore | Path, settings: dict) -> Relay:
     return Relay.open(store, **OPTIONS, fabric={"graph": {"exact_up_to": 50}, **settings})
 
 
@@ -302,4 +303,42 @@ def test_a_writer_that_waits_does_not_stand_in_the_way_of_the_index(postgres_add
     assert failed == []
     with store.begin(NAMESPACE, write=False) as reader:
         assert len(reader.facts.retrievable()) == 5
+    store.close()
+
+
+def read_all(relay: Relay) -> dict[str, object]:
+    """What the public calls read, without ids and moments that differ between two stores."""
+    fabric = relay.fabric
+    ids = fabric.find(Where())
+    vector = HashEmbedder().embed_query(QUESTION)
+    answer = relay.ask(QUESTION, model="extractive")
+    again = relay.ask(QUESTION, model="extractive", if_match=answer.envelope.etag)
+    return {
+        "size": fabric.size(),
+        "vectors": fabric.vectors(ids).tolist(),
+        "nearest": fabric.nearest(vector, 5),
+        "words": fabric.search_text(QUESTION, 5),
+        "facts": [fact.content for fact in fabric.facts(ids)],
+        "briefs": [brief.content for brief in fabric.briefs(ids[:9])],
+        "sources": [source.source_id for source in fabric.sources()],
+        "communities": len(fabric.communities()),
+        "graph": len(fabric.graph().ids),
+        "stats": fabric.stats().facts,
+        "doctor": fabric.doctor().findings,
+        "exported": sum(1 for _ in fabric.export()),
+        "state": fabric.state_hash(),
+        "preview": relay.preview(QUESTION).facts_available > 50,
+        "answer": answer.text,
+        "again": type(again).__name__,
+        "report": answer.report.risk_level,
+        "windows": relay.verify().windows,
+    }
+
+
+def test_every_read_above_the_limit_of_exact_search(tmp_path, postgres_address):  # noqa: F811
+    store = PostgresStore(postgres_address, index_from=50)
+    with searched(tmp_path / "kb", {}) as ours, searched(store, {}) as theirs:
+        for relay in (ours, theirs):
+            relay.fabric.add(TEXTS)
+        assert read_all(theirs) == read_all(ours)
     store.close()
