@@ -27,7 +27,10 @@ Keys = Annotated[
 
 
 def serve(
-    store: Annotated[str, typer.Argument(help="Folder or postgresql:// address of the store.")],
+    store: Annotated[
+        str,
+        typer.Argument(envvar="CRP_STORE", help="Folder or postgresql:// address of the store."),
+    ],
     keys: Keys = "crp-keys.jsonl",
     upstream: Annotated[
         str, typer.Option("--upstream", help="Address of an OpenAI-compatible server, with /v1.")
@@ -103,6 +106,7 @@ def serve(
     from crp_integrations.gateway import serve as served
     from crp_integrations.gateway.app import judge_of
     from crp_integrations.gateway.server import check_free
+    from crp_integrations.relay.settings import load
     from crp_integrations.stores.address import holds_store, is_address
 
     if not Path(keys).is_file():
@@ -128,8 +132,10 @@ def serve(
         server = OpenAIServer(
             upstream,
             api_key=os.environ.get(upstream_key, ""),
+            timeout_s=load(None if is_address(store) else Path(store)).timeout_s,
             connections=limits.upstream_connections,
             most_bytes=limits.upstream_bytes,
+            deadline_s=limits.upstream_seconds,
         )
     arguments: dict[str, Any] = {} if policy is None else {"policy": policy}
     with ExitStack() as stack:

@@ -60,8 +60,14 @@ class OpenAIServer:
         timeout_s: float = 60.0,
         connections: int = 256,
         most_bytes: int = 2_000_000,
+        deadline_s: float = 600.0,
     ) -> None:
-        """Set the server; nothing is sent yet."""
+        """Set the server; nothing is sent yet.
+
+        Args:
+            timeout_s: maximum seconds without a byte of an answer.
+            deadline_s: maximum seconds of a whole answer, however it trickles in.
+        """
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"upstream {base_url!r:.80} is not an http or https address")
         sent = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -69,6 +75,7 @@ class OpenAIServer:
         self._server = _Connections(
             base_url.rstrip("/") + "/chat/completions",
             most_bytes,
+            deadline_s,
             {"timeout": timeout_s, "limits": limits, "follow_redirects": False, "headers": sent},
         )
         self._arguments: dict[str, Any] = {}
@@ -215,8 +222,11 @@ def _limit_in(entry: Mapping[str, Any]) -> int | None:
 class _Connections:
     """The connections to a server, shared by all copies from `shaped`."""
 
-    def __init__(self, url: str, most_bytes: int, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, url: str, most_bytes: int, deadline_s: float, options: Mapping[str, Any]
+    ) -> None:
         self._url, self._most, self._options = url, most_bytes, options
+        self._deadline = deadline_s
         self._async: httpx.AsyncClient | None = None
         self._sync: httpx.Client | None = None
 
@@ -235,20 +245,21 @@ class _Connections:
             self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         with self._sync.stream("GET", url, timeout=timeout_s) as response:
             response.raise_for_status()
-            return b"".join(self._limited(response))
+            return b"".join(self._limited(response, time.monotonic()))
 
     @contextmanager
     def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
         """The bytes of an answer, as they arrive."""
         if self._sync is None:
             self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
+        begun = time.monotonic()
         with (
             _translated(model),
             self._sync.stream("POST", self._url, json=body) as response,
         ):
             if response.status_code != OK:
-                raise self._refused(response, b"".join(self._limited(response)), model)
-            yield self._limited(response)
+                raise self._refused(response, b"".join(self._limited(response, begun)), model)
+            yield self._limited(response, begun)
 
     @asynccontextmanager
     async def aposted(
@@ -257,12 +268,13 @@ class _Connections:
         """The asynchronous version of `posted`."""
         if self._async is None:
             self._async = httpx.AsyncClient(cookies=_no_cookies(), **self._options)
+        begun = time.monotonic()
         with _translated(model):
             async with self._async.stream("POST", self._url, json=body) as response:
                 if response.status_code != OK:
-                    error_body = b"".join([piece async for piece in self._alimited(response)])
-                    raise self._refused(response, error_body, model)
-                yield self._alimited(response)
+                    pieces = [piece async for piece in self._alimited(response, begun)]
+                    raise self._refused(response, b"".join(pieces), model)
+                yield self._alimited(response, begun)
 
     def _refused(self, response: httpx.Response, body: bytes, model: str) -> ModelError:
         status = response.status_code
@@ -274,21 +286,23 @@ class _Connections:
             text = text.replace(secret, "[key]") if len(secret) >= SHORTEST_KEY else text
         return _error(summary, status, text, response.headers.get("Retry-After", ""))
 
-    def _limited(self, response: httpx.Response) -> Iterator[bytes]:
+    def _limited(self, response: httpx.Response, begun: float) -> Iterator[bytes]:
         read = 0
         for piece in response.iter_bytes():
             read += len(piece)
-            self._check(read)
+            self._check(read, begun)
             yield piece
 
-    async def _alimited(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    async def _alimited(self, response: httpx.Response, begun: float) -> AsyncIterator[bytes]:
         read = 0
         async for piece in response.aiter_bytes():
             read += len(piece)
-            self._check(read)
+            self._check(read, begun)
             yield piece
 
-    def _check(self, read: int) -> None:
+    def _check(self, read: int, begun: float) -> None:
+        if time.monotonic() - begun > self._deadline:
+            raise httpx.ReadTimeout(f"the answer took more than {self._deadline:g} seconds")
         if read > self._most:
             raise ModelError(f"the upstream answered with more than {self._most} bytes")
 

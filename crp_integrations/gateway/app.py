@@ -50,7 +50,13 @@ from crp_integrations.gateway.responses import (
     json_response,
 )
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.tenants import Routed, StatesLimits, TenantRelays, Upstream
+from crp_integrations.gateway.tenants import (
+    Routed,
+    StatesLimits,
+    StoreProbe,
+    TenantRelays,
+    Upstream,
+)
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.defaults import clock as clock_of
@@ -146,6 +152,7 @@ def create_app(
         rates=RequestRates(limits.requests_per_minute, limits.burst),
         together=ConcurrencyLimit(limits.at_once, limits.at_once_in_all),
         metrics=GatewayMetrics(),
+        probe=StoreProbe(shared.namespaces if shared else lambda: SqliteStore(store).close()),
         clock=clock_of(tree),
         keyring=keyring or keyring_of(tree, root),
     )
@@ -162,6 +169,7 @@ def create_app(
             asyncio.get_running_loop().set_default_executor(threads)
             yield
             await tenants.close()
+            state.probe.close()
             if shared is not None:
                 await asyncio.to_thread(shared.close)
             await asked.aclose()
@@ -223,6 +231,11 @@ def _route_pattern(path: str) -> str:
 
 
 async def _health(call: GatewayRequest) -> GatewayResponse:
+    return json_response(Health(version=__version__))
+
+
+async def _readiness(call: GatewayRequest) -> GatewayResponse:
+    await call.probe.ask(call.settings.ready_seconds)
     return json_response(Health(version=__version__))
 
 
@@ -293,6 +306,9 @@ def _operation_table() -> dict[str, dict[str, Operation]]:
             admit=resources.artifact_key, head=False)},
         "/healthz": {"GET": Operation(
             _health, "getHealth", "Whether the gateway answers.", gives=Health)},
+        "/readyz": {"GET": Operation(
+            _readiness, "getReadiness", "Whether the store answers too.", gives=Health,
+            statuses=(503,))},
         "/metrics": {"GET": Operation(
             _metrics, "getMetrics", "Counts and times for Prometheus.", KeyScope.METRICS,
             media=(MEDIA_TYPE,))},

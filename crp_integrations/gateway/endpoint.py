@@ -38,7 +38,7 @@ from crp_integrations.gateway.responses import (
     HttpExchange,
 )
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.tenants import TenantRelays, Upstream
+from crp_integrations.gateway.tenants import StoreProbe, TenantRelays, Upstream
 from crp_integrations.headers import names
 from crp_integrations.ports import Clock, KeyRing
 
@@ -109,6 +109,7 @@ class GatewayState:
     rates: RequestRates
     together: ConcurrencyLimit
     metrics: GatewayMetrics
+    probe: StoreProbe
     clock: Clock
     keyring: KeyRing
     now: Callable[[], float] = time.monotonic
@@ -298,6 +299,7 @@ class Endpoint:
                 settings=state.settings,
                 holds=lambda subject: has_roles(state.keys.all(), subject, state.clock.now()),
                 metrics=state.metrics,
+                probe=state.probe,
                 log_entry=exchange.log_entry,
             )
         )

@@ -370,7 +370,7 @@ class SessionTrail(Record):
 
 
 class Health(Record):
-    """Whether the gateway answers."""
+    """The gateway answers; for `/readyz`, so does its store."""
 
     SCHEMA = "gateway-health/1"
 

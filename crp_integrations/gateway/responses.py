@@ -38,7 +38,7 @@ from crp_integrations.errors import (
 from crp_integrations.gateway.admission import GatewayBusy, GatewayMetrics, Key
 from crp_integrations.gateway.records import ErrorObject, Refused
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.tenants import Upstream
+from crp_integrations.gateway.tenants import StoreProbe, Upstream
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
 from crp_integrations.headers.refusal_bodies import (
@@ -246,6 +246,7 @@ class GatewayRequest:
         path: parameters of the path.
         body: the whole body; empty for a request without one.
         relay: relay of the key's tenant; every read and write goes through it.
+        probe: asks the store whether it answers.
         holds: whether a current key gives a subject all of its roles.
     """
 
@@ -262,6 +263,7 @@ class GatewayRequest:
     settings: GatewaySettings
     holds: Callable[[Subject], bool]
     metrics: GatewayMetrics
+    probe: StoreProbe
     log_entry: LogEntry
 
     def note(self, outcome: Outcome) -> None:

@@ -49,6 +49,9 @@ class GatewaySettings(Part):
         page: maximum number of facts or events in a response.
         upstream_bytes: maximum bytes of one response of the upstream server.
         upstream_connections: maximum number of connections to the upstream server.
+        upstream_seconds: maximum seconds of one response of the upstream server, however slowly
+            it trickles in; else 502.
+        ready_seconds: maximum seconds that `/readyz` waits for the store; else 503.
         shutdown_seconds: seconds that running requests may take when the server stops.
         open_metrics: whether `/metrics` is served without a key.
         live_streams: whether a stream may send an answer before its verdict if nothing can
@@ -84,6 +87,8 @@ class GatewaySettings(Part):
     page: int = Field(default=1_000, gt=0)
     upstream_bytes: int = Field(default=2_000_000, gt=0)
     upstream_connections: int = Field(default=256, gt=0)
+    upstream_seconds: float = Field(default=600.0, gt=0.0)
+    ready_seconds: float = Field(default=2.0, gt=0.0)
     shutdown_seconds: int = Field(default=20, ge=0)
     open_metrics: bool = False
     live_streams: bool = True

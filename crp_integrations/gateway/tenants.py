@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.openai_server import OpenAIServer
-from crp_integrations.errors import ModelError
+from crp_integrations.errors import CRPError, ModelError, StoreBusy
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.messages import ModelCall, Reply, with_forced_calls
 from crp_integrations.ports import Model
@@ -106,6 +107,39 @@ class TenantRelays:
         closing = asyncio.ensure_future(closed())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+
+class StoreProbe:
+    """Asks the store whether it answers, in a thread of its own and once at a time.
+
+    A store that hangs holds this thread alone, however often the gateway is asked.
+    """
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        """Store the question; nothing is asked yet."""
+        self._ask = ask
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="crp-probe")
+        self._asking: Future[object] | None = None
+
+    async def ask(self, most_seconds: float) -> None:
+        """Return when the store has answered.
+
+        Raises:
+            StoreBusy: the store failed or did not answer in time.
+        """
+        if self._asking is None or self._asking.done():
+            self._asking = self._thread.submit(self._ask)
+        answered = asyncio.shield(asyncio.wrap_future(self._asking))
+        try:
+            await asyncio.wait_for(answered, most_seconds)
+        except TimeoutError:
+            raise StoreBusy(f"the store did not answer in {most_seconds:g} s") from None
+        except CRPError as error:
+            raise StoreBusy(f"the store does not answer: {error}") from error
+
+    def close(self) -> None:
+        """Ask no more; a question that hangs is not waited for."""
+        self._thread.shutdown(wait=False)
 
 
 # Fields that providers refuse in a call without tools.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.gateway import KeyFile, create_app
+from crp_integrations.gateway.tenants import StoreProbe
 from crp_integrations.guard.decisions import Subject
 from tests.commands import Here
 from tests.doubles import HashEmbedder
 from tests.gateway.application import FACTS, QUESTION, SECRET, FixedKeys, key_for, opened
+from tests.postgres import Server as Database
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.postgres import server as database
 from tests.servers import Double
@@ -106,3 +109,38 @@ def test_a_region_in_a_database_needs_a_key(
 ) -> None:
     with pytest.raises(ConfigError, match="CRP_KEY"):
         Relay.open(tmp_path / "kb", regions={"eu": postgres_address}, embedder=HashEmbedder())
+
+
+def test_a_gateway_is_ready_while_its_store_answers(with_key: None, server: Double) -> None:
+    own = Database()
+    with own.database() as name, opened(own.address(name), server) as gateway:
+        assert gateway.client.get("/readyz").status_code == 200
+        own.stop()
+        assert gateway.client.get("/readyz").status_code == 503
+        assert gateway.client.get("/healthz").status_code == 200
+        own.start()
+        assert gateway.client.get("/readyz").status_code == 200
+    own.close()
+
+
+async def test_a_store_that_hangs_holds_one_thread() -> None:
+    released, calls = threading.Event(), []
+
+    def hang() -> None:
+        calls.append(1)
+        released.wait(20)
+
+    probe = StoreProbe(hang)
+    for _ in range(3):
+        with pytest.raises(StoreBusy, match="did not answer"):
+            await probe.ask(0.01)
+    assert len(calls) == 1
+    released.set()
+    await probe.ask(10)
+    probe.close()
+
+
+def test_serve_reads_the_store_from_its_variable(here: Here, tmp_path: Path) -> None:
+    KeyFile(tmp_path / "keys").add(key_for("acme")[1])
+    done = here("serve", "--keys", "keys", cwd=tmp_path, CRP_STORE="mysql://host/kb")
+    assert done.returncode == 1 and "mysql://" in done.stderr

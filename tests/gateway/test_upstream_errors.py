@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from crp_integrations.gateway import GatewaySettings, Routed
+from crp_integrations.errors import ModelTimeout
+from crp_integrations.gateway import GatewaySettings, OpenAIServer, Routed
+from crp_integrations.messages import Message, ModelCall
 from tests.gateway.application import BODY, FAST, Gateway, Served, served
 from tests.gateway.test_streams import CHAT, STREAM, events
 from tests.servers import FAULTS, Double, OpenAIShape, Recorded, event, openai_double
@@ -314,3 +320,44 @@ def test_a_halt_names_directive_and_value(judged: Gateway, server: Double) -> No
     assert said["error"]["param"] is None
     assert said["directive"] in said["error"]["message"]
     assert said["value"] in said["error"]["message"]
+
+
+@contextmanager
+def dripping() -> Iterator[str]:
+    """The address of a server that never ends its answer and sends a byte of it at a time."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def drip(client: socket.socket) -> None:
+        with client, suppress(OSError):
+            client.recv(65_536)
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            while not over.wait(0.02):
+                client.sendall(b" ")
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=drip, args=(listening.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+    finally:
+        over.set()
+        listening.close()
+
+
+async def test_an_answer_that_drips_in_ends_at_the_deadline() -> None:
+    call = ModelCall(model="m", messages=(Message(role="user", content="Go on."),))
+    with dripping() as address:
+        server = OpenAIServer(address, deadline_s=0.1)
+        with pytest.raises(ModelTimeout):
+            await asyncio.to_thread(server.call, call)
+        with pytest.raises(ModelTimeout):
+            await asyncio.to_thread(lambda: [*server.stream(call)])
+        with pytest.raises(ModelTimeout):
+            await server.acall(call)
+        with pytest.raises(ModelTimeout):
+            [piece async for piece in server.astream(call)]
+        await server.aclose()
