@@ -156,6 +156,8 @@ class Judge:
         self._account = "own" if self.own else named
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
+        # What `confirm` was answered: a second reading of its own, made once for each answer.
+        self._confirmed: OrderedDict[str, JudgeReply] = OrderedDict()
         self._ledger: Ledger = process_ledger(model)
         self._breaker = Breaker()
         self._calling = JudgeCaller(
@@ -231,6 +233,8 @@ class Judge:
         labels = {*first.settings.withhold_labels, *second.settings.withhold_labels}
         pair = cast("Self", first.altered(withhold_labels=tuple(sorted(labels))))
         pair.second = second = copy.copy(second)
+        if second._known is first._known:
+            second._known = first._confirmed
         pair._account = second._account = f"{first._account} {second._account}"
         second._ledger = pair._ledger
         return pair
@@ -244,8 +248,8 @@ class Judge:
             )
         if chosen.confirm:
             again = copy.copy(self)
-            again.second = None
-            again.settings = chosen.model_copy(update={**own, "cache_size": 0})
+            again.second, again._known = None, self._confirmed
+            again.settings = chosen.model_copy(update=own)
             return again
         if not chosen.second:
             return None
