@@ -46,6 +46,7 @@ from crp_integrations.langchain.messages import (
 )
 from crp_integrations.langchain.model import streaming_suppressed, without_streaming
 from crp_integrations.langchain.runs import RunTreeHandler
+from crp_integrations.policy.inheritance import flag_actions
 from crp_integrations.relay.defaults import EmbedderSource
 from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
@@ -58,6 +59,8 @@ QUESTIONS: Final = ("question", "input", "query")
 CONTEXT: Final = "context"
 # Keys of LangChain's output with `include_raw=True`: the message and the parsed object.
 _RAW_KEYS: Final = frozenset({"raw", "parsed", "parsing_error"})
+
+NO_CHAIN: Final = "ask-again needs the chain that answered; give it to CRPGate.around(chain, …)"
 
 
 class CRPGate(Runnable[Any, Any]):
@@ -81,6 +84,7 @@ class CRPGate(Runnable[Any, Any]):
             decides, as in `Relay.ask`; `ask-again` runs the chain of `around` again.
         judge, judge_options: as in `examine`; the policy uses the judge's level. `on_report` is
             called with each answer's `Report`, also if the answer is withheld.
+        chain: what `around` wraps; None if the input contains the answer.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
@@ -103,8 +107,11 @@ class CRPGate(Runnable[Any, Any]):
         on_flag_level: str | None = None,
         most_again: int = 1,
         judge: JudgeSource = None,
+        chain: Runnable[Any, Any] | None = None,
         **judge_options: Unpack[JudgeOptions],
     ) -> None:
+        if chain is None and FlagAction.ASK_AGAIN in flag_actions(on_flag):
+            raise RequestError(NO_CHAIN)
         self._gate = AnswerGate(
             "CRPGate",
             policy,
@@ -121,8 +128,7 @@ class CRPGate(Runnable[Any, Any]):
         check_attach(attach)
         self._attach = attach
         self.name = name
-        # Chain that `around` runs inside; None if the input contains the answer.
-        self.chain: Runnable[Any, Any] | None = None
+        self.chain = chain
 
     @classmethod
     def around(cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any) -> CRPGate:
@@ -141,8 +147,7 @@ class CRPGate(Runnable[Any, Any]):
             guarded: Runnable[Any, Any] = coerce_to_runnable(chain)
         except TypeError as error:
             raise RequestError(f"the chain is {type(chain).__name__}, not a Runnable") from error
-        gate = cls(policy, **how)
-        gate.chain = guarded
+        gate = cls(policy, **how, chain=guarded)
         gate.name = gate.name or f"guarded {guarded.get_name()}"
         return gate
 
@@ -254,9 +259,7 @@ class CRPGate(Runnable[Any, Any]):
     def _read(self, input: Any) -> GivenAnswer:
         """The answer in an input dict."""
         if self._gate.policy.ask_again_on is not None:
-            raise RequestError(
-                "ask-again needs the chain that answered; give it to CRPGate.around(chain, …)"
-            )
+            raise RequestError(NO_CHAIN)
         context, question = _read_input(input)
         return _given(input, _answer(input), context, question)
 

@@ -187,6 +187,8 @@ def test_ask_again_gives_the_model_the_claim_with_the_evidence(open_relay: Opene
         ({"on_flag": "ask-again", "most_again": 0}, 1, 2, RIGHT),
         ({"on_flag": ("ask-again", "withhold")}, 2, 2, None),
         ({"policy": "ask-again-on MEDIUM"}, 2, 2, WRONG),
+        ({"policy": "ask-again-on HIGH", "on_flag": "repair", "most_again": 2}, 3, 4, RIGHT),
+        ({"on_flag": "report", "on_flag_level": "HIGH", "most_again": 2}, 1, 1, WRONG),
     ],
 )
 def test_what_is_asked_again_in_vain_is_repaired_or_withheld(
@@ -224,7 +226,10 @@ def test_a_stream_waits_for_the_repair(open_relay: Opener) -> None:
         ({"on_flag": "repair", **LATE}, "in the background"),
         ({"on_flag": "ask-again", "policy": "unchecked allow", **LATE}, "in the background"),
         ({"on_flag_level": "HIGH"}, "without on_flag"),
+        ({"on_flag_level": "MEDIUM"}, "without on_flag"),
         ({"most_again": 2}, "most_again 2 has no effect"),
+        ({"most_again": 2, "on_flag": "repair"}, "most_again 2 has no effect"),
+        ({"most_again": 2, "on_flag": ["repair", "withhold"]}, "most_again 2 has no effect"),
         ({"on_flag": 5}, "on_flag 5"),
         ({"on_flag": "repair", "on_flag_level": "high"}, "'high'.* one of CRITICAL, HIGH, MEDIUM$"),
     ],

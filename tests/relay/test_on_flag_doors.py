@@ -273,7 +273,12 @@ def test_a_gate_withholds_from_the_level_that_it_is_given() -> None:
 
 
 def test_a_gate_without_its_chain_cannot_ask_again() -> None:
-    gate = CRPGate("warn-on HIGH", on_flag="ask-again", judge=Repairs().judge)
+    how: dict[str, Any] = {"judge": Repairs().judge}
+    for action in ("ask-again", ["ask-again", "withhold"]):
+        with pytest.raises(RequestError, match=r"CRPGate\.around"):
+            CRPGate("warn-on HIGH", on_flag=action, **how)
+    gate = CRPGate("warn-on HIGH; ask-again-on MEDIUM", **how)
+    assert gate.check(WRONG, list(FACTS), QUESTION).flagged
     with pytest.raises(RequestError, match=r"CRPGate\.around"):
         gate.invoke(given(WRONG))
 
@@ -291,13 +296,15 @@ def test_a_repair_without_a_judge_is_an_error() -> None:
         ({"on_flag": 5}, "on_flag is 5"),
         ({"on_flag": True}, "on_flag is True"),
         ({"on_flag_level": "HIGH"}, "without on_flag"),
+        ({"on_flag_level": "MEDIUM"}, "without on_flag"),
         ({"most_again": 2}, "most_again 2 has no effect"),
+        ({"most_again": 2, "on_flag": "repair"}, "most_again 2 has no effect"),
         ({"on_flag": "ask-again", "most_again": 9}, "at most 2"),
     ],
 )
 def test_a_gate_refuses_what_has_no_effect(how: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        CRPGate(judge=Repairs().judge, **how)
+        CRPGate.around(RunnableLambda(str), judge=Repairs().judge, **how)
     with pytest.raises(RequestError, match=words):
         QueryEngineGate(Engine([]), judge=Repairs().judge, **how)
 
@@ -306,7 +313,7 @@ def test_a_gate_refuses_what_has_no_effect(how: dict[str, Any], words: str) -> N
 def test_no_gate_acts_on_a_judge_in_the_background(action: str) -> None:
     how: dict[str, Any] = {"on_flag": action, "judge_mode": "background", "on_report": print}
     with pytest.raises(ConfigError, match="in the background"):
-        CRPGate("unchecked allow", judge=Repairs().judge, **how)
+        CRPGate.around(RunnableLambda(str), "unchecked allow", judge=Repairs().judge, **how)
 
 
 @pytest.mark.parametrize("value", [{"topic": "reactor"}, ["reactor"]])
