@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.repair import Repair
+from crp_integrations.dpe.repair import Edit, Repair, Unrepaired
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.headers import names
 from crp_integrations.messages import Reply
 from crp_integrations.policy.demands import RISKS
 from crp_integrations.receipt.window_values import OriginalValues
 from crp_integrations.relay.judged_answer import JudgedAnswer
-from crp_integrations.relay.records import Repaired
+from crp_integrations.relay.records import Answer, Repaired
 from crp_integrations.seals import digest
 
 
@@ -52,8 +53,7 @@ class OriginalAnswer:
     @property
     def header(self) -> dict[str, str]:
         """The response header that says what was done."""
-        made = self.repair
-        return {names.REPAIRED: f"edits={len(made.edits)};unrepaired={len(made.unrepaired)}"}
+        return repair_header(self.repair)
 
     @property
     def flag(self) -> str:
@@ -69,6 +69,49 @@ class OriginalAnswer:
             "report_hash": finish(self.report, settings_digest=settings_digest).report_hash,
             "edits_hash": digest([edit.model_dump() for edit in self.repair.edits]),
         }
+
+
+def repair_header(made: Repair | Repaired) -> dict[str, str]:
+    """The response header on a repair."""
+    return {names.REPAIRED: f"edits={len(made.edits)};unrepaired={len(made.unrepaired)}"}
+
+
+def unrepaired(answer: Answer) -> Answer:
+    """An answer with the report on its text before the repair, if there was one."""
+    made = answer.repaired
+    fields = {"report": made.report, "repaired": None} if made else {}
+    return answer.model_copy(update=fields)
+
+
+def joined_repairs(
+    repairs: Sequence[Repaired | None],
+    parts: Sequence[tuple[str, Report]],
+    separator: str,
+    reply: Reply,
+    report: Report,
+) -> Repaired:
+    """The repairs of an answer's parts as one, with places and claims of the joined original.
+
+    Args:
+        parts: text and report of each part before its repair.
+        reply, report: those of the joined original.
+    """
+    ids = {(claim.start, claim.end): claim.claim_id for claim in report.claims}
+    edits: list[Edit] = []
+    stays: list[Unrepaired] = []
+    at = 0
+    for made, (text, own) in zip(repairs, parts, strict=True):
+        if made is not None:
+            named = {
+                claim.claim_id: ids.get((at + claim.start, at + claim.end), claim.claim_id)
+                for claim in own.claims
+            }
+            for edit in made.edits:
+                place = {"start": at + edit.start, "end": at + edit.end}
+                edits.append(edit.model_copy(update={**place, "claim": named[edit.claim]}))
+            stays += [Unrepaired(claim=named[r.claim], reason=r.reason) for r in made.unrepaired]
+        at += len(text) + len(separator)
+    return Repaired(reply=reply, report=report, edits=tuple(edits), unrepaired=tuple(stays))
 
 
 def is_worse(again: Reply, report: Report, before: Report) -> bool:
