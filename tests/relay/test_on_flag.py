@@ -143,6 +143,23 @@ def test_the_stricter_of_argument_and_policy_applies(open_relay: Opener) -> None
     assert "repair-on MEDIUM" in answer.headers["CRP-Safety-Policy-Applied"]
 
 
+@pytest.mark.parametrize(
+    ("text", "noted"), [(WRONG, ["ask-again-on", "repair-on"]), (RIGHT, [])]
+)
+def test_what_a_reported_policy_would_do_is_noted(
+    open_relay: Opener, text: str, noted: list[str]
+) -> None:
+    relay, model, judge = relay_of(open_relay, text)
+    answer = relay.ask(QUESTION, report_only="repair-on MEDIUM; ask-again-on MEDIUM")
+    assert (answer.text, len(model.calls), len(judge.calls)) == (text, 1, 1)
+    events = session_events(relay, EventType.POLICY_VIOLATION)
+    assert [event.data["directives"] for event in events] == ([noted] if noted else [])
+    assert all(event.data["report_only"] for event in events)
+    receipt = relay.receipt(answer.receipt_id)
+    assert receipt is not None
+    assert replay(receipt).word == "holds"
+
+
 def test_an_argument_holds_for_its_question_alone(open_relay: Opener) -> None:
     relay, _, _ = relay_of(open_relay, WRONG)
     assert relay.ask(QUESTION, session_id="a", on_flag="repair").text == RIGHT
