@@ -431,9 +431,13 @@ class Turn:
     ) -> Step:
         """Decide on an examined answer: ask again, release, withhold or refuse it."""
         final, original = self._original is not None, self._original
+        halts = self._judged_answer is not None and self._judged_answer.halts
         if original is not None and is_better(report, original.report):
             self.note(EventType.ANSWER_REPAIRED, **original.event(self._world.settings_digest))
             report = report.changed(flags=(*report.flags, original.flag))
+        elif original is not None and halts:
+            # A repaired text whose judge failed is withheld as it is.
+            pass
         elif original is not None:
             self._examined_reply, answered, report = original.reply, original.reply, original.report
             self._examined, self._judged_answer = original.examined, original.judged
@@ -457,7 +461,7 @@ class Turn:
             attempts=self._calls.redispatches,
             world=self._world,
             part=self.part,
-            judge_failed=self._judged_answer is not None and self._judged_answer.halts,
+            judge_failed=halts,
             repaired=final,
         )
         match verdict.decision:

@@ -175,6 +175,18 @@ def test_what_nobody_reads_again_is_not_released(open_relay: Opener) -> None:
     assert len(judge.calls) > 1
 
 
+def test_a_repair_whose_reading_failed_is_withheld_and_replays(open_relay: Opener) -> None:
+    relay, _, _ = relay_of(open_relay, WRONG, judge=CountingJudge(answers=1))
+    ended = outcome(relay, QUESTION, on_flag="repair", judge_failure="halt")
+    assert isinstance(ended, Halt)
+    assert (ended.reason, ended.directive) == ("JUDGE_FAILED", "judge_failure halt")
+    assert ended.answer.repaired is not None
+    assert ended.answer.repaired.text == WRONG
+    receipt = relay.receipt(ended.answer.receipt_id)
+    assert receipt is not None
+    assert replay(receipt).word == "holds"
+
+
 def test_a_repair_that_is_as_wrong_is_discarded(open_relay: Opener) -> None:
     judge = CountingJudge({**VERDICT, "fix": "The Meridian reactor does not deliver 900."})
     relay, _, _ = relay_of(open_relay, WRONG, judge=judge)

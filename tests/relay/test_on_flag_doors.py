@@ -234,6 +234,27 @@ def test_what_is_asked_for_again_in_vain_is_repaired(door: Any) -> None:
     assert (text, asked, reads.calls) == (f"Well. {RIGHT}", 2, 3)
 
 
+@pytest.mark.parametrize("action", ["repair", "ask-again"])
+@pytest.mark.parametrize("door", [door for door in DOORS if door is not by_gateway])
+def test_a_second_reading_that_fails_withholds_where_a_failed_judge_does(
+    door: Any, action: str
+) -> None:
+    reads = Repairs()
+    whole = reads.reply
+
+    def reply(messages: Sequence[BaseMessage]) -> str:
+        return whole(messages) if reads.calls < 1 else json.dumps({"reads": "nothing"})
+
+    reads.reply = reply  # type: ignore[method-assign]
+    how: dict[str, Any] = {"on_flag": action, "judge_failure": "halt"}
+    with pytest.raises(SafetyHalt) as caught:
+        Context().run(door, [WRONG, RIGHT], reads.judge, **how)
+    assert caught.value.directive == "judge_failure halt"
+    assert caught.value.value == "Unreadable"
+    report: Any = caught.value.report
+    assert (report.risk_level, report.judge.failed) == ("UNKNOWN", "Unreadable")
+
+
 # --- the gates -----------------------------------------------------------------------------------
 
 
