@@ -143,9 +143,7 @@ def test_the_stricter_of_argument_and_policy_applies(open_relay: Opener) -> None
     assert "repair-on MEDIUM" in answer.headers["CRP-Safety-Policy-Applied"]
 
 
-@pytest.mark.parametrize(
-    ("text", "noted"), [(WRONG, ["ask-again-on", "repair-on"]), (RIGHT, [])]
-)
+@pytest.mark.parametrize(("text", "noted"), [(WRONG, ["ask-again-on", "repair-on"]), (RIGHT, [])])
 def test_what_a_reported_policy_would_do_is_noted(
     open_relay: Opener, text: str, noted: list[str]
 ) -> None:
