@@ -33,6 +33,7 @@ from crp_integrations.adapters.observed_answers import (
     check_attach,
 )
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.repair import Repair
 from crp_integrations.engines.models import text_pieces
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
@@ -340,18 +341,18 @@ def _given(output: Any, answer: Any, context: Any, question: Any) -> GivenAnswer
     return GivenAnswer(output, text_of(answer), context_of(context), question)
 
 
-def _with_text(output: Any, text: str) -> Any:
+def _with_text(output: Any, repair: Repair) -> Any:
     """A chain's output with a repaired text; None if its form permits none."""
     if isinstance(output, BaseMessage):
         # Without text the answer is a tool call, which other code has read already.
-        content = repaired_content(output, text) if str(output.text) else None
+        content = repaired_content(output, repair.text, repair.edits) if str(output.text) else None
         return content and output.model_copy(update={"content": content})
     key = next((name for name in ANSWERS if name in output), None) if _is_dict(output) else None
     if key is not None:
-        answer = _with_text(output[key], text)
+        answer = _with_text(output[key], repair)
         return None if answer is None else {**output, key: answer}
     raw = _is_dict(output) and output.keys() >= _RAW_KEYS
-    return None if raw else with_repaired_text(output, text)
+    return None if raw else with_repaired_text(output, repair)
 
 
 def _is_dict(output: Any) -> bool:

@@ -21,6 +21,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel
 from starlette.testclient import TestClient
 
+from crp_integrations.adapters.conversations import replace_text
+from crp_integrations.dpe.repair import Edit, edited
 from crp_integrations.errors import ConfigError, RequestError, SafetyHalt
 from crp_integrations.gateway import GatewaySettings
 from crp_integrations.langchain import CRPGate, CRPMiddleware, CRPRunnable
@@ -279,6 +281,67 @@ def test_a_gate_keeps_the_type_of_what_it_repairs(answer: Any) -> None:
     assert WRONG in output["crp_repaired"]["original"]
     (edit,) = output["crp_repaired"]["edits"]
     assert (edit["old"], edit["new"]) == ("512", "412")
+
+
+BLOCKS: list[Any] = [
+    {"type": "text", "text": "Well. "},
+    {"type": "reasoning", "summary": []},
+    {"type": "text", "text": WRONG, "annotations": []},
+    "Good.",
+]
+
+
+def through_a_gate(judge: Any) -> Any:
+    gate = CRPGate("halt-on HIGH", on_flag="repair", judge=judge)
+    return gate.invoke(given(AIMessage(BLOCKS)))["answer"].content
+
+
+def through_an_agent(judge: Any) -> Any:
+    model = langchain.scripted(AIMessage(BLOCKS))
+    middleware = CRPMiddleware(langchain.opened(), judge=judge, on_flag="repair")
+    agent: Any = create_agent(model, [], middleware=[middleware])
+    return agent.invoke({"messages": [HumanMessage(QUESTION)]})["messages"][-1].content
+
+
+@pytest.mark.parametrize("door", [through_a_gate, through_an_agent])
+def test_the_blocks_of_a_repaired_message_stay(door: Any) -> None:
+    expected = [*BLOCKS[:2], {"type": "text", "text": RIGHT}, BLOCKS[3]]
+    assert Context().run(door, Repairs().judge) == expected
+
+
+def edits_of(text: str, *changes: tuple[str, str]) -> list[Edit]:
+    places = [(text.index(old), old, new) for old, new in changes]
+    return [
+        Edit(start=at, end=at + len(old), old=old, new=new, claim=f"c{at}")
+        for at, old, new in places
+    ]
+
+
+@pytest.mark.parametrize("separator", ["", "\n"])
+@pytest.mark.parametrize(
+    ("changes", "blocks"),
+    [
+        ([("aa", "xx"), ("dd", "yy")], ["xx bb.", 5, "cc yy.", "ee."]),
+        ([("bb.", "b."), ("ee.", "")], ["aa b.", 5, "cc dd."]),
+        ([("cc dd.", "")], ["aa bb.", 5, "ee."]),
+    ],
+)
+def test_each_block_gets_its_own_edits(
+    separator: str, changes: list[tuple[str, str]], blocks: list[Any]
+) -> None:
+    texts: list[Any] = ["aa bb.", 5, "cc dd.", "ee."]
+
+    def replaced(*made: tuple[str, str]) -> tuple[str, list[Any]]:
+        whole = separator.join(text for text in texts if isinstance(text, str))
+        edits = edits_of(whole, *made)
+        new = edited(whole, edits)
+        own: Any = lambda block: block if isinstance(block, str) else None  # noqa: E731
+        return new, replace_text(texts, new, edits, own, str, separator)
+
+    assert replaced(*changes)[1] == blocks
+    text, merged = replaced((f"bb.{separator}cc", "zz"))
+    assert merged == [text, 5]
+    assert replace_text([5], "aa", [], lambda block: None, str) == [5, "aa"]
 
 
 def test_a_check_reports_on_the_answer_as_it_is() -> None:
