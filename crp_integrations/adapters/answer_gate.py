@@ -34,7 +34,7 @@ from crp_integrations.policy.verdict import (
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder, chosen_settings
 from crp_integrations.relay.judge import BACKGROUND, JudgeOptions, JudgeSource, call_receivers
 from crp_integrations.relay.records import Repaired
-from crp_integrations.relay.repaired_answer import is_better, is_worse
+from crp_integrations.relay.repaired_answer import NOT_REPAIRED, is_better, is_worse
 from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.storeless_functions import aexamine, examine
@@ -195,13 +195,13 @@ class AnswerGate:
         if acts(self.policy.repair_on, report) and not report.classification.halts:
             made = repair(report, answer.text)
             output = replace(answer.output, made) if made.edits else None
-            if output is not None:
+            if made.edits and output is None:
+                report = _with_flag(report, NOT_REPAIRED)
+            elif output is not None:
                 mended = GivenAnswer(output, made.text, answer.context, answer.question)
                 after: Report = yield mended
                 if is_better(after, report):
-                    flags = (*after.flags, f"repaired={len(made.edits)}")
-                    digest = after.settings_digest
-                    after = finish(after.changed(flags=flags), settings_digest=digest)
+                    after = _with_flag(after, f"repaired={len(made.edits)}")
                     before = Repaired(
                         reply=Reply(text=answer.text),
                         report=report,
@@ -256,6 +256,11 @@ class AnswerGate:
             listed = self.policy.require_quality
             raise unreachable(judgement, report, tier, listed=listed)
         return report
+
+
+def _with_flag(report: Report, flag: str) -> Report:
+    made = report.changed(flags=(*report.flags, flag))
+    return finish(made, settings_digest=report.settings_digest)
 
 
 def _next_step(

@@ -344,8 +344,9 @@ def _given(output: Any, answer: Any, context: Any, question: Any) -> GivenAnswer
 def _with_text(output: Any, repair: Repair) -> Any:
     """A chain's output with a repaired text; None if its form permits none."""
     if isinstance(output, BaseMessage):
-        # Without text the answer is a tool call, which other code has read already.
-        content = repaired_content(output, repair.text, repair.edits) if str(output.text) else None
+        # A tool call without text, and an object parsed from it, other code has read already.
+        bound = output.additional_kwargs.get("parsed") is not None or not str(output.text)
+        content = None if bound else repaired_content(output, repair.text, repair.edits)
         return content and output.model_copy(update={"content": content})
     key = next((name for name in ANSWERS if name in output), None) if _is_dict(output) else None
     if key is not None:

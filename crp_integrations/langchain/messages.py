@@ -309,6 +309,7 @@ def reply_of(message: BaseMessage, model: str) -> Reply:
         if usage
         else Usage(),
         finish_reason=str(finish or ("tool_calls" if calls else "stop")),
+        parsed=message.additional_kwargs.get("parsed") is not None,
     )
 
 

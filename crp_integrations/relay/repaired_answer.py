@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
@@ -17,6 +17,9 @@ from crp_integrations.receipt.window_values import OriginalValues
 from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.records import Answer, Repaired
 from crp_integrations.seals import digest
+
+# Flag of a flagged answer whose form permits no repair, since other code has parsed it.
+NOT_REPAIRED: Final = "not-repaired=structured"
 
 
 @dataclass(frozen=True, slots=True)

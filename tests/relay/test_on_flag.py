@@ -8,7 +8,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
-from crp_integrations.messages import ModelCall
+from crp_integrations.messages import ModelCall, Reply, ToolCall
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
@@ -24,6 +24,7 @@ RIGHT = "The Meridian reactor delivers 412 megawatts."
 WRONG = RIGHT.replace("412", "900")
 QUESTION = "How many megawatts?"
 OTHER = "It is operated by Northfield Energy."
+CALL = ToolCall(id="1", name="state", arguments=f'{{"text": "{WRONG}"}}')
 LATE = {"judge_mode": "background", "on_report": print}
 VERDICT = {**changed("900", FACTS[0]), "fix": RIGHT}
 
@@ -44,7 +45,7 @@ class CountingJudge(ScriptedJudge):
 
 
 def relay_of(
-    open_relay: Opener, *script: str, judge: Any = None, **options: Any
+    open_relay: Opener, *script: str | Reply, judge: Any = None, **options: Any
 ) -> tuple[Relay, ScriptedModel, CountingJudge]:
     """A relay with a judge; the model, and the judge."""
     judge = judge or CountingJudge()
@@ -228,6 +229,27 @@ def test_what_is_asked_again_in_vain_is_repaired_or_withheld(
     assert isinstance(ended, Halt if text is None else Release)
     if text is not None and isinstance(ended, Release):
         assert text in ended.answer.text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(text=WRONG, parsed=True),
+        Reply(text="", tool_calls=(CALL,), answers_by_call=True, parsed=True),
+        Reply(text="", tool_calls=(CALL, CALL), answers_by_call=True),
+    ],
+)
+def test_the_report_says_where_a_form_permits_no_repair(open_relay: Opener, reply: Reply) -> None:
+    relay, _, judge = relay_of(open_relay, reply)
+    flag = "not-repaired=structured"
+    answer = relay.ask(QUESTION, on_flag="repair")
+    assert (answer.reply.answer, answer.repaired) == (reply.answer, None)
+    assert answer.report.flags.count(flag) == 1
+    assert len(judge.calls) == 1
+    assert flag not in relay.ask(QUESTION).report.flags
+    receipt = relay.receipt(answer.receipt_id)
+    assert receipt is not None
+    assert replay(receipt).word == "holds"
 
 
 def test_a_sampled_judge_reads_what_was_repaired(open_relay: Opener) -> None:

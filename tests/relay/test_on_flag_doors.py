@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -22,6 +23,7 @@ from pydantic import BaseModel
 from starlette.testclient import TestClient
 
 from crp_integrations.adapters.conversations import replace_text
+from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.repair import Edit, edited
 from crp_integrations.errors import ConfigError, RequestError, SafetyHalt
 from crp_integrations.gateway import GatewaySettings
@@ -307,6 +309,39 @@ def through_an_agent(judge: Any) -> Any:
 def test_the_blocks_of_a_repaired_message_stay(door: Any) -> None:
     expected = [*BLOCKS[:2], {"type": "text", "text": RIGHT}, BLOCKS[3]]
     assert Context().run(door, Repairs().judge) == expected
+
+
+CALL = {"name": "Power", "args": {"text": WRONG}, "id": "1"}
+PARSED = AIMessage(WRONG, additional_kwargs={"parsed": Power(text=WRONG)})
+RAW = {"raw": AIMessage("", tool_calls=[CALL]), "parsed": Power(text=WRONG), "parsing_error": None}
+
+
+@pytest.mark.parametrize("answer", [PARSED, RAW, AIMessage("", tool_calls=[CALL])])
+def test_a_gate_says_that_it_cannot_repair_what_is_parsed(answer: Any) -> None:
+    gate = CRPGate("warn-on HIGH", on_flag="repair", judge=Repairs().judge)
+    output = gate.invoke(given(answer))
+    assert output["answer"] == answer
+    assert "not-repaired=structured" in output["crp"]["flags"]
+    assert "crp_repaired" not in output
+
+
+@pytest.mark.parametrize("answer", [PARSED, AIMessage("", tool_calls=[CALL])])
+def test_an_agent_says_that_it_cannot_repair_what_is_parsed(answer: AIMessage) -> None:
+    reports: list[Report] = []
+    how: dict[str, Any] = {"on_flag": "repair", "on_report": reports.append}
+    middleware = CRPMiddleware(langchain.opened(), judge=Repairs().judge, **how)
+    structured = ToolStrategy(Power) if answer.tool_calls else None
+    agent: Any = create_agent(
+        langchain.scripted(answer), [], middleware=[middleware], response_format=structured
+    )
+    state = Context().run(agent.invoke, {"messages": [HumanMessage(QUESTION)]})
+    if structured:
+        assert state["structured_response"] == Power(text=WRONG)
+    else:
+        assert state["messages"][-1].text == WRONG
+    (report,) = reports
+    assert report.flagged
+    assert "not-repaired=structured" in report.flags
 
 
 def edits_of(text: str, *changes: tuple[str, str]) -> list[Edit]:
