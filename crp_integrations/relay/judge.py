@@ -139,7 +139,7 @@ class Judge:
             {**connection_fields(require_settings(settings, JudgeSettings), model, own), **own}
         )
         self.own = model is True
-        self._named = isinstance(model, str)
+        self._named, self._source = isinstance(model, str), model
         self.on_report = _checked_receiver(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
         self._fallback: tuple[str, Model] | None = None
@@ -349,7 +349,7 @@ class Judge:
         return reply
 
     def _budget(self, model: str, payer: Payer) -> JudgeBudget:
-        from crp_integrations.relay.defaults import judge_window
+        from crp_integrations.relay.defaults import judge_most_output, judge_window
 
         limited = has_budget(self.settings)
         return JudgeBudget(
@@ -360,6 +360,7 @@ class Judge:
             price_of(self.settings, model),
             (self._window or judge_window(model)) if limited else 0,
             caps=self._named,
+            most_output=judge_most_output(self._source) if model == self._name else None,
         )
 
     @property
