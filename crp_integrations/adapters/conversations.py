@@ -126,13 +126,11 @@ def replace_text(
         separator: what stands between two texts in the whole text.
     """
     made: list[Block] = []
-    others: list[Block] = []
     at = used = 0
     for block in blocks:
         own = text_of(block)
         if own is None:
             made.append(block)
-            others.append(block)
             continue
         end = at + len(own)
         own_edits = [
@@ -146,7 +144,8 @@ def replace_text(
         at, used = end + len(separator), used + len(own_edits)
     if at and used == len(edits):
         return made
-    first = next((at for at, block in enumerate(blocks) if text_of(block) is not None), len(blocks))
+    others = [block for block in blocks if text_of(block) is None]
+    first = next((n for n, block in enumerate(blocks) if text_of(block) is not None), len(others))
     return [*others[:first], make(text), *others[first:]]
 
 

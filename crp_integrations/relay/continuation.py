@@ -6,7 +6,7 @@ Spec: CRP-SPEC-005 §10.3, §11.5, §18.5; related facts §7
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from crp_integrations.dpe import remedies
@@ -25,8 +25,8 @@ from crp_integrations.policy.directives import write_threshold
 from crp_integrations.policy.records import Policy
 from crp_integrations.relay.judge import OnReport, call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
-from crp_integrations.relay.records import Answer, Piece, Repaired, Request
-from crp_integrations.relay.repaired_answer import joined_repairs, repair_header, unrepaired
+from crp_integrations.relay.records import Answer, Piece, Request
+from crp_integrations.relay.repaired_answer import joined_repairs, repair_header
 from crp_integrations.relay.settings import DispatchSettings
 from crp_integrations.relay.steps import (
     Dispatch,
@@ -444,7 +444,9 @@ class ContinuedAnswer(ReportedQuestion):
         text = PART_SEPARATOR.join(texts)
         parts = list(zip(texts, reports, strict=True))
         report = self._first.examine_whole(self._answers, text, parts)
-        original = self._original(parts, pieces)
+        original = joined_repairs(
+            self._answers, pieces, parts, PART_SEPARATOR, self._first.examine_whole
+        )
         return self._ended(
             Release(
                 last.changed(
@@ -459,24 +461,6 @@ class ContinuedAnswer(ReportedQuestion):
                 )
             )
         )
-
-    def _original(
-        self, parts: Sequence[tuple[str, Report]], pieces: Sequence[Piece]
-    ) -> Repaired | None:
-        """The joined texts before their repairs, with the edits at their places in them."""
-        made = {answer.window_id: answer.repaired for answer in self._answers}
-        repairs = [made.get(piece.window_id) for piece in pieces]
-        if not any(repairs):
-            return None
-        before = [
-            (repaired.text, repaired.report) if repaired else part
-            for part, repaired in zip(parts, repairs, strict=True)
-        ]
-        text = PART_SEPARATOR.join(part for part, _ in before)
-        answers = [unrepaired(answer) for answer in self._answers]
-        report = self._first.examine_whole(answers, text, before)
-        reply = answers[-1].model_reply.changed(text=text)
-        return joined_repairs(repairs, before, PART_SEPARATOR, reply, report)
 
     def _headers(self, last: Answer, report: Report) -> dict[str, str]:
         """The report's headers, the last window's other ones, and the worst tier and budget."""

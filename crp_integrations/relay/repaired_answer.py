@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from crp_integrations.messages import Reply
 from crp_integrations.policy.demands import RISKS
 from crp_integrations.receipt.window_values import OriginalValues
 from crp_integrations.relay.judged_answer import JudgedAnswer
-from crp_integrations.relay.records import Answer, Repaired
+from crp_integrations.relay.records import Answer, Piece, Repaired
 from crp_integrations.seals import digest
 
 # Flag of a flagged answer whose form permits no repair, since other code has parsed it.
@@ -79,41 +79,43 @@ def repair_header(made: Repair | Repaired) -> dict[str, str]:
     return {names.REPAIRED: f"edits={len(made.edits)};unrepaired={len(made.unrepaired)}"}
 
 
-def unrepaired(answer: Answer) -> Answer:
-    """An answer with the report on its text before the repair, if there was one."""
-    made = answer.repaired
-    fields = {"report": made.report, "repaired": None} if made else {}
-    return answer.model_copy(update=fields)
-
-
 def joined_repairs(
-    repairs: Sequence[Repaired | None],
+    answers: Sequence[Answer],
+    pieces: Sequence[Piece],
     parts: Sequence[tuple[str, Report]],
     separator: str,
-    reply: Reply,
-    report: Report,
-) -> Repaired:
-    """The repairs of an answer's parts as one, with places and claims of the joined original.
-
-    Args:
-        parts: text and report of each part before its repair.
-        reply, report: those of the joined original.
-    """
+    examine: Callable[[Sequence[Answer], str, Sequence[tuple[str, Report]]], Report],
+) -> Repaired | None:
+    """The repairs of several windows as one, with places and claims of their joined originals."""
+    windows = {answer.window_id: answer.repaired for answer in answers if answer.repaired}
+    if not windows:
+        return None
+    repairs = [windows.get(piece.window_id) for piece in pieces]
+    before = [
+        (made.text, made.report) if made else part
+        for made, part in zip(repairs, parts, strict=True)
+    ]
+    own = [
+        answer.model_copy(update={"report": answer.repaired.report, "repaired": None})
+        if answer.repaired
+        else answer
+        for answer in answers
+    ]
+    text = separator.join(part for part, _ in before)
+    report = examine(own, text, before)
     ids = {(claim.start, claim.end): claim.claim_id for claim in report.claims}
     edits: list[Edit] = []
     stays: list[Unrepaired] = []
     at = 0
-    for made, (text, own) in zip(repairs, parts, strict=True):
-        if made is not None:
-            named = {
-                claim.claim_id: ids.get((at + claim.start, at + claim.end), claim.claim_id)
-                for claim in own.claims
-            }
-            for edit in made.edits:
-                place = {"start": at + edit.start, "end": at + edit.end}
-                edits.append(edit.model_copy(update={**place, "claim": named[edit.claim]}))
-            stays += [Unrepaired(claim=named[r.claim], reason=r.reason) for r in made.unrepaired]
-        at += len(text) + len(separator)
+    for made, (part, read) in zip(repairs, before, strict=True):
+        named = {c.claim_id: ids.get((at + c.start, at + c.end), c.claim_id) for c in read.claims}
+        for edit in made.edits if made else ():
+            moved = {"start": at + edit.start, "end": at + edit.end, "claim": named[edit.claim]}
+            edits.append(edit.model_copy(update=moved))
+        rows = made.unrepaired if made else ()
+        stays += [row.model_copy(update={"claim": named[row.claim]}) for row in rows]
+        at += len(part) + len(separator)
+    reply = answers[-1].model_reply.changed(text=text)
     return Repaired(reply=reply, report=report, edits=tuple(edits), unrepaired=tuple(stays))
 
 

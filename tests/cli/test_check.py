@@ -301,7 +301,7 @@ def test_a_repair_that_reads_no_better_is_not_written(here: Here, desk: Path) ->
         (desk / "wrong.md").write_text(f"{CANCEL}\n{WRONG}\n")
         before = (desk / "wrong.md").read_bytes()
         done = here("check", "wrong.md", *how, "--fix", "--write", cwd=desk, **key)
-    assert "not written, since that is no better" in done.stderr
+    assert "not written: that is no better" in done.stderr
     assert (desk / "wrong.md").read_bytes() == before
 
 

@@ -347,7 +347,7 @@ def in_row(old: str, fix: str, wrong: int) -> str | None:
         fixed = ["", *fixed, ""]
     if len(cells) != len(fixed) or "\n" in fix:
         return None
-    made, at = [], 0
+    made, at = list[str](), 0
     for cell, new in zip(cells, fixed, strict=True):
         own, number = cell.strip(), not "".join(made).strip(" |") and _NUMBERED.fullmatch(cell)
         same = own == new.strip() or not own or (number and not at <= wrong <= at + len(cell))
