@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from crp_integrations.adapters.arguments import check_callables, check_count, judge_for
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import MOST_REDISPATCHES, against_unsupported
-from crp_integrations.dpe.repair import repair
+from crp_integrations.dpe.repair import Repair, repair
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
@@ -34,7 +34,7 @@ from crp_integrations.policy.verdict import (
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder, chosen_settings
 from crp_integrations.relay.judge import BACKGROUND, JudgeOptions, JudgeSource, call_receivers
 from crp_integrations.relay.records import Repaired
-from crp_integrations.relay.repaired_answer import is_better, is_worse
+from crp_integrations.relay.repaired_answer import NOT_REPAIRED, is_better, is_worse
 from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.storeless_functions import aexamine, examine
@@ -77,8 +77,8 @@ class GivenAnswer:
 # Asks once more, with instructions added to the question; None where nothing can be asked.
 Again: TypeAlias = Callable[[str], GivenAnswer] | None
 AsyncAgain: TypeAlias = Callable[[str], Awaitable[GivenAnswer]] | None
-# The object with another text; None if its form permits none.
-Replace: TypeAlias = Callable[[Any, str], Any]
+# The object with a repaired text; None if its form permits none.
+Replace: TypeAlias = Callable[[Any, Repair], Any]
 # What an answer's course waits for: instructions to ask again with, or an answer to examine.
 _Wanted: TypeAlias = str | GivenAnswer
 
@@ -194,14 +194,14 @@ class AnswerGate:
                 answer, report = asked, read
         if acts(self.policy.repair_on, report) and not report.classification.halts:
             made = repair(report, answer.text)
-            output = replace(answer.output, made.text) if made.edits else None
-            if output is not None:
+            output = replace(answer.output, made) if made.edits else None
+            if made.edits and output is None:
+                report = _with_flag(report, NOT_REPAIRED)
+            elif output is not None:
                 mended = GivenAnswer(output, made.text, answer.context, answer.question)
                 after: Report = yield mended
                 if is_better(after, report):
-                    flags = (*after.flags, f"repaired={len(made.edits)}")
-                    digest = after.settings_digest
-                    after = finish(after.changed(flags=flags), settings_digest=digest)
+                    after = _with_flag(after, f"repaired={len(made.edits)}")
                     before = Repaired(
                         reply=Reply(text=answer.text),
                         report=report,
@@ -258,6 +258,11 @@ class AnswerGate:
         return report
 
 
+def _with_flag(report: Report, flag: str) -> Report:
+    made = report.changed(flags=(*report.flags, flag))
+    return finish(made, settings_digest=report.settings_digest)
+
+
 def _next_step(
     course: Generator[_Wanted, Any, CheckedAnswer], sent: Any
 ) -> _Wanted | CheckedAnswer:
@@ -276,8 +281,9 @@ def repair_metadata(checked: CheckedAnswer) -> dict[str, Any]:
     return {REPAIRED_KEY: {"original": checked.repaired.text, **changed}}
 
 
-def with_repaired_text(output: Any, text: str) -> Any:
+def with_repaired_text(output: Any, repair: Repair) -> Any:
     """A text or a structured answer with a repaired text; None if its type does not accept it."""
+    text = repair.text
     if isinstance(output, str):
         return text
     try:

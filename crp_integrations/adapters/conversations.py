@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from crp_integrations.adapters.arguments import check_values
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import rejected_claims
+from crp_integrations.dpe.repair import Edit, edited
 from crp_integrations.engines.models import WholeReplies
 from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
 from crp_integrations.headers import names
@@ -111,11 +112,41 @@ class AgentModelCalls(WholeReplies, Generic[Response]):
 
 
 def replace_text(
-    blocks: Sequence[Block], text: Block, is_text: Callable[[Block], bool]
+    blocks: Sequence[Block],
+    text: str,
+    edits: Sequence[Edit],
+    text_of: Callable[[Block], str | None],
+    make: Callable[[str], Block],
+    separator: str = "",
 ) -> list[Block]:
-    """The blocks of a message with one text in the place of all its texts."""
-    at = next((place for place, block in enumerate(blocks) if is_text(block)), len(blocks))
-    return [*blocks[:at], text, *(block for block in blocks[at:] if not is_text(block))]
+    """The blocks of a message with a repaired text; an edit across two blocks makes them one.
+
+    Args:
+        text_of: the text of a block; None for a block of another kind.
+        separator: what stands between two texts in the whole text.
+    """
+    made: list[Block] = []
+    at = used = 0
+    for block in blocks:
+        own = text_of(block)
+        if own is None:
+            made.append(block)
+            continue
+        end = at + len(own)
+        own_edits = [
+            edit.model_copy(update={"start": edit.start - at, "end": edit.end - at})
+            for edit in edits
+            if at <= edit.start and edit.end <= end
+        ]
+        # A provider may refuse an empty text.
+        if new := edited(own, own_edits):
+            made.append(make(new) if own_edits else block)
+        at, used = end + len(separator), used + len(own_edits)
+    if at and used == len(edits):
+        return made
+    others = [block for block in blocks if text_of(block) is None]
+    first = next((n for n, block in enumerate(blocks) if text_of(block) is not None), len(others))
+    return [*others[:first], make(text), *others[first:]]
 
 
 def sampling(model: Any, call: ModelCall) -> dict[str, Any]:

@@ -118,6 +118,7 @@ def check(
         raise RequestError("--context is missing; give the documents that the answer is based on")
     if judge == options.OWN:
         raise RequestError("--judge self needs the model that answered; give a model's name")
+    from crp_integrations.loaders.files import encoding_of, read_bytes
     from crp_integrations.relay.settings import load
 
     settings = load()
@@ -132,6 +133,10 @@ def check(
         answers = list(_answers(answer))
         if write and (others := [name for name, file, _ in answers if not file]):
             raise RequestError(f"{others[0]:.200} is no text or Markdown; leave --write out")
+        for name, file, _ in answers if fix and not (write or as_json) else ():
+            encoding = encoding_of(read_bytes(Path(file)))[0] if file else "utf-8"
+            if encoding != "utf-8":
+                raise RequestError(f"{name:.200} is {encoding}, and a diff is UTF-8; give --write")
         done = [
             _checked((name, file), text, passages, question, judging)
             for name, file, text in answers
@@ -148,7 +153,8 @@ def check(
         _draw(done, whole=not watch)
     if write:
         for checked in done:
-            _write_repair(checked)
+            if _reads_better(checked, question, judging):
+                _write_repair(checked)
     least = len(LEVELS) if fail_on is None else LEVELS.index(fail_on)
     if any(LEVELS.index(checked.report.risk_level) >= least for checked in done):
         raise typer.Exit(1)
@@ -319,6 +325,21 @@ def _print_repairs(done: Sequence[CheckedAnswer]) -> None:
         for row in _repair(checked).unrepaired:
             text = plain(claims[row.claim].text)
             typer.echo(f"{name}: stays wrong, {row.reason}: {text}", err=True)
+
+
+def _reads_better(checked: CheckedAnswer, question: str | None, judging: Mapping[str, Any]) -> bool:
+    """Whether a repaired text may be written: it is judged again, and fewer claims are wrong."""
+    from crp_integrations.relay.repaired_answer import is_better
+
+    repair, before = _repair(checked), checked.report
+    if not repair.edits:
+        return False
+    place = checked.name, checked.file
+    after = _checked(place, repair.text, checked.passages, question, judging).report
+    note = "" if (better := is_better(after, before)) else "; not written: that is no better"
+    levels = f"{after.risk_level} after repair, {before.risk_level} before"
+    typer.echo(f"{plain(checked.name)}: {levels}, {after.claim_counts}{note}", err=True)
+    return better
 
 
 def _write_repair(checked: CheckedAnswer) -> None:

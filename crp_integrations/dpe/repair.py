@@ -263,7 +263,8 @@ def _replacement(layout: _Layout, claim: Claim, claims: Sequence[Claim]) -> Edit
     if place == "code":
         return CODE
     old = layout.text[claim.start : claim.end]
-    new = in_row(old, claim.fix) if place == "row" else in_line(old, claim.fix)
+    wrong = claim.wrong[0] - claim.start if claim.wrong else 0
+    new = in_row(old, claim.fix, wrong) if place == "row" else in_line(old, claim.fix)
     if new is None or (place == "prose" and _beyond(layout, claim, new, claims)):
         return FORM
     start, end, words = _difference(old, new)

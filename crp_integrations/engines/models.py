@@ -192,7 +192,8 @@ def tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
     return {"type": "function", "function": {"name": choice}}
 
 
-# Where frameworks keep a model's name.
+# Where frameworks keep the most tokens of a reply, and a model's name.
+_MOST_OUTPUT: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
 _NAMES: Final = ("model_name", "model", "model_id", "deployment_name")
 
 
@@ -259,6 +260,15 @@ def model_object_name(source: object) -> str:
             if isinstance(model_name, str) and model_name:
                 return model_name
     return type(source).__name__
+
+
+def most_output_of(source: object) -> int | None:
+    """The most tokens of a reply that a model object states; None if it states none."""
+    inner = _inner(source)
+    profile = getattr(inner, "profile", None)
+    stated = [getattr(inner, name, None) for name in _MOST_OUTPUT]
+    stated.append(profile.get("max_output_tokens") if isinstance(profile, Mapping) else None)
+    return next((most for most in stated if isinstance(most, int) and most > 0), None)
 
 
 def _inner(source: object) -> object:

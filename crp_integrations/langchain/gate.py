@@ -33,6 +33,7 @@ from crp_integrations.adapters.observed_answers import (
     check_attach,
 )
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.repair import Repair
 from crp_integrations.engines.models import text_pieces
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
@@ -46,6 +47,7 @@ from crp_integrations.langchain.messages import (
 )
 from crp_integrations.langchain.model import streaming_suppressed, without_streaming
 from crp_integrations.langchain.runs import RunTreeHandler
+from crp_integrations.policy.inheritance import flag_actions
 from crp_integrations.relay.defaults import EmbedderSource
 from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
@@ -58,6 +60,8 @@ QUESTIONS: Final = ("question", "input", "query")
 CONTEXT: Final = "context"
 # Keys of LangChain's output with `include_raw=True`: the message and the parsed object.
 _RAW_KEYS: Final = frozenset({"raw", "parsed", "parsing_error"})
+
+NO_CHAIN: Final = "ask-again needs the chain that answered; give it to CRPGate.around(chain, …)"
 
 
 class CRPGate(Runnable[Any, Any]):
@@ -81,6 +85,7 @@ class CRPGate(Runnable[Any, Any]):
             decides, as in `Relay.ask`; `ask-again` runs the chain of `around` again.
         judge, judge_options: as in `examine`; the policy uses the judge's level. `on_report` is
             called with each answer's `Report`, also if the answer is withheld.
+        chain: what `around` wraps; None if the input contains the answer.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
@@ -103,8 +108,11 @@ class CRPGate(Runnable[Any, Any]):
         on_flag_level: str | None = None,
         most_again: int = 1,
         judge: JudgeSource = None,
+        chain: Runnable[Any, Any] | None = None,
         **judge_options: Unpack[JudgeOptions],
     ) -> None:
+        if chain is None and FlagAction.ASK_AGAIN in flag_actions(on_flag):
+            raise RequestError(NO_CHAIN)
         self._gate = AnswerGate(
             "CRPGate",
             policy,
@@ -121,8 +129,7 @@ class CRPGate(Runnable[Any, Any]):
         check_attach(attach)
         self._attach = attach
         self.name = name
-        # Chain that `around` runs inside; None if the input contains the answer.
-        self.chain: Runnable[Any, Any] | None = None
+        self.chain = chain
 
     @classmethod
     def around(cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any) -> CRPGate:
@@ -141,8 +148,7 @@ class CRPGate(Runnable[Any, Any]):
             guarded: Runnable[Any, Any] = coerce_to_runnable(chain)
         except TypeError as error:
             raise RequestError(f"the chain is {type(chain).__name__}, not a Runnable") from error
-        gate = cls(policy, **how)
-        gate.chain = guarded
+        gate = cls(policy, **how, chain=guarded)
         gate.name = gate.name or f"guarded {guarded.get_name()}"
         return gate
 
@@ -254,9 +260,7 @@ class CRPGate(Runnable[Any, Any]):
     def _read(self, input: Any) -> GivenAnswer:
         """The answer in an input dict."""
         if self._gate.policy.ask_again_on is not None:
-            raise RequestError(
-                "ask-again needs the chain that answered; give it to CRPGate.around(chain, …)"
-            )
+            raise RequestError(NO_CHAIN)
         context, question = _read_input(input)
         return _given(input, _answer(input), context, question)
 
@@ -337,18 +341,19 @@ def _given(output: Any, answer: Any, context: Any, question: Any) -> GivenAnswer
     return GivenAnswer(output, text_of(answer), context_of(context), question)
 
 
-def _with_text(output: Any, text: str) -> Any:
+def _with_text(output: Any, repair: Repair) -> Any:
     """A chain's output with a repaired text; None if its form permits none."""
     if isinstance(output, BaseMessage):
-        # Without text the answer is a tool call, which other code has read already.
-        content = repaired_content(output, text) if str(output.text) else None
+        # A tool call without text, and an object parsed from it, other code has read already.
+        bound = output.additional_kwargs.get("parsed") is not None or not str(output.text)
+        content = None if bound else repaired_content(output, repair.text, repair.edits)
         return content and output.model_copy(update={"content": content})
     key = next((name for name in ANSWERS if name in output), None) if _is_dict(output) else None
     if key is not None:
-        answer = _with_text(output[key], text)
+        answer = _with_text(output[key], repair)
         return None if answer is None else {**output, key: answer}
     raw = _is_dict(output) and output.keys() >= _RAW_KEYS
-    return None if raw else with_repaired_text(output, text)
+    return None if raw else with_repaired_text(output, repair)
 
 
 def _is_dict(output: Any) -> bool:

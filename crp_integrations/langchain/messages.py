@@ -35,6 +35,7 @@ from crp_integrations.adapters.observed_answers import (
 )
 from crp_integrations.adapters.vector_stores import item_metadata
 from crp_integrations.dpe.records import RejectedClaim
+from crp_integrations.dpe.repair import Edit
 from crp_integrations.engines.models import text_pieces
 from crp_integrations.envelope.prompt import render
 from crp_integrations.envelope.records import Envelope
@@ -308,6 +309,7 @@ def reply_of(message: BaseMessage, model: str) -> Reply:
         if usage
         else Usage(),
         finish_reason=str(finish or ("tool_calls" if calls else "stop")),
+        parsed=message.additional_kwargs.get("parsed") is not None,
     )
 
 
@@ -432,11 +434,17 @@ def _report_on_input(run: Mapping[str, Any]) -> Attachment | None:
     return report_of(message) if isinstance(message, AIMessage) else None
 
 
-def repaired_content(message: BaseMessage, text: str) -> Any:
-    """The content of a message with another text; its other blocks stay."""
+def repaired_content(message: BaseMessage, text: str, edits: Sequence[Edit]) -> Any:
+    """The content of a message with a repaired text; its blocks stay."""
     if isinstance(message.content, str):
         return text
-    block: Any = {"type": "text", "text": text}
-    return replace_text(
-        message.content, block, lambda own: isinstance(own, str) or own.get("type") == "text"
-    )
+
+    def text_of(block: Any) -> str | None:
+        if isinstance(block, str):
+            return block
+        return block["text"] if block.get("type") == "text" else None
+
+    def make(new: str) -> Any:
+        return {"type": "text", "text": new}
+
+    return replace_text(message.content, text, edits, text_of, make)

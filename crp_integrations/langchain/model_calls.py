@@ -113,7 +113,7 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         result = [
             message.model_copy(
                 update={
-                    "content": repaired_content(message, answer.text)
+                    "content": repaired_content(message, answer.text, answer.repaired.edits)
                     if answer.repaired
                     else message.content,
                     "response_metadata": {**message.response_metadata, **proof},

@@ -25,6 +25,7 @@ _OPEN_END = re.compile(
     r"(?:[,;(\u2013-]|\b(?:of|the|and|or|a|an|to|in|for|with|by|on|at|from|as|that|is|are|was)"
     r"|\b(?:Mr|Mrs|Ms|Dr|Prof|St|No)\.)\s*\Z"
 )
+_ROW_NUMBER = re.compile(r"\|?\s*(\d{1,3})[.)]?\s*[|\t]")
 _ORDINAL = re.compile(r"\(?(\w{1,5})[.)]\s")
 _ANNOUNCES = re.compile(r":[*_]*\Z")
 _TITLE = re.compile(r"\*\*[^*\n]+\*\*")
@@ -151,6 +152,10 @@ def is_needed(
     if block.kind == "item" and follower is not None and _column(text, follower) == column:
         own, other = (_ORDINAL.match(text, item.start) for item in (block, follower))
         if own and other and other[1] not in ("1", "a", "A", "i", own[1]):
+            return True
+    if block.kind == "row" and after is not None and after.kind == "row":
+        own, other = (_ROW_NUMBER.match(text, row.start) for row in (block, after))
+        if own and other and int(other[1]) == int(own[1]) + 1:
             return True
     if before is None:
         return False

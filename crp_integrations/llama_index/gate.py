@@ -27,6 +27,7 @@ from crp_integrations.adapters.answer_gate import (
 )
 from crp_integrations.adapters.evidence import facts_of
 from crp_integrations.adapters.observed_answers import Attach, attachment_of, check_attach
+from crp_integrations.dpe.repair import Repair
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.nodes import METADATA_KEY, offers
 from crp_integrations.llama_index.span_tree import current_span
@@ -154,9 +155,9 @@ def _given(response: Any, question: QueryBundle) -> GivenAnswer:
     return GivenAnswer(response, text, facts, question.query_str)
 
 
-def _with_text(response: Any, text: str) -> Any:
+def _with_text(response: Any, repair: Repair) -> Any:
     """The response with a repaired text; None if its type does not accept it."""
-    answer = with_repaired_text(response.response, text)
+    answer = with_repaired_text(response.response, repair)
     if answer is None:
         return None
     nodes, metadata = response.source_nodes, response.metadata

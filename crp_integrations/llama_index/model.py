@@ -218,8 +218,11 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
             message = response.message.model_copy()
             message.blocks = replace_text(
                 message.blocks,
-                TextBlock(text=answer.text),
-                lambda block: isinstance(block, TextBlock),
+                answer.text,
+                answer.repaired.edits,
+                lambda block: block.text if isinstance(block, TextBlock) else None,
+                lambda part: TextBlock(text=part),
+                "\n",
             )
             fields["message"] = message
         return response.model_copy(update=fields)

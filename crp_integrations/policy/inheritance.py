@@ -171,13 +171,15 @@ def with_actions(
     Raises:
         RequestError: an action or the level is unknown, or has no effect without `on_flag`.
     """
-    level = level or RiskLevel.MEDIUM
-    if level not in LEVELS:
+    if level is not None and level not in LEVELS:
         wanted = ", ".join(LEVELS)
         raise RequestError(f"on_flag_level {level!r:.40} is unknown, wanted one of {wanted}")
-    if not on_flag and level != RiskLevel.MEDIUM:
+    if level is not None and not on_flag:
         raise RequestError(f"on_flag_level {level} has no effect without on_flag; give both")
-    if not on_flag and most_again > 1 and policy.ask_again_on is None:
+    actions = flag_actions(on_flag)
+    fields = {_ACTIONS[action]: RiskLevel(level or RiskLevel.MEDIUM) for action in actions}
+    # `report` switches off what a component was made with, its numbers too.
+    asks = policy.ask_again_on or FlagAction.ASK_AGAIN in actions
+    if most_again > 1 and not asks and (actions or not on_flag):
         raise RequestError(f"most_again {most_again} has no effect; give on_flag='ask-again' too")
-    fields = {_ACTIONS[action]: RiskLevel(level) for action in flag_actions(on_flag)}
     return combine_strictest(policy, policy.changed(**fields)) if fields else policy

@@ -23,6 +23,7 @@ from crp_integrations.policy.demands import (
     RULES,
     PolicyCase,
     UnmetDemand,
+    check_remedies,
     check_warning,
     halting_demands,
     uncounted_reason,
@@ -81,7 +82,9 @@ def judge_answer(
     require_policy(policy)
     of_kind(report, Report, "report", "a Report, such as examine(…)")
     examined = PolicyCase(policy, report, tier, origins)
-    unmet = [demand for rule in RULES for demand in rule(examined)]
+    # Where nothing is enforced, what would have been done about the answer is noted too.
+    rules = RULES if enforced else (*RULES, check_remedies)
+    unmet = [demand for rule in rules for demand in rule(examined)]
     mode = policy.overseen(oversight)
     return PolicyJudgement(
         violations=tuple(demand.violation for demand in unmet),

@@ -193,6 +193,7 @@ class JudgeBudget:
         price: price of the model that is asked; None if it is not known or not needed.
         window: context limit of that model in tokens.
         caps: whether the model is called by name, and so keeps to `max_tokens`.
+        most_output: the most tokens of a reply that a model object states; None for none.
     """
 
     settings: JudgeSettings
@@ -202,6 +203,7 @@ class JudgeBudget:
     price: ModelPrice | None
     window: int
     caps: bool
+    most_output: int | None = None
 
     @property
     def is_set(self) -> bool:
@@ -269,7 +271,8 @@ class JudgeBudget:
         if chosen.budget_calls is not None and spent.calls >= chosen.budget_calls:
             return []
         asked = FORMAT_TOKENS + _bytes(call)
-        most = call.max_tokens or price.most_output or max(LEAST_REPLY_TOKENS, self.window - asked)
+        known = call.max_tokens or self.most_output or price.most_output
+        most = known or max(LEAST_REPLY_TOKENS, self.window - asked)
         left = float(most)
         if chosen.budget_tokens is not None:
             left = min(left, chosen.budget_tokens - spent.tokens - asked)

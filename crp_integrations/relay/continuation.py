@@ -26,6 +26,7 @@ from crp_integrations.policy.records import Policy
 from crp_integrations.relay.judge import OnReport, call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.records import Answer, Piece, Request
+from crp_integrations.relay.repaired_answer import joined_repairs, repair_header
 from crp_integrations.relay.settings import DispatchSettings
 from crp_integrations.relay.steps import (
     Dispatch,
@@ -443,6 +444,9 @@ class ContinuedAnswer(ReportedQuestion):
         text = PART_SEPARATOR.join(texts)
         parts = list(zip(texts, reports, strict=True))
         report = self._first.examine_whole(self._answers, text, parts)
+        original = joined_repairs(
+            self._answers, pieces, parts, PART_SEPARATOR, self._first.examine_whole
+        )
         return self._ended(
             Release(
                 last.changed(
@@ -451,7 +455,9 @@ class ContinuedAnswer(ReportedQuestion):
                     window_reports=tuple(answer.report for answer in self._answers),
                     reply=last.reply.changed(text=text, usage=usage),
                     pieces=tuple(pieces),
-                    headers=self._headers(last, report),
+                    headers=self._headers(last, report)
+                    | (repair_header(original) if original else {}),
+                    repaired=original,
                 )
             )
         )

@@ -111,6 +111,13 @@ def judge_window(name: str) -> int:
     return context_limit(name, {})[0]
 
 
+def judge_most_output(source: object) -> int | None:
+    """The most tokens of a reply that a judge's model object states; None if it states none."""
+    from crp_integrations.engines.models import most_output_of
+
+    return most_output_of(source)
+
+
 def judge_price(name: str) -> ModelPrice | None:
     """The price of a judge's tokens, looked up by its name; None if it is not known."""
     return model_price(name)

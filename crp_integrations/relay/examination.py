@@ -167,6 +167,11 @@ def examine_windows(
     report = _with_parts(report, examination.dossier, answers, parts, settings)
     last = answers[-1].report
     flags = dict.fromkeys((*report.flags, *(flag for a in answers for flag in a.report.flags)))
+    edits = sum(len(answer.repaired.edits) for answer in answers if answer.repaired)
+    if edits:
+        # Each window has a count of its own.
+        own = [flag for flag in flags if not flag.startswith("repaired=")]
+        flags = dict.fromkeys([*own, f"repaired={edits}"])
     finished_report, _ = finished(
         report.changed(flags=(*flags, f"windows={len(answers)}")),
         session_id=last.session_id,

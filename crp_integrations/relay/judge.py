@@ -139,7 +139,7 @@ class Judge:
             {**connection_fields(require_settings(settings, JudgeSettings), model, own), **own}
         )
         self.own = model is True
-        self._named = isinstance(model, str)
+        self._named, self._source = isinstance(model, str), model
         self.on_report = _checked_receiver(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
         self._fallback: tuple[str, Model] | None = None
@@ -156,6 +156,8 @@ class Judge:
         self._account = "own" if self.own else named
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
+        # What `confirm` was answered: a second reading of its own, made once for each answer.
+        self._confirmed: OrderedDict[str, JudgeReply] = OrderedDict()
         self._ledger: Ledger = process_ledger(model)
         self._breaker = Breaker()
         self._calling = JudgeCaller(
@@ -231,6 +233,8 @@ class Judge:
         labels = {*first.settings.withhold_labels, *second.settings.withhold_labels}
         pair = cast("Self", first.altered(withhold_labels=tuple(sorted(labels))))
         pair.second = second = copy.copy(second)
+        if second._known is first._known:
+            second._known = first._confirmed
         pair._account = second._account = f"{first._account} {second._account}"
         second._ledger = pair._ledger
         return pair
@@ -244,8 +248,8 @@ class Judge:
             )
         if chosen.confirm:
             again = copy.copy(self)
-            again.second = None
-            again.settings = chosen.model_copy(update={**own, "cache_size": 0})
+            again.second, again._known = None, self._confirmed
+            again.settings = chosen.model_copy(update=own)
             return again
         if not chosen.second:
             return None
@@ -345,7 +349,7 @@ class Judge:
         return reply
 
     def _budget(self, model: str, payer: Payer) -> JudgeBudget:
-        from crp_integrations.relay.defaults import judge_window
+        from crp_integrations.relay.defaults import judge_most_output, judge_window
 
         limited = has_budget(self.settings)
         return JudgeBudget(
@@ -356,6 +360,7 @@ class Judge:
             price_of(self.settings, model),
             (self._window or judge_window(model)) if limited else 0,
             caps=self._named,
+            most_output=judge_most_output(self._source) if model == self._name else None,
         )
 
     @property

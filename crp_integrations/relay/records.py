@@ -194,7 +194,7 @@ class Request(Record):
         on_flag: what is done with a flagged answer before the policy decides: `report` nothing;
             `ask-again` the model with the findings, then `repair`; `repair` it from the judge's
             corrections and judge it again; `withhold` it; or several of them.
-        on_flag_level: lowest risk level at which it is done.
+        on_flag_level: lowest risk level at which it is done; None for MEDIUM.
         most_again: maximum number of times that `ask-again` asks.
     """
 
@@ -246,7 +246,7 @@ class Request(Record):
     compaction: CompactionAccount | None = None
     rejected: tuple[RejectedClaim, ...] = ()
     on_flag: tuple[FlagAction, ...] = ()
-    on_flag_level: RiskLevel = RiskLevel.MEDIUM
+    on_flag_level: RiskLevel | None = None
     most_again: int = Field(default=1, ge=0, le=MOST_REDISPATCHES)
 
     @field_validator("budget_tokens", "k", "max_tokens", mode="before")
@@ -263,7 +263,7 @@ class Request(Record):
     @field_validator("on_flag_level", mode="before")
     @classmethod
     def _flags(cls, value: Any) -> Any:
-        if value not in LEVELS:
+        if value is not None and value not in LEVELS:
             raise ValueError(f"{value!r:.40} flags no answer, wanted one of {', '.join(LEVELS)}")
         return value
 

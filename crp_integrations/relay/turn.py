@@ -81,6 +81,7 @@ from crp_integrations.relay.verdict import (
     Unreachable,
     Withhold,
     may_show_at_once,
+    note_form,
     oversight_of,
 )
 from crp_integrations.relay.window_envelope import WindowEnvelope
@@ -431,15 +432,16 @@ class Turn:
     ) -> Step:
         """Decide on an examined answer: ask again, release, withhold or refuse it."""
         final, original = self._original is not None, self._original
+        halts = self._judged_answer is not None and self._judged_answer.halts
         if original is not None and is_better(report, original.report):
             self.note(EventType.ANSWER_REPAIRED, **original.event(self._world.settings_digest))
             report = report.changed(flags=(*report.flags, original.flag))
-        elif original is not None:
+        elif original is not None and not halts:  # else it is withheld as it is
             self._examined_reply, answered, report = original.reply, original.reply, original.report
             self._examined, self._judged_answer = original.examined, original.judged
             self._original = None
             report = report.changed(flags=(*report.flags, "repair-discarded"))
-        elif self._before is not None and is_worse(answered, report, self._before[2]):
+        elif not final and self._before and is_worse(answered, report, self._before[2]):
             fitted, self._packing.request, report, fields = self._before
             self._packing.last = fitted
             vars(self).update(fields)
@@ -447,6 +449,7 @@ class Turn:
             words = (f"re-dispatches={self._calls.redispatches}", "ask-again-discarded")
             flags = [flag for flag in report.flags if not flag.startswith(("re-dis", words[1]))]
             report = report.changed(flags=(*flags, *words))
+        report = note_form(report, admission.policy, answered)
         shown = cap_tier(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = AnswerVerdict.of(
             report,
@@ -457,7 +460,7 @@ class Turn:
             attempts=self._calls.redispatches,
             world=self._world,
             part=self.part,
-            judge_failed=self._judged_answer is not None and self._judged_answer.halts,
+            judge_failed=halts,
             repaired=final,
         )
         match verdict.decision:

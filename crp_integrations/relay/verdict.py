@@ -38,6 +38,7 @@ from crp_integrations.policy.verdict import (
     withholding,
 )
 from crp_integrations.relay.records import Request
+from crp_integrations.relay.repaired_answer import NOT_REPAIRED
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.settings import DispatchSettings, Settings
 from crp_integrations.relay.window_records import Note
@@ -208,6 +209,13 @@ def _mend(report: Report, policy: Policy, reply: Reply) -> Mend | None:
     made = repair(report, reply.answer)
     mended = reply.with_answer(made.text) if made.edits else None
     return Mend(made, mended) if mended is not None else None
+
+
+def note_form(report: Report, policy: Policy, reply: Reply) -> Report:
+    """The report; it has a flag if the answer is to be repaired, and its form permits none."""
+    if not acts(policy.repair_on, report) or reply.with_answer("") is not None:
+        return report
+    return report.changed(flags=tuple(dict.fromkeys((*report.flags, NOT_REPAIRED))))
 
 
 def _without_reasoning(answer: str) -> str:

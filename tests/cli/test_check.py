@@ -232,7 +232,10 @@ def test_corrections_are_a_diff_and_are_written_to_the_file(here: Here, desk: Pa
         done = here("check", "wrong.md", *how, "--fix", "--fail-on", "high", cwd=desk, **key)
         assert file.read_bytes() == before
         told = here("check", "wrong.md", *how, "--json", cwd=desk, **key)
+        calls = len(judge.requests)
         written = here("check", "link.md", *how, "--fix", "--write", cwd=desk, **key)
+        # The first reading is in memory.
+        assert len(judge.requests) == calls + 1
         again = here("check", "wrong.md", *how, "--fix", "--write", cwd=desk, **key)
     assert done.returncode == 1
     assert done.stdout == (
@@ -240,7 +243,8 @@ def test_corrections_are_a_diff_and_are_written_to_the_file(here: Here, desk: Pa
         f"-{WRONG} You can pay by Klarna.\r\n+{PLAN}\r\n"
     )
     assert json.loads(told.stdout)["answers"][0]["repair"]["text"] == f"{CANCEL}\n{PLAN}\n"
-    assert (written.returncode, written.stderr) == (0, "")
+    assert written.returncode == 0
+    assert "link.md: LOW after repair, HIGH before, 2 of 2 claims read" in written.stderr
     assert file.read_bytes() == f"\ufeff{CANCEL}\r\n{PLAN}\r\n".encode()
     assert file.stat().st_mode & 0o777 == 0o640
     assert (desk / "link.md").is_symlink()
@@ -271,6 +275,34 @@ def test_corrections_that_cannot_be_made_are_refused_before_the_first_call(
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert (desk / "answers" / "1.md").read_text() == f"{WRONG}\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_diff_of_another_encoding_is_refused_and_a_write_keeps_it(
+    here: Here, desk: Path, encoding: str
+) -> None:
+    file, key = desk / "wrong.md", {"OPENAI_API_KEY": "sk-judge"}
+    file.write_bytes(f"{CANCEL}\r\n{WRONG}\r\n".encode(encoding))
+    with judge_double(answers=judging(by_words(FIX))) as judge:
+        how = ("--context", "docs", "--judge", NAME, "--judge-base", judge.url, "--fix")
+        done = here("check", "wrong.md", *how, cwd=desk, **key)
+        refused = encoding != "utf-8"
+        assert (done.returncode, not judge.requests) == (2 * refused, refused)
+        assert ("wrong.md is utf-16-le, and a diff is UTF-8" in done.stderr) is refused
+        here("check", "wrong.md", *how, "--write", cwd=desk, **key)
+    assert file.read_bytes() == f"{CANCEL}\r\n{PLAN}\r\n".encode(encoding)
+
+
+def test_a_repair_that_reads_no_better_is_not_written(here: Here, desk: Path) -> None:
+    second = {"status": "UNSUPPORTED", "quotes": []}
+    with judge_double(answers=judging(by_words({**FIX, "4.20": second}))) as judge:
+        how = ("--context", "docs", "--judge", NAME, "--judge-base", judge.url)
+        key = {"OPENAI_API_KEY": "sk-judge"}
+        (desk / "wrong.md").write_text(f"{CANCEL}\n{WRONG}\n")
+        before = (desk / "wrong.md").read_bytes()
+        done = here("check", "wrong.md", *how, "--fix", "--write", cwd=desk, **key)
+    assert "not written: that is no better" in done.stderr
+    assert (desk / "wrong.md").read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["internal", "[", "no such kind"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -73,6 +74,27 @@ def repaired(answer: str, fixes: dict[str, str | None], passages: list[str] = SH
         ("It opens. It closes at 17:00.[1]", {"17:00": "It closes at 18:30."}, "It opens. It closes at 18:30.[1]"),
         ("It opens. It closes at 17:00.[^1]", {"17:00": "It closes at 18:30"}, "It opens. It closes at 18:30.[^1]"),
         ("It opens. It closes at 17:00.¹", {"17:00": "It closes at 18:30."}, "It opens. It closes at 18:30.¹"),
+        # A citation before the stop, in a row too.
+        ("It closes at 17:00 [1]. It opens.", {"17:00": "It closes at 18:30."}, "It closes at 18:30 [1]. It opens."),
+        ("It closes at 17:00 [1][^2]. It opens.", {"17:00": "It closes at 18:30"}, "It closes at 18:30 [1][^2]. It opens."),
+        ("It closes at 17:00 (source 1).", {"17:00": "It closes at 18:30."}, "It closes at 18:30 (source 1)."),
+        ("It closes at 17:00 [2].", {"17:00": "It closes at 18:30 [1]."}, "It closes at 18:30 [1]."),
+        ("| a | b |\n|---|---|\n| shop | 17:00 [1] |", {"17:00": "| shop | 18:30 |"}, "| a | b |\n|---|---|\n| shop | 18:30 [1] |"),
+        # The judge's note on its correction.
+        ("It closes at 17:00. It opens.", {"17:00": "It closes at 18:30. (corrected)"}, "It closes at 18:30. It opens."),
+        ("It closes at 17:00. It opens.", {"17:00": "It closes at 18:30 [fixed]."}, "It closes at 18:30. It opens."),
+        ("It closes at 17:00. It opens.", {"17:00": "It closes at 18:30 – corrected"}, "It closes at 18:30. It opens."),
+        ("It closes at 17:00. It opens.", {"17:00": "It closes at 18:30. Corrected."}, "It closes at 18:30. It opens."),
+        ("It closes at 17:00. It opens.", {"17:00": "Corrected claim: It closes at 18:30."}, "It closes at 18:30. It opens."),
+        ("It closes at 17:00. It opens.", {"17:00": "It closes at 18:30 (the shop)."}, "It closes at 18:30 (the shop). It opens."),
+        # The number of a row.
+        (
+            "| n | what | at |\n|---|---|---|\n| 7 | shut | 17:00 |\n",
+            {"17:00": "| 1 | shut | 18:30 |"},
+            "| n | what | at |\n|---|---|---|\n| 7 | shut | 18:30 |\n",
+        ),
+        ("| n | at |\n|---|---|\n| 7 | shop |", {"7": "| 2 | shop |"}, "| n | at |\n|---|---|\n| 2 | shop |"),
+        ("| n | b |\n|---|---|\n| 1 | 9:00 |\n| 2 | pool |", {"pool": ""}, "| n | b |\n|---|---|\n| 1 | 9:00 |"),
         # Line breaks of the answer stay.
         (
             "The shop opens at\n  8:00 each morning.",
@@ -149,6 +171,9 @@ def test_a_correction_takes_the_place_of_its_claim(
         ("It opens at 9:00, and it closes at 17:00.", {"17:00": "It closes at 18:30. It opens."}, FORM),
         ("It closes at 17:00.[1] It opens at 9:00.", {"17:00": "It closes at 18:30."}, FORM),
         ('She says: "It closes at 17:00." It opens.', {"17:00": "It closes at 18:30."}, FORM),
+        ("It closes at 17:00 [1] on weekdays. It opens.", {"17:00": "It closes at 18:30 on weekdays."}, FORM),
+        ("| n | b |\n|---|---|\n| 1 | pool |\n| 2 | 9:00 |", {"pool": ""}, NEEDED),
+        ("It is run by Ms Smith. It opens.", {"Smith": "It is run by Ms. Kowalski."}, UNFOUNDED),
         # What is no correction.
         ("It closes at 17:00. It opens.", {"17:00": "N/A"}, UNFOUNDED),
         ("It closes at 17:00. It opens.", {"17:00": "(remove)"}, UNFOUNDED),
@@ -279,6 +304,38 @@ def test_nothing_changes_outside_of_the_flagged_claims(
         for claim in made.claims:
             apart = edit.end <= claim.start or claim.end <= edit.start
             assert claim.flagged or apart, json.dumps([answer, edit.old])
+
+
+def test_narrow_blanks_of_a_correction_stay() -> None:
+    passages = ["Parking costs 5\u202f000\u00a0euros. Ms\u00a0Brand runs it."]
+    fixes: dict[str, str | None] = {"7": "Parking\n  costs 5\u202f000\u00a0euros."}
+    repair = repaired("Parking costs 7 coins. It opens.", fixes, passages)
+    assert repair.text == "Parking costs 5\u202f000\u00a0euros. It opens."
+
+
+MARKS = st.sampled_from(
+    ["", "[1]", " [1]", "[^2]", " [1][2]", " (source 1)", "【3†shop】", " [1, 2]"]
+)
+
+
+@given(
+    st.lists(st.tuples(PARTS, MARKS, st.sampled_from([".", ""]), MARKS), min_size=1, max_size=5),
+    st.dictionaries(
+        st.sampled_from(["8:00", "7 euros", "pool", "old"]),
+        st.sampled_from(["It opens at 9:00", "parking costs 5 euros [1].", "it has 5 shops [1]"]),
+    ),
+)
+def test_a_correction_loses_no_citation(
+    parts: list[tuple[str, str, str, str]], fixes: dict[str, str | None]
+) -> None:
+    answer = " ".join("".join(part) for part in parts)
+    repair = report(answer, fixes, SHOP, "closes at 18:30").repair()
+    cited = re.compile(r"\[[^\]]*\]|\(source 1\)|【[^】]*】")
+    for edit in repair.edits:
+        assert len(cited.findall(edit.new)) >= len(cited.findall(edit.old)), json.dumps(
+            [answer, edit.new]
+        )
+    assert len(cited.findall(repair.text)) >= len(cited.findall(answer))
 
 
 def test_an_assertion_that_overlaps_a_claim_is_no_second_edit() -> None:

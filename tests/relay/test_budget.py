@@ -302,6 +302,44 @@ def test_the_cost_of_the_report_is_that_of_the_budget(usage: Usage, calls: int) 
     assert spent(judge).usd == pytest.approx(cost, abs=0.1)
 
 
+class Stating(Counting):
+    """A model object that keeps replies to a number of tokens, as those of frameworks do."""
+
+    def __init__(self, **stated: Any) -> None:
+        super().__init__(usage=Usage(prompt_tokens=900, completion_tokens=100))
+        vars(self).update(stated)
+
+
+@pytest.mark.parametrize(
+    ("stated", "booked"),
+    [
+        ({}, None),
+        ({"max_tokens": 700}, 700),
+        ({"num_predict": 700}, 700),
+        ({"num_predict": -1}, None),
+        ({"profile": {"max_output_tokens": 700}}, 700),
+        ({"max_tokens": None, "profile": {}}, None),
+    ],
+)
+def test_a_model_object_is_booked_at_the_reply_that_it_states(
+    stated: dict[str, Any], booked: int | None
+) -> None:
+    seen: list[Spending] = []
+
+    class Watching(Stating):
+        def call(self, call: ModelCall) -> Reply:
+            seen.append(spent(judge))
+            return super().call(call)
+
+    judge = Judge(Watching(**stated), budget_usd=9, usd_per_million=[0, 1], window_tokens=40_000)
+    assert examine(PASSAGES[0], PASSAGES, judge=judge).checked_by == "judge counted"
+    (held,) = seen
+    if booked:
+        assert held.usd == pytest.approx(booked / 1e6)
+    else:
+        assert 30_000 < held.usd * 1e6 < 40_000
+
+
 def test_a_call_that_timed_out_stays_booked_and_a_refused_one_costs_nothing() -> None:
     error = CRPError("no")
     late = Judge(Counting(ModelTimeout("late")), budget_tokens=50_000, max_tokens=500, retries=0)

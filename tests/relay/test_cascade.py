@@ -138,6 +138,26 @@ def test_one_judge_confirms_past_its_cache() -> None:
     assert report.judge.second == "only"
 
 
+@pytest.mark.parametrize("how", ["confirm", "pair", "altered"])
+def test_both_readings_of_an_answer_are_bought_once(how: str) -> None:
+    model = Named("only", UNSUPPORTED)
+    judge: Any = Judge(model, confirm=how != "pair")
+    judge = [judge, judge] if how == "pair" else judge
+    for _ in range(3):
+        # A receiver of its own makes a copy of the judge.
+        options: dict[str, Any] = {"on_report": lambda report: None} if how == "altered" else {}
+        report = examine(ANSWER, PASSAGES, QUESTION, judge=judge, **options)
+    assert len(model.calls) == 2
+    assert [call.cached for call in report.judge.calls] == [True, True]
+    examine(f"{ANSWER} Really.", PASSAGES, QUESTION, judge=judge)
+    assert len(model.calls) == 4
+    model.calls.clear()
+    no_cache = Judge(model, confirm=True, cache_size=0)
+    for _ in range(2):
+        examine(ANSWER, PASSAGES, QUESTION, judge=no_cache)
+    assert len(model.calls) == 4
+
+
 def test_both_spend_one_budget() -> None:
     strong = Named("strong")
     report = examined(Named("cheap", UNSUPPORTED), strong, judge_budget=1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from crp_integrations import Relay
 from crp_integrations.dpe import remedies
+from crp_integrations.dpe.repair import edited
 from crp_integrations.envelope.candidates import SUMMARY_SOURCE
 from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.errors import EngineError, ModelError, ModelRateLimited, QualityUnreachable
@@ -502,3 +504,40 @@ def test_an_answer_that_stays_incomplete_is_unreachable(open_relay: Opener) -> N
     with pytest.raises(QualityUnreachable, match=r"require-completeness 0\.90 is not met"):
         relay.ask(QUESTION, **NARROW, policy="require-completeness 0.90")
     assert len(model.calls) == 2
+
+
+class Corrector(JudgeOfNeeds):
+    """Corrects the year that stands in no fact."""
+
+    def _verdict(self, number: int, claim: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        verdict = super()._verdict(number, claim, asked)
+        if verdict["status"] == CONTRADICTED:
+            year = next(word for word in claim.split() if "30" in word).strip(".")
+            verdict |= {"wrong": year, "fix": claim.replace("30", "20")}
+        return verdict
+
+
+@pytest.mark.parametrize("wrong", [(0,), (1,), (0, 1)])
+def test_a_continued_answer_has_the_original_of_each_repaired_window(
+    open_relay: Opener, wrong: tuple[int, ...]
+) -> None:
+    right = [COMMISSIONED, f"{COOLING} {COMMISSIONED}"]
+    written = [text.replace("20", "30") if at in wrong else text for at, text in enumerate(right)]
+    judge = Corrector({" 30": CONTRADICTED})
+    relay = made(open_relay, ScriptedModel(*written), judge=judge)
+    answer = relay.ask(QUESTION, on_flag="repair", **NARROW)
+    later = len(answer.pieces) - 1
+    assert answer.text == "\n\n".join([right[0], *right[1:] * later])
+    original = answer.repaired
+    assert original is not None
+    assert original.text == answer.model_reply.text
+    assert original.text == "\n\n".join([written[0], *written[1:] * later])
+    assert edited(original.text, original.edits) == answer.text
+    flagged = {claim.claim_id: claim for claim in original.report.claims if claim.flagged}
+    assert [edit.claim for edit in original.edits] == list(flagged)
+    for edit in original.edits:
+        claim = flagged[edit.claim]
+        assert claim.start <= edit.start < edit.end <= claim.end
+    assert f"repaired={len(flagged)}" in answer.report.flags
+    assert not [flag for flag in original.report.flags if flag.startswith("repaired")]
+    assert answer.headers["CRP-Safety-Repaired"] == f"edits={len(flagged)};unrepaired=0"

@@ -8,7 +8,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
-from crp_integrations.messages import ModelCall
+from crp_integrations.messages import ModelCall, Reply, ToolCall
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
@@ -24,6 +24,7 @@ RIGHT = "The Meridian reactor delivers 412 megawatts."
 WRONG = RIGHT.replace("412", "900")
 QUESTION = "How many megawatts?"
 OTHER = "It is operated by Northfield Energy."
+CALL = ToolCall(id="1", name="state", arguments=f'{{"text": "{WRONG}"}}')
 LATE = {"judge_mode": "background", "on_report": print}
 VERDICT = {**changed("900", FACTS[0]), "fix": RIGHT}
 
@@ -44,7 +45,7 @@ class CountingJudge(ScriptedJudge):
 
 
 def relay_of(
-    open_relay: Opener, *script: str, judge: Any = None, **options: Any
+    open_relay: Opener, *script: str | Reply, judge: Any = None, **options: Any
 ) -> tuple[Relay, ScriptedModel, CountingJudge]:
     """A relay with a judge; the model, and the judge."""
     judge = judge or CountingJudge()
@@ -143,6 +144,21 @@ def test_the_stricter_of_argument_and_policy_applies(open_relay: Opener) -> None
     assert "repair-on MEDIUM" in answer.headers["CRP-Safety-Policy-Applied"]
 
 
+@pytest.mark.parametrize(("text", "noted"), [(WRONG, ["ask-again-on", "repair-on"]), (RIGHT, [])])
+def test_what_a_reported_policy_would_do_is_noted(
+    open_relay: Opener, text: str, noted: list[str]
+) -> None:
+    relay, model, judge = relay_of(open_relay, text)
+    answer = relay.ask(QUESTION, report_only="repair-on MEDIUM; ask-again-on MEDIUM")
+    assert (answer.text, len(model.calls), len(judge.calls)) == (text, 1, 1)
+    events = session_events(relay, EventType.POLICY_VIOLATION)
+    assert [event.data["directives"] for event in events] == ([noted] if noted else [])
+    assert all(event.data["report_only"] for event in events)
+    receipt = relay.receipt(answer.receipt_id)
+    assert receipt is not None
+    assert replay(receipt).word == "holds"
+
+
 def test_an_argument_holds_for_its_question_alone(open_relay: Opener) -> None:
     relay, _, _ = relay_of(open_relay, WRONG)
     assert relay.ask(QUESTION, session_id="a", on_flag="repair").text == RIGHT
@@ -156,6 +172,18 @@ def test_what_nobody_reads_again_is_not_released(open_relay: Opener) -> None:
     assert (answer.text, answer.report.flagged, answer.repaired) == (WRONG, True, None)
     assert "repair-discarded" in answer.report.flags
     assert len(judge.calls) > 1
+
+
+def test_a_repair_whose_reading_failed_is_withheld_and_replays(open_relay: Opener) -> None:
+    relay, _, _ = relay_of(open_relay, WRONG, judge=CountingJudge(answers=1))
+    ended = outcome(relay, QUESTION, on_flag="repair", judge_failure="halt")
+    assert isinstance(ended, Halt)
+    assert (ended.reason, ended.directive) == ("JUDGE_FAILED", "judge_failure halt")
+    assert ended.answer.repaired is not None
+    assert ended.answer.repaired.text == WRONG
+    receipt = relay.receipt(ended.answer.receipt_id)
+    assert receipt is not None
+    assert replay(receipt).word == "holds"
 
 
 def test_a_repair_that_is_as_wrong_is_discarded(open_relay: Opener) -> None:
@@ -187,6 +215,8 @@ def test_ask_again_gives_the_model_the_claim_with_the_evidence(open_relay: Opene
         ({"on_flag": "ask-again", "most_again": 0}, 1, 2, RIGHT),
         ({"on_flag": ("ask-again", "withhold")}, 2, 2, None),
         ({"policy": "ask-again-on MEDIUM"}, 2, 2, WRONG),
+        ({"policy": "ask-again-on HIGH", "on_flag": "repair", "most_again": 2}, 3, 4, RIGHT),
+        ({"on_flag": "report", "on_flag_level": "HIGH", "most_again": 2}, 1, 1, WRONG),
     ],
 )
 def test_what_is_asked_again_in_vain_is_repaired_or_withheld(
@@ -199,6 +229,27 @@ def test_what_is_asked_again_in_vain_is_repaired_or_withheld(
     assert isinstance(ended, Halt if text is None else Release)
     if text is not None and isinstance(ended, Release):
         assert text in ended.answer.text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(text=WRONG, parsed=True),
+        Reply(text="", tool_calls=(CALL,), answers_by_call=True, parsed=True),
+        Reply(text="", tool_calls=(CALL, CALL), answers_by_call=True),
+    ],
+)
+def test_the_report_says_where_a_form_permits_no_repair(open_relay: Opener, reply: Reply) -> None:
+    relay, _, judge = relay_of(open_relay, reply)
+    flag = "not-repaired=structured"
+    answer = relay.ask(QUESTION, on_flag="repair")
+    assert (answer.reply.answer, answer.repaired) == (reply.answer, None)
+    assert answer.report.flags.count(flag) == 1
+    assert len(judge.calls) == 1
+    assert flag not in relay.ask(QUESTION).report.flags
+    receipt = relay.receipt(answer.receipt_id)
+    assert receipt is not None
+    assert replay(receipt).word == "holds"
 
 
 def test_a_sampled_judge_reads_what_was_repaired(open_relay: Opener) -> None:
@@ -224,7 +275,10 @@ def test_a_stream_waits_for_the_repair(open_relay: Opener) -> None:
         ({"on_flag": "repair", **LATE}, "in the background"),
         ({"on_flag": "ask-again", "policy": "unchecked allow", **LATE}, "in the background"),
         ({"on_flag_level": "HIGH"}, "without on_flag"),
+        ({"on_flag_level": "MEDIUM"}, "without on_flag"),
         ({"most_again": 2}, "most_again 2 has no effect"),
+        ({"most_again": 2, "on_flag": "repair"}, "most_again 2 has no effect"),
+        ({"most_again": 2, "on_flag": ["repair", "withhold"]}, "most_again 2 has no effect"),
         ({"on_flag": 5}, "on_flag 5"),
         ({"on_flag": "repair", "on_flag_level": "high"}, "'high'.* one of CRITICAL, HIGH, MEDIUM$"),
     ],

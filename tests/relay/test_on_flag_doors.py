@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -21,6 +22,9 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel
 from starlette.testclient import TestClient
 
+from crp_integrations.adapters.conversations import replace_text
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.repair import Edit, edited
 from crp_integrations.errors import ConfigError, RequestError, SafetyHalt
 from crp_integrations.gateway import GatewaySettings
 from crp_integrations.langchain import CRPGate, CRPMiddleware, CRPRunnable
@@ -234,6 +238,27 @@ def test_what_is_asked_for_again_in_vain_is_repaired(door: Any) -> None:
     assert (text, asked, reads.calls) == (f"Well. {RIGHT}", 2, 3)
 
 
+@pytest.mark.parametrize("action", ["repair", "ask-again"])
+@pytest.mark.parametrize("door", [door for door in DOORS if door is not by_gateway])
+def test_a_second_reading_that_fails_withholds_where_a_failed_judge_does(
+    door: Any, action: str
+) -> None:
+    reads = Repairs()
+    whole = reads.reply
+
+    def reply(messages: Sequence[BaseMessage]) -> str:
+        return whole(messages) if reads.calls < 1 else json.dumps({"reads": "nothing"})
+
+    reads.reply = reply  # type: ignore[method-assign]
+    how: dict[str, Any] = {"on_flag": action, "judge_failure": "halt"}
+    with pytest.raises(SafetyHalt) as caught:
+        Context().run(door, [WRONG, RIGHT], reads.judge, **how)
+    assert caught.value.directive == "judge_failure halt"
+    assert caught.value.value == "Unreadable"
+    report: Any = caught.value.report
+    assert (report.risk_level, report.judge.failed) == ("UNKNOWN", "Unreadable")
+
+
 # --- the gates -----------------------------------------------------------------------------------
 
 
@@ -260,6 +285,100 @@ def test_a_gate_keeps_the_type_of_what_it_repairs(answer: Any) -> None:
     assert (edit["old"], edit["new"]) == ("512", "412")
 
 
+BLOCKS: list[Any] = [
+    {"type": "text", "text": "Well. "},
+    {"type": "reasoning", "summary": []},
+    {"type": "text", "text": WRONG, "annotations": []},
+    "Good.",
+]
+
+
+def through_a_gate(judge: Any) -> Any:
+    gate = CRPGate("halt-on HIGH", on_flag="repair", judge=judge)
+    return gate.invoke(given(AIMessage(BLOCKS)))["answer"].content
+
+
+def through_an_agent(judge: Any) -> Any:
+    model = langchain.scripted(AIMessage(BLOCKS))
+    middleware = CRPMiddleware(langchain.opened(), judge=judge, on_flag="repair")
+    agent: Any = create_agent(model, [], middleware=[middleware])
+    return agent.invoke({"messages": [HumanMessage(QUESTION)]})["messages"][-1].content
+
+
+@pytest.mark.parametrize("door", [through_a_gate, through_an_agent])
+def test_the_blocks_of_a_repaired_message_stay(door: Any) -> None:
+    expected = [*BLOCKS[:2], {"type": "text", "text": RIGHT}, BLOCKS[3]]
+    assert Context().run(door, Repairs().judge) == expected
+
+
+CALL = {"name": "Power", "args": {"text": WRONG}, "id": "1"}
+PARSED = AIMessage(WRONG, additional_kwargs={"parsed": Power(text=WRONG)})
+RAW = {"raw": AIMessage("", tool_calls=[CALL]), "parsed": Power(text=WRONG), "parsing_error": None}
+
+
+@pytest.mark.parametrize("answer", [PARSED, RAW, AIMessage("", tool_calls=[CALL])])
+def test_a_gate_says_that_it_cannot_repair_what_is_parsed(answer: Any) -> None:
+    gate = CRPGate("warn-on HIGH", on_flag="repair", judge=Repairs().judge)
+    output = gate.invoke(given(answer))
+    assert output["answer"] == answer
+    assert "not-repaired=structured" in output["crp"]["flags"]
+    assert "crp_repaired" not in output
+
+
+@pytest.mark.parametrize("answer", [PARSED, AIMessage("", tool_calls=[CALL])])
+def test_an_agent_says_that_it_cannot_repair_what_is_parsed(answer: AIMessage) -> None:
+    reports: list[Report] = []
+    how: dict[str, Any] = {"on_flag": "repair", "on_report": reports.append}
+    middleware = CRPMiddleware(langchain.opened(), judge=Repairs().judge, **how)
+    structured = ToolStrategy(Power) if answer.tool_calls else None
+    agent: Any = create_agent(
+        langchain.scripted(answer), [], middleware=[middleware], response_format=structured
+    )
+    state = Context().run(agent.invoke, {"messages": [HumanMessage(QUESTION)]})
+    if structured:
+        assert state["structured_response"] == Power(text=WRONG)
+    else:
+        assert state["messages"][-1].text == WRONG
+    (report,) = reports
+    assert report.flagged
+    assert "not-repaired=structured" in report.flags
+
+
+def edits_of(text: str, *changes: tuple[str, str]) -> list[Edit]:
+    places = [(text.index(old), old, new) for old, new in changes]
+    return [
+        Edit(start=at, end=at + len(old), old=old, new=new, claim=f"c{at}")
+        for at, old, new in places
+    ]
+
+
+@pytest.mark.parametrize("separator", ["", "\n"])
+@pytest.mark.parametrize(
+    ("changes", "blocks"),
+    [
+        ([("aa", "xx"), ("dd", "yy")], ["xx bb.", 5, "cc yy.", "ee."]),
+        ([("bb.", "b."), ("ee.", "")], ["aa b.", 5, "cc dd."]),
+        ([("cc dd.", "")], ["aa bb.", 5, "ee."]),
+    ],
+)
+def test_each_block_gets_its_own_edits(
+    separator: str, changes: list[tuple[str, str]], blocks: list[Any]
+) -> None:
+    texts: list[Any] = ["aa bb.", 5, "cc dd.", "ee."]
+
+    def replaced(*made: tuple[str, str]) -> tuple[str, list[Any]]:
+        whole = separator.join(text for text in texts if isinstance(text, str))
+        edits = edits_of(whole, *made)
+        new = edited(whole, edits)
+        own: Any = lambda block: block if isinstance(block, str) else None  # noqa: E731
+        return new, replace_text(texts, new, edits, own, str, separator)
+
+    assert replaced(*changes)[1] == blocks
+    text, merged = replaced((f"bb.{separator}cc", "zz"))
+    assert merged == [text, 5]
+    assert replace_text([5], "aa", [], lambda block: None, str) == [5, "aa"]
+
+
 def test_a_check_reports_on_the_answer_as_it_is() -> None:
     gate = CRPGate("warn-on HIGH", on_flag="repair", judge=Repairs().judge)
     assert gate.check(WRONG, list(FACTS), QUESTION).flagged
@@ -273,7 +392,12 @@ def test_a_gate_withholds_from_the_level_that_it_is_given() -> None:
 
 
 def test_a_gate_without_its_chain_cannot_ask_again() -> None:
-    gate = CRPGate("warn-on HIGH", on_flag="ask-again", judge=Repairs().judge)
+    how: dict[str, Any] = {"judge": Repairs().judge}
+    for action in ("ask-again", ["ask-again", "withhold"]):
+        with pytest.raises(RequestError, match=r"CRPGate\.around"):
+            CRPGate("warn-on HIGH", on_flag=action, **how)
+    gate = CRPGate("warn-on HIGH; ask-again-on MEDIUM", **how)
+    assert gate.check(WRONG, list(FACTS), QUESTION).flagged
     with pytest.raises(RequestError, match=r"CRPGate\.around"):
         gate.invoke(given(WRONG))
 
@@ -291,13 +415,15 @@ def test_a_repair_without_a_judge_is_an_error() -> None:
         ({"on_flag": 5}, "on_flag is 5"),
         ({"on_flag": True}, "on_flag is True"),
         ({"on_flag_level": "HIGH"}, "without on_flag"),
+        ({"on_flag_level": "MEDIUM"}, "without on_flag"),
         ({"most_again": 2}, "most_again 2 has no effect"),
+        ({"most_again": 2, "on_flag": "repair"}, "most_again 2 has no effect"),
         ({"on_flag": "ask-again", "most_again": 9}, "at most 2"),
     ],
 )
 def test_a_gate_refuses_what_has_no_effect(how: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        CRPGate(judge=Repairs().judge, **how)
+        CRPGate.around(RunnableLambda(str), judge=Repairs().judge, **how)
     with pytest.raises(RequestError, match=words):
         QueryEngineGate(Engine([]), judge=Repairs().judge, **how)
 
@@ -306,7 +432,7 @@ def test_a_gate_refuses_what_has_no_effect(how: dict[str, Any], words: str) -> N
 def test_no_gate_acts_on_a_judge_in_the_background(action: str) -> None:
     how: dict[str, Any] = {"on_flag": action, "judge_mode": "background", "on_report": print}
     with pytest.raises(ConfigError, match="in the background"):
-        CRPGate("unchecked allow", judge=Repairs().judge, **how)
+        CRPGate.around(RunnableLambda(str), "unchecked allow", judge=Repairs().judge, **how)
 
 
 @pytest.mark.parametrize("value", [{"topic": "reactor"}, ["reactor"]])

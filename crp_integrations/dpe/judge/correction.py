@@ -19,6 +19,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from crp_integrations.dpe.judge.belief import (
+    CITATION,
     FUNCTION_WORDS,
     GERMAN,
     LEAST_LETTERS,
@@ -58,6 +59,20 @@ _OPENERS: Final = re.compile(r"[*_(\[{\"“„«`]*")
 _CLOSED: Final = str.maketrans("([{“„«", ")]}”“»")
 _REMARK: Final = re.compile(r"[(\[{<][^()\[\]{}<>]*[)\]}>][.!]?\Z")
 _CITED: Final = re.compile(r"[.!?](?:\[\^?\w+\]|[⁰¹²³⁴-⁹†‡])+\s")
+_CITE: Final = rf"(?:{CITATION}|\[\^\w+\]|【[^】]*】)"
+_CITES: Final = re.compile(_CITE, re.IGNORECASE)
+_LAST_CITES: Final = re.compile(
+    rf"(?:[.!?…,;:]*\s*{_CITE})+[.!?…,;:]*(?=[*_)}}\]\"'”’»`]*\Z)", re.IGNORECASE
+)
+# "Corrected:" before a correction, and "(corrected)", "– corrected" or "Corrected." after it.
+_NOTE: Final = re.compile(
+    r"\A(?:[^\W\d]+ ){0,2}[^\W\d]+:\s+|(?<=[.!?])\s+[([{][^()[\]{}\d]+[)\]}][.!]?\Z"
+    r"|\s+[([{][^()[\]{}\d]+[)\]}](?=[.!]?\Z)|\s+[-–—]\s+[a-zß-ÿ]+(?=[.!]?\Z)"
+    r"|(?<=[.!?])\s+(?:Corr|Korr)[^\W\d]+[.!]?\Z"
+)
+# A number of a row, and blanks that are not the narrow ones within a value.
+_NUMBERED: Final = re.compile(r"\s*\d{1,3}[.)]?\s*")
+_BLANKS: Final = re.compile(r"[^\S\u00a0\u2007\u202f]+")
 _KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"\s*:\s*')
 _MARK: Final = re.compile(r"(?:[-*+•]|#{1,6}|>)\s+")
 HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
@@ -161,7 +176,7 @@ def unfounded(
         return fix[:40]
     german = len({word.casefold() for word in pieces_of(fix)} & GERMAN) >= MOST_GERMAN
     # Where only the first word is another one, it may be a name.
-    at, begins = 0, fix.split()[1:] != claim.text.split()[1:]
+    at, last, begins = 0, "", fix.split()[1:] != claim.text.split()[1:]
     for written in pieces_of(fix):
         if not covered[at] and written[0].isdigit() and not matter_of(written).values <= known:
             return written
@@ -174,10 +189,21 @@ def unfounded(
             )
             if loud and not _is_among(written, stated):
                 return written
-        # A sign that may begin a sentence, a cell, a quotation or a bracket.
-        begins = written in BEGINS or (begins and not written[0].isalnum())
-        at += len(written)
+        # A sign that may begin a sentence, a cell, a quotation or a bracket; not that of "Ms.".
+        short = written == "." and last[:1].isupper() and len(last) < 4
+        begins = (written in BEGINS and not short) or (begins and not written[0].isalnum())
+        at, last = at + len(written), written
     return ""
+
+
+def without_note(fix: str | None, claim: Claim, grounds: Grounds) -> str | None:
+    """A correction without the judge's note on it, of whose words none stands anywhere."""
+    for note in _NOTE.findall(fix or ""):
+        words = {word for word in pieces_of(note.casefold()) if word.isalnum()} - FUNCTION_WORDS
+        stated = Grounds(claim.text).words | grounds.words
+        if not (note.isupper() or any(_is_among(word, stated) for word in words)):
+            fix = (fix or "").replace(note, "", 1)
+    return fix
 
 
 def _is_capital(word: str) -> bool:
@@ -306,8 +332,12 @@ def _is_on(mention: DateMention, day: date) -> bool:
     return mention.month is not None and all(own in (None, other) for own, other in parts)
 
 
-def in_row(old: str, fix: str) -> str | None:
-    """A table row with the cells that its correction changes; None for other cells."""
+def in_row(old: str, fix: str, wrong: int) -> str | None:
+    """A table row with the cells that its correction changes; None for other cells.
+
+    Args:
+        wrong: where the wrong words begin in it.
+    """
     bar = _BAR if "|" in old else re.compile("\t")
     fix = fix.strip()
     cells = bar.split(old)
@@ -317,10 +347,14 @@ def in_row(old: str, fix: str) -> str | None:
         fixed = ["", *fixed, ""]
     if len(cells) != len(fixed) or "\n" in fix:
         return None
-    made, at = [], 0
+    made, at = list[str](), 0
     for cell, new in zip(cells, fixed, strict=True):
-        own = cell.strip()
-        made.append(cell if own == new.strip() or not own else cell.replace(own, new.strip(), 1))
+        own, number = cell.strip(), not "".join(made).strip(" |") and _NUMBERED.fullmatch(cell)
+        same = own == new.strip() or not own or (number and not at <= wrong <= at + len(cell))
+        changed = own if same else _with_citations(own, new.strip())
+        if changed is None:
+            return None
+        made.append(cell.replace(own, changed, 1))
         at += len(cell)
         made.append(old[at : at + 1])
         at += 1
@@ -329,7 +363,7 @@ def in_row(old: str, fix: str) -> str | None:
 
 def in_line(old: str, fix: str) -> str | None:
     """A correction with the signs around the claim: its final stop and its first letter."""
-    new = " ".join(fix.split())
+    new = _BLANKS.sub(" ", fix).strip()
     if not _MARK.match(old):
         new = _MARK.sub("", new, count=1) if _MARK.match(new) else new
     if _REMARK.match(new) and not _REMARK.match(old):
@@ -337,6 +371,10 @@ def in_line(old: str, fix: str) -> str | None:
     if len(_CITED.findall(old)) > len(_CITED.findall(new)):
         # The claim has a sentence more than its correction.
         return None
+    cited = _with_citations(old, new)
+    if cited is None:
+        return None
+    new = cited
     key, fixed = _KEY.match(old), _KEY.match(new)
     if key and fixed and "".join(key.group().split()) == "".join(fixed.group().split()):
         # The blanks around a field's colon stay.
@@ -355,3 +393,13 @@ def in_line(old: str, fix: str) -> str | None:
     if head != first and head.casefold() == first.casefold():
         new = head + new[len(first) :]
     return new if any(sign.isalnum() for sign in new) else None
+
+
+def _with_citations(old: str, new: str) -> str | None:
+    """A correction with the citations that end its claim; None if it would lose another one."""
+    own, last = _CITES.findall(old), _LAST_CITES.search(old)
+    if len(_CITES.findall(new)) >= len(own):
+        return new
+    if last is None or _CITES.search(new) or len(_CITES.findall(last.group())) < len(own):
+        return None
+    return _STOP.sub("", new) + last.group()

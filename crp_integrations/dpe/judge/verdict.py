@@ -29,7 +29,7 @@ from crp_integrations.dpe.judge.belief import (
     matter_of,
     sentences_of,
 )
-from crp_integrations.dpe.judge.correction import Grounds, unfounded
+from crp_integrations.dpe.judge.correction import Grounds, unfounded, without_note
 from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM
 from crp_integrations.dpe.judge.reply import ClaimVerdict, ConflictVerdict, NeedVerdict, read_reply
 from crp_integrations.dpe.records import NO_SENTENCE, Claim, Report
@@ -286,8 +286,9 @@ class _Reading:
             stated = {} if found_exactly(claim) or not quoted else {"claim_type": ClaimType.FACTUAL}
             return unread(claim).model_copy(update=stated)
         wrong = self._wrong(claim, verdict.wrong)
-        strange = unfounded(verdict.fix, claim, wrong, quotations, self._grounds)
-        changes = {"reason": verdict.reason, "fix": verdict.fix, "unfounded": strange}
+        fix = without_note(verdict.fix, claim, self._grounds)
+        strange = unfounded(fix, claim, wrong, quotations, self._grounds)
+        changes = {"reason": verdict.reason, "fix": fix, "unfounded": strange}
         if found_exactly(claim) and verdict.status is ClaimStatus.UNSUPPORTED:
             return claim.model_copy(update=changes)
         default = ErrorKind.OVERREACH if verdict.status is ClaimStatus.UNSUPPORTED else None
