@@ -423,6 +423,7 @@ class CRPAgentLLM(GroundingLLM):
             approvals=tuple(window.run.approvals),
             session_id=window.run.session_id,
         )
+        self._gate.seal(window.run.actions, answer.report)
         return {ACTIONS_KEY: window.run.actions} if window.run.actions else {}
 
     def _current_run(self) -> CheckedRun:

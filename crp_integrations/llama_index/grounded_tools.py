@@ -268,6 +268,8 @@ async def _decision(
 
     A step that runs again for a further decision waits without end, and so gives no result.
     """
+    await checked.save(context)
+    # Nothing is awaited from here until the decision is settled, so that it counts once.
     again = action in checked.settled
     request = InputRequiredEvent(
         prefix=text,
@@ -277,7 +279,6 @@ async def _decision(
         allowed_decisions=list(_DECISIONS),
     )
     waiter = f"{action} settled" if again else action
-    await checked.save(context)
     waiting: Any = {
         "waiter_id": waiter,
         "waiter_event": None if again else request,

@@ -17,8 +17,10 @@ from llama_index.core.workflow import (
 
 from crp_integrations.errors import ConfigError
 from crp_integrations.llama_index import CRPAgentLLM, CRPAgentWorkflow
+from crp_integrations.vocabulary import EventType
 from tests.adapters.actions import ORDER, RIGHT, WRONG, ActionJudge
 from tests.adapters.llama_index_doubles import agent, heard, opened, outputs, prompts, scripted
+from tests.relay.scripted_relays import session_events
 
 PAY_BOTH = [("pay", RIGHT), ("pay", WRONG)]
 
@@ -37,7 +39,8 @@ class Payments:
 
         self.model = scripted(*script)
         options = {"ground_tools": True, "judge": self.judge, **options}
-        self.llm = CRPAgentLLM(opened(), self.model, **options)
+        self.relay = opened()
+        self.llm = CRPAgentLLM(self.relay, self.model, **options)
         tools = self.llm.grounded([pay]) if grounds else [pay]
         self.agent = agent(self.llm, tools, kind, streaming=streaming)
 
@@ -57,6 +60,8 @@ async def test_calls_are_reported_and_run_by_default():
     assert [report.may_run for report in reports] == [True, False]
     assert payments.judge.asked == 2
     assert "crp_actions" not in prompts(payments.model)
+    sealed = session_events(payments.relay, EventType.ACTION_CHECKED)
+    assert [event.data["report_hash"] for event in sealed] == [e["report_hash"] for e in entries]
 
 
 @pytest.mark.parametrize("streaming", [True, False])
