@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from crp_integrations.adapters.arguments import check_callables
+from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.dpe.actions.records import ActionReport
 from crp_integrations.dpe.actions.rules import check_rules
-from crp_integrations.dpe.records import RejectedClaim
+from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.envelope.candidates import is_summary
 from crp_integrations.envelope.records import Envelope
@@ -26,6 +27,7 @@ from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
 from crp_integrations.relay.judged_answer import barred_facts
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import EventType
 
 # True for all tools, names of tools, or the rules of each tool's arguments; None for no tool.
 GroundTools: TypeAlias = bool | Collection[str] | Mapping[str, Mapping[str, str]] | None
@@ -35,6 +37,7 @@ OnAction: TypeAlias = Callable[[ActionReport], None]
 ACTIONS_KEY: Final = "crp_actions"
 REPORT, PAUSE, RETURN, WITHHOLD = "report", "pause", "return", "withhold"
 NOT_CHECKED: Final = "The call was not checked, so the tool did not run."
+_VERDICTS: Final = {True: "runs", False: "stopped", None: "unread"}
 _JUDGING: Final = ("judge", *JUDGE_OPTIONS)
 
 
@@ -166,8 +169,8 @@ class ActionGate:
             asking: the question fields of the step, with its judge.
 
         Returns:
-            One entry of plain JSON for each call that is covered: the report, `call_hash` and
-            `error_text`.
+            One entry of plain JSON for each call that is covered: the report, `call_hash`,
+            `report_hash` and `error_text`.
         """
         covered = [call for call in calls if self.covers(call.name)]
         if not covered:
@@ -191,10 +194,33 @@ class ActionGate:
                 # Without the judge's call, which repeats the conversation.
                 **report.changed(exchange=None).to_dict(),
                 "call_hash": call_hash(call.name, call.arguments),
+                "report_hash": sha256(report.changed(exchange=None).model_dump_json()),
                 "error_text": report.error_text(),
             }
             for call, report in zip(covered, reports, strict=True)
         ]
+
+    def notes(self, entries: Iterable[Mapping[str, Any]]) -> list[tuple[EventType, dict[str, Any]]]:
+        """The events of the audit trail about checked calls."""
+        return [
+            (
+                EventType.ACTION_CHECKED,
+                {
+                    "arguments_hash": entry["call_hash"],
+                    "report_hash": entry["report_hash"],
+                    "verdict": _VERDICTS[entry["may_run"]],
+                    "action": self.on_ungrounded,
+                },
+            )
+            for entry in entries
+        ]
+
+    def seal(self, entries: Iterable[Mapping[str, Any]], report: Report) -> None:
+        """Add events about checked calls to the trail of the window that the report is on."""
+        ids = {"session_id": report.session_id, "window_id": report.window_id}
+        drafts = [EventDraft(event, data, **ids) for event, data in self.notes(entries)]
+        if drafts:
+            self.relay._world.journal(self.relay.fabric, drafts)
 
     def _facts(self, envelope: Envelope | None, judge: Judge | None, session_id: str) -> list[str]:
         """Texts of the facts that the model saw and the judge's provider may see."""

@@ -53,6 +53,9 @@ TRIGGERS = (
     "fabrication", "distortion", "completeness", "personal-data", "parametric", "source",
 )  # fmt: skip
 REASONS = ("circuit", "risk", "quality", "accept", "intent", "policy", "budget", "review")
+# What the check of a tool call says, and what its component does if the call may not run.
+VERDICTS = ("runs", "stopped", "unread")
+ACTIONS = ("report", "pause", "return", "withhold")
 REMEDIES = ("prompt-augmented", "stitched", "redispatch", "stitch", "none")
 # Warning about tiers that fall from window to window (CRP-SPEC-003 §14.3).
 WARNINGS = ("quality falls from window to window; the domain may lack depth",)
@@ -324,6 +327,10 @@ SHAPES: Mapping[EventType, Mapping[str, ValueKind]] = {
     EventType.TOOL_CALL: {
         "tool": _hash, "arguments_hash": _hash, "result_hash": _hash, "number": _count,
         "failed": _flag,
+    },
+    EventType.ACTION_CHECKED: {
+        "arguments_hash": _hash, "report_hash": _hash, "verdict": _word(VERDICTS),
+        "action": _word(ACTIONS),
     },
     EventType.AGENT_LOOP_ITERATION: {
         "iteration": _count, "tool_calls": _count, "completeness": _fraction,

@@ -11,6 +11,7 @@ from uuid import uuid5
 
 from pydantic import JsonValue, ValidationError
 
+from crp_integrations.dpe.actions.records import ActionReport
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError
 from crp_integrations.fabric.ingest.fact_preparation import check_length
 from crp_integrations.fabric.namespace import Namespace
@@ -77,12 +78,22 @@ class MemoryWriter:
     Spec: Summit §Key APIs
     """
 
-    def __init__(self, namespace: Namespace) -> None:
-        """Keep the namespace to write to; it is bound to a tenant, a subject and a guard."""
+    def __init__(
+        self, namespace: Namespace, *, check: Callable[[MemoryItem], ActionReport] | None = None
+    ) -> None:
+        """Keep the namespace to write to; it is bound to a tenant, a subject and a guard.
+
+        Args:
+            check: called with each new item before it is written, such as with `check_call`; an
+                item whose report does not let it be written is refused. None for no check.
+        """
         if not hasattr(namespace, "put"):
             kind = seen(namespace, hidden=True)
             raise RequestError(f"namespace is {kind}; give a Namespace, as in relay.fabric")
+        if check is not None and not callable(check):
+            raise RequestError(f"check is {seen(check, hidden=True)}; give a function of an item")
         self._namespace = namespace
+        self._checks = check
 
     def write(self, item: MemoryItem, context: PolicyContext) -> MemoryItemRef:
         """Append an item.
@@ -98,7 +109,8 @@ class MemoryWriter:
 
         Raises:
             AccessDenied: tenant or signer differ, or the guard denies writing these labels.
-            FactRejected: the id has other content, or the content is too short or long.
+            FactRejected: the id has other content, the content is too short or long, or the check
+                does not let it be written.
             RequestError: an edge does not name two ends that are stored here.
         """
         self._check(item, context)
@@ -113,6 +125,9 @@ class MemoryWriter:
             if stored == signed:
                 return self._ref(signed, "", written=False)
         ends = self._ends(signed)
+        checked = self._checks(item) if self._checks is not None else None
+        if checked is not None and checked.may_run is not True:
+            raise FactRejected(f"memory item {item.id} is not written: {checked.summary()}")
         fact, namespace = as_fact(signed), self._namespace
         # A memory is extracted, so the minimum length binds it.
         tokens = namespace.counter.count(fact.content)

@@ -53,6 +53,7 @@ RETRY: Final = MappingProxyType(
         HaltReason.OVERSIGHT: RetryCondition.OVERSIGHT,
         # The answer was not read: a person can do that, or the judge on another call.
         HaltReason.JUDGE_FAILED: RetryCondition.OVERSIGHT,
+        HaltReason.ACTION: RetryCondition.OVERSIGHT,
         HaltReason.BUDGET_DEPLETED: RetryCondition.NEW_SESSION,
     }
 )

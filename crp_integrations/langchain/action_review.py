@@ -22,12 +22,12 @@ from crp_integrations.adapters.action_gate import (
     approval_of,
     rejection_of,
 )
-from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import ConfigError
 from crp_integrations.langchain.messages import message_of, rejected_in
 from crp_integrations.langchain.model_calls import tools_of
 from crp_integrations.messages import Message
 from crp_integrations.messages import ToolCall as RequestedCall
+from crp_integrations.relay.records import Answer
 
 APPROVALS_KEY: Final = "crp_approvals"
 # LangGraph's name for the checkpointer in the configuration of a node; it has no public one.
@@ -53,7 +53,7 @@ def checked_actions(
     gate: ActionGate | None,
     request: ModelRequest[Any],
     calls: Sequence[RequestedCall],
-    envelope: Envelope,
+    answer: Answer,
     asking: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The reports on the tool calls of an answer, for its metadata."""
@@ -67,11 +67,12 @@ def checked_actions(
         [_evidence_of(message) for message in (*system, *request.messages)],
         tools_of(request),
         asking,
-        envelope=envelope,
+        envelope=answer.envelope,
         rejected=rejected_in(request.messages),
         approvals=state.get(APPROVALS_KEY, ()),
         session_id=state.get("crp_session", ""),
     )
+    gate.seal(entries, answer.report)
     return {ACTIONS_KEY: entries} if entries else {}
 
 

@@ -384,7 +384,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             {
                 **attached,
                 **checked_actions(
-                    self._gate, request, calls.pending_calls(answer), answer.envelope, judging
+                    self._gate, request, calls.pending_calls(answer), answer, judging
                 ),
                 RECEIPT_KEY: answer.receipt_id,
                 **answer_fields(answer),

@@ -40,13 +40,15 @@ START = re.compile(
 )
 # A text without any of these words and without a digit contains no quantity.
 WORDED = frozenset({*ONES, *TENS, *SCALES, *TIMES, *ORDINALS, *_PARTS, *_SPANS})
+# Groups are bounded where the numeral is longer than `_LONGEST`, so that a long list of figures is
+# not read again from each of them.
 _DIGITS = re.compile(
-    r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?(?!\d)"  # 1.234.567,89
+    r"\d{1,3}(?:\.\d{3}){2,10}(?:,\d+)?(?!\d)"  # 1.234.567,89
     r"|\d{1,3}\.\d{3},\d{1,2}(?!\d)"  # 1.410,00
     r"|0,\d+(?!\d)"  # 0,188
-    r"|\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?!\d)"  # 4,200,000.5 and 12,34,567
-    r"|\d{1,3}(?: \d{3})+(?:\.\d+)?(?![\d,])"  # 4 200 000
-    r"|\d{1,3}(?:'\d{3})+(?:\.\d+)?(?!\d)"  # 4'200'000
+    r"|\d{1,3}(?:,\d{2,3}){0,12},\d{3}(?:\.\d+)?(?!\d)"  # 4,200,000.5 and 12,34,567
+    r"|\d{1,3}(?: \d{3}){1,10}(?:\.\d+)?(?![\d,])"  # 4 200 000
+    r"|\d{1,3}(?:'\d{3}){1,10}(?:\.\d+)?(?!\d)"  # 4'200'000
     # 4,2 million, 3,5 Stunden: a unit follows, and not a word that continues a list.
     r"|\d+,\d{1,2}(?![\d,])(?=\s?(?:[%\u2030\u00b0$\u20ac\u00a3\u00a5\u20b9]|(?!(?:and|or|to|of|in|on"
     r"|at|by|for|from|with|as|is|are|was|were|und|oder|bis|et|ou|[a-z])\b)[^\W\d_]|(?:[mgltshAVWJ])\b))"

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
     Coroutine,
     Iterator,
     Mapping,
@@ -52,13 +51,13 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
         self,
         parts: AsyncGenerator[Any],
         spent: Sequence[AnsweredCall],
-        check: Callable[[Answer], dict[str, Any]],
+        actions: Mapping[str, Any],
         *,
         tells_usage: bool,
     ) -> None:
         self._parts = parts
         self._spent = spent
-        self._check = check
+        self._actions = actions
         self._tells_usage = tells_usage
         self._ready: deque[Any] = deque()
         self._loop = asyncio.get_running_loop()
@@ -70,16 +69,16 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
         cls,
         parts: AsyncGenerator[Any],
         spent: Sequence[AnsweredCall],
-        check: Callable[[Answer], dict[str, Any]],
+        actions: Mapping[str, Any],
         *,
         tells_usage: bool,
     ) -> CRPStream:
         """A stream with its first chunk already read, so that earlier errors are raised here.
 
         Args:
-            check: gives the reports on an answer's tool calls, as fields of the response.
+            actions: filled with the reports on the tool calls before the answer's end.
         """
-        stream = cls(parts, spent, check, tells_usage=tells_usage)
+        stream = cls(parts, spent, actions, tells_usage=tells_usage)
         await stream._read()
         return stream
 
@@ -122,8 +121,7 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
         async for part in self._parts:
             if isinstance(part, Outcome):
                 self._over = True
-                answer = answer_of(part)
-                self._end(answer, await asyncio.to_thread(self._check, answer))
+                self._end(answer_of(part), self._actions)
             elif not isinstance(part, str):
                 # Text is skipped: `_end` adds the chunks of an answer that waited for the verdict.
                 self._ready.append(part)

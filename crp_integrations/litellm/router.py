@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
@@ -25,7 +24,8 @@ from crp_integrations.engines.litellm import (
     register_extractive,
 )
 from crp_integrations.engines.litellm_versions import library, plain_tools
-from crp_integrations.errors import RequestError, SafetyHalt
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import RequestError
 from crp_integrations.litellm.attempt_packing import (
     FUNCTION_CALLBACKS,
     check_entries,
@@ -42,14 +42,14 @@ from crp_integrations.litellm.deployments import (
     run_blocking,
 )
 from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
-from crp_integrations.messages import Message
+from crp_integrations.messages import Message, Reply
 from crp_integrations.ports import share_in_copies
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream
 from crp_integrations.relay.judge import JUDGE_OPTIONS
-from crp_integrations.relay.records import Answer, conversation_of
+from crp_integrations.relay.records import conversation_of
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary.safety import HaltReason
+from crp_integrations.relay.world import CheckedCalls
 
 litellm = library()
 
@@ -209,8 +209,12 @@ class CRPRouter:
             self._gate.require(tools)
         # At each call, since an application may have replaced the list of callbacks.
         install_hook()
+        judging, actions = {**self._judging, **named, **more}, dict[str, Any]()
+        conversation = conversation_of(messages)
+        check = partial(self._checked_calls, conversation, tools, judging, actions)
         played = self._relay.play(
             question.question,
+            check_calls=check if self._gate is not None else None,
             **{
                 **self._judging,
                 **named,
@@ -229,8 +233,6 @@ class CRPRouter:
             kwargs = {**plain_tools(), **kwargs}
         deployments = Deployments(self.router, model, kwargs, streams=stream)
         turn, spent = deployments.watched(played), deployments.spent
-        judging = {**self._judging, **named, **more}
-        check = partial(self._checked_actions, conversation_of(messages), tools, judging)
         if stream:
             asked = kwargs.get("stream_options") or {}
             # Calls that may be withheld are not shown before they are checked.
@@ -238,39 +240,32 @@ class CRPRouter:
             shows = (lambda: False) if held else turn.show_at_once
             parts = adrive_stream(turn, deployments, shows=shows)
             return await CRPStream.opened(
-                parts, spent, check, tells_usage=bool(asked.get("include_usage"))
+                parts, spent, actions, tells_usage=bool(asked.get("include_usage"))
             )
         answer = steps.answer_of(await adrive(turn, deployments))
-        actions = await asyncio.to_thread(check, answer)
         return proven_response(answer, spent, {**proof_of(answer, spent), **actions})
 
-    def _checked_actions(
+    def _checked_calls(
         self,
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]],
         asking: Mapping[str, Any],
-        answer: Answer,
-    ) -> dict[str, Any]:
-        """The reports on an answer's tool calls, as a field of the response."""
-        if self._gate is None:
-            return {}
-        calls = answer.reply.tool_calls
-        entries = self._gate.check(
-            calls, messages, tools, asking, envelope=answer.envelope, session_id=answer.session_id
+        actions: dict[str, Any],
+        reply: Reply,
+        envelope: Envelope,
+        session_id: str,
+    ) -> CheckedCalls:
+        """Check the tool calls of an answer; the reports become a field of the response."""
+        gate, calls = self._gate, reply.tool_calls
+        if gate is None:
+            return CheckedCalls()
+        entries = gate.check(
+            calls, messages, tools, asking, envelope=envelope, session_id=session_id
         )
-        for call in calls:
-            refusal = self._gate.refusal(entries, call.name, call.arguments)
-            if refusal is not None:
-                raise SafetyHalt(
-                    f"a tool call is withheld: {refusal}",
-                    report=answer.report,
-                    trail=answer.receipt_id,
-                    reason=HaltReason.POLICY.value,
-                    session_id=answer.session_id,
-                    directive=f"on_ungrounded {self._gate.on_ungrounded}",
-                    value=call.name,
-                )
-        return {ACTIONS_KEY: entries} if entries else {}
+        if entries:
+            actions[ACTIONS_KEY] = entries
+        refusals = [gate.refusal(entries, call.name, call.arguments) for call in calls]
+        return CheckedCalls(next(filter(None, refusals), ""), tuple(gate.notes(entries)))
 
     def completion(self, model: str, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> Any:
         """The synchronous twin of `acompletion`, which it runs in a separate event loop.

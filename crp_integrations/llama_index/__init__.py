@@ -3,9 +3,9 @@
 Input: any retriever, query engine or agent. Output: its nodes packed to fit a token budget, its
 answers with a report attached, or withheld before a stream shows them. Read `retrieval.py` with
 `nodes.py`; `query_engine.py` with `messages.py` and `model.py`; `handler.py` with `span_tree.py`
-and `spans.py`; `agent_llm.py`; `llm.py`; `memory.py`; `vector_store.py`; and `evaluator.py`. No
-module changes a caller's node or message, puts CRP metadata into a prompt or embedding, or alters
-a model's text.
+and `spans.py`; `agent_llm.py` with `grounded_tools.py`; `llm.py`; `memory.py`; `vector_store.py`;
+and `evaluator.py`. No module changes a caller's node or message, puts CRP metadata into a prompt
+or embedding, or alters a model's text.
 """
 
 try:
@@ -19,6 +19,7 @@ from crp_integrations.engines.rerankers import LlamaIndexReranker
 from crp_integrations.llama_index.agent_llm import CRPAgentLLM
 from crp_integrations.llama_index.evaluator import CRPEvaluator
 from crp_integrations.llama_index.gate import CRPGate
+from crp_integrations.llama_index.grounded_tools import CRPAgentWorkflow
 from crp_integrations.llama_index.handler import DPEEventHandler
 from crp_integrations.llama_index.llm import CRPLLM
 from crp_integrations.llama_index.memory import CRPMemoryBlock
@@ -32,6 +33,7 @@ from crp_integrations.llama_index.vector_store import CRPVectorStore, FabricEmbe
 __all__ = [
     "CRPLLM",
     "CRPAgentLLM",
+    "CRPAgentWorkflow",
     "CRPEvaluator",
     "CRPGate",
     "CRPMemoryBlock",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
-from weakref import WeakSet
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -52,14 +51,13 @@ from crp_integrations.adapters.observed_answers import (
 )
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims
-from crp_integrations.errors import ConfigError, SafetyHalt
+from crp_integrations.errors import SafetyHalt
 from crp_integrations.llama_index.grounded_tools import (
     CheckedRun,
-    grounded_tool,
+    GroundingLLM,
     require_grounded,
     step_calls,
 )
-from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.llama_index.messages import (
     read_conversation,
     read_messages,
@@ -124,7 +122,7 @@ class _Window:
     tools: list[dict[str, Any]]
 
 
-class CRPAgentLLM(ChatLLM):
+class CRPAgentLLM(GroundingLLM):
     """Checks an agent's model calls: `FunctionAgent(llm=CRPAgentLLM(relay, llm), …)`.
 
     Every call of the agent's model is a window: the question's envelope goes into the system
@@ -136,8 +134,9 @@ class CRPAgentLLM(ChatLLM):
 
     With `ground_tools`, a step's calls are checked together before a tool runs: `crp_actions` in
     the metadata has a report on each. `pause` and `return` need `tools=llm.grounded(tools)` in the
-    agent; a paused tool sends an `InputRequiredEvent` and waits for a `HumanResponseEvent` with its
-    `action_id` and the `response` approve, reject (with `message`) or edit (with `tool_kwargs`).
+    agent, or a `CRPAgentWorkflow`, which grounds `handoff` too. A paused tool sends an
+    `InputRequiredEvent` and waits for a `HumanResponseEvent` with its `action_id` and the
+    `response` approve, reject (with `message`) or edit (with `tool_kwargs`).
 
     The session is `session_id`, else the `session_id` in `instrument_tags` when the run began; a
     run without one gets a session that ends with it.
@@ -172,8 +171,6 @@ class CRPAgentLLM(ChatLLM):
     _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
     _attach: str = PrivateAttr()
     _asking: dict[str, Any] = PrivateAttr()
-    _gate: ActionGate | None = PrivateAttr()
-    _grounded: WeakSet[BaseTool] = PrivateAttr(default_factory=WeakSet)
 
     def __init__(
         self,
@@ -219,17 +216,6 @@ class CRPAgentLLM(ChatLLM):
     def metadata(self) -> LLMMetadata:
         """The metadata of the model that answers."""
         return self._llm.metadata
-
-    def grounded(self, tools: Iterable[BaseTool | Callable[..., Any]]) -> list[BaseTool]:
-        """Tools or functions as tools that run a call only if its report or a person allows it.
-
-        The tool `handoff` of an `AgentWorkflow` cannot be one: it is reported on, never stopped.
-        """
-        if self._gate is None:
-            raise ConfigError("grounded() needs ground_tools; give it to CRPAgentLLM")
-        made = [grounded_tool(tool, self._gate, self._current_run) for tool in tools]
-        self._grounded.update(made)
-        return list(made)
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -417,7 +403,7 @@ class CRPAgentLLM(ChatLLM):
             made.parent = outer.session_id
         if run is not None:
             with process_tree().lock:
-                run.own[key] = made
+                run.own[key], made.unfounded = made, run.unfounded
                 if made.own:
                     run.at_end.append(lambda: self._relay.end_session(made.session_id))
         return made
@@ -437,13 +423,13 @@ class CRPAgentLLM(ChatLLM):
             approvals=tuple(window.run.approvals),
             session_id=window.run.session_id,
         )
+        self._gate.seal(window.run.actions, answer.report)
         return {ACTIONS_KEY: window.run.actions} if window.run.actions else {}
 
     def _current_run(self) -> CheckedRun:
-        """The run of the agent whose tool is running; one without reports if it is not known."""
         span = current_span()
         around = [outer for outer in (span.path() if span is not None else ()) if outer.runs]
-        return (around[0].own.get(id(self._relay)) if around else None) or CheckedRun()
+        return self._run(around[0]) if around else CheckedRun()
 
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:

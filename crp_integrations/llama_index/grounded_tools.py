@@ -2,21 +2,32 @@
 
 An agent's model checks a step's calls before the agent runs them. LlamaIndex has no hook between
 the two, so a tool looks up the report on its own call, and waits for a person's decision with the
-workflow's own events.
+workflow's own events. The reports are in the context of a run that waits, so a run that is restored
+from it checks no call again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakSet
 
 from llama_index.core.agent.react.output_parser import ReActOutputParser
 from llama_index.core.agent.react.types import ActionReasoningStep
-from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput, adapt_to_async_tool
+from llama_index.core.agent.workflow import AgentWorkflow
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.tools import (
+    AsyncBaseTool,
+    BaseTool,
+    FunctionTool,
+    ToolOutput,
+    adapt_to_async_tool,
+)
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
-from workflows.runtime.types.results import StepWorkerStateContextVar, WaitingForEvent
+from workflows.runtime.types.results import AddWaiter, StepWorkerStateContextVar, WaitingForEvent
 
 from crp_integrations.adapters.action_gate import (
     PAUSE,
@@ -26,12 +37,16 @@ from crp_integrations.adapters.action_gate import (
     rejection_of,
 )
 from crp_integrations.errors import ConfigError
+from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.llama_index.span_tree import HANDOFF
 from crp_integrations.messages import Reply, ToolCall
 from crp_integrations.seals import sha256
 
 # Name of the argument by which LlamaIndex passes a run's context to a tool.
 _CONTEXT: Final = "crp_context"
+# Keys in the state of a run: of this module, and LlamaIndex's key of the conversation.
+_WAITING: Final = "crp_waiting"
+_MEMORY: Final = "memory"
 _DECISIONS: Final = ("approve", "edit", "reject")
 
 
@@ -44,12 +59,83 @@ class CheckedRun:
         approvals: calls that a person approved, as texts.
         decisions: a person's first decision on each call.
         settled: ids of the calls whose decision was carried out.
+        unfounded: call id and text of the tool results that are errors.
     """
 
     actions: list[dict[str, Any]] = field(default_factory=list)
     approvals: list[str] = field(default_factory=list)
     decisions: dict[str, HumanResponseEvent] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
+    unfounded: set[tuple[str, str]] = field(default_factory=set)
+
+    async def save(self, context: Context) -> None:
+        """Put what a restored run needs into the state of a run that waits."""
+        memory = await context.store.get(_MEMORY, default=None)
+        state = {
+            "actions": self.actions,
+            "approvals": self.approvals,
+            "unfounded": sorted(self.unfounded),
+            # The JSON form of a context leaves the memory out.
+            "messages": [] if memory is None else await memory.aget_all(),
+        }
+        await context.store.set(_WAITING, state)
+
+    async def restore(self, context: Context) -> None:
+        """Take over the state of a run that waited, if this is its continuation."""
+        state = None if self.actions else await context.store.get(_WAITING, default=None)
+        if state is None:
+            return
+        if await context.store.get(_MEMORY, default=None) is None:
+            memory = ChatMemoryBuffer.from_defaults(chat_history=state["messages"])
+            await context.store.set(_MEMORY, memory)
+        if not self.actions:
+            self.actions, self.approvals = state["actions"], state["approvals"]
+            self.unfounded.update((id_, text) for id_, text in state["unfounded"])
+
+
+class GroundingLLM(ChatLLM):
+    """A model that checks its agent's tool calls."""
+
+    _gate: ActionGate | None = PrivateAttr(default=None)
+    _grounded: WeakSet[BaseTool] = PrivateAttr(default_factory=WeakSet)
+
+    def grounded(self, tools: Iterable[BaseTool | Callable[..., Any]]) -> list[AsyncBaseTool]:
+        """Tools or functions as tools that run a call only if its report or a person allows it.
+
+        Raises:
+            ConfigError: no tool is checked.
+        """
+        if self._gate is None:
+            raise ConfigError("grounded() needs ground_tools; give it to CRPAgentLLM")
+        made = [
+            tool
+            if isinstance(tool, AsyncBaseTool) and tool in self._grounded
+            else grounded_tool(tool, self._gate, self._current_run)
+            for tool in tools
+        ]
+        self._grounded.update(made)
+        return made
+
+    def _current_run(self) -> CheckedRun:
+        """The run of the agent whose tool is running; one without reports if it is not known."""
+        raise NotImplementedError
+
+
+class CRPAgentWorkflow(AgentWorkflow):
+    """An `AgentWorkflow` that grounds its agents' tools and its own tool `handoff`.
+
+    An agent whose model is a `CRPAgentLLM` with `ground_tools` needs no `llm.grounded(tools)` here.
+    """
+
+    async def get_tools(
+        self, agent_name: str, input_str: str | None = None
+    ) -> Sequence[AsyncBaseTool]:
+        """The agent's tools and `handoff`."""
+        tools = await super().get_tools(agent_name, input_str)
+        llm = self.agents[agent_name].llm
+        if not isinstance(llm, GroundingLLM) or llm._gate is None:
+            return tools
+        return llm.grounded(tools)
 
 
 def require_grounded(
@@ -69,8 +155,7 @@ def require_grounded(
     gate.require(specs)
     for tool in tools if gate.stops else ():
         name = tool.metadata.get_name()
-        handed_over = name == HANDOFF and gate.names is None
-        if gate.covers(name) and not handed_over:
+        if gate.covers(name):
             _require(name, gate, {name} if tool in grounded else ())
 
 
@@ -104,9 +189,12 @@ def step_calls(
 
 def _require(name: str, gate: ActionGate, grounded: Container[str]) -> None:
     if name not in grounded:
+        fix = "give the agent tools=llm.grounded(tools)"
+        if name == HANDOFF:
+            fix = "run the agents in a CRPAgentWorkflow, or name other tools in ground_tools"
         raise ConfigError(
             f"on_ungrounded is {gate.on_ungrounded!r}, and the agent runs the tool {name!r:.60} "
-            "without a check; give the agent tools=llm.grounded(tools)"
+            f"without a check; {fix}"
         )
 
 
@@ -124,6 +212,8 @@ def grounded_tool(
     async def run(**arguments: Any) -> ToolOutput:
         context = arguments.pop(_CONTEXT, None)
         checked = current_run()
+        if context is not None and gate.covers(name):
+            await checked.restore(context)
         action = ""
         refusal = gate.refusal(checked.actions, name, arguments)
         if refusal is not None and gate.on_ungrounded == PAUSE and context is not None:
@@ -178,6 +268,8 @@ async def _decision(
 
     A step that runs again for a further decision waits without end, and so gives no result.
     """
+    await checked.save(context)
+    # Nothing is awaited from here until the decision is settled, so that it counts once.
     again = action in checked.settled
     request = InputRequiredEvent(
         prefix=text,
@@ -187,15 +279,20 @@ async def _decision(
         allowed_decisions=list(_DECISIONS),
     )
     waiter = f"{action} settled" if again else action
-    response = await context.wait_for_event(
-        HumanResponseEvent,
-        waiter_id=waiter,
-        waiter_event=None if again else request,
-        requirements={"action_id": waiter},
-        timeout=None,
-    )
+    waiting: Any = {
+        "waiter_id": waiter,
+        "waiter_event": None if again else request,
+        "requirements": {"action_id": waiter},
+        "timeout": None,
+    }
+    response = await context.wait_for_event(HumanResponseEvent, **waiting)
+    checked.decisions.setdefault(response.get("action_id"), response)
+    if action not in checked.decisions:
+        # A restored run has lost its requirements, and takes any decision for this one.
+        context.write_event_to_stream(request)
+        raise WaitingForEvent(AddWaiter(event_type=HumanResponseEvent, **waiting))
     checked.settled.add(action)
-    return checked.decisions.setdefault(action, response)
+    return checked.decisions[action]
 
 
 def _refusal(name: str, response: HumanResponseEvent) -> str | None:

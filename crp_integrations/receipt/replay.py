@@ -133,6 +133,9 @@ def _decision(
     asked = wanted and decision.word == DELIVER and not terms.unanswered
     if asked and not record.approved:
         decision = AnswerDecision(WITHHOLD, HaltReason.OVERSIGHT)
+    if record.reason == HaltReason.ACTION and decision.word == DELIVER:
+        # The check of the answer's tool calls is taken from the record.
+        decision = AnswerDecision(WITHHOLD, HaltReason.ACTION)
     recorded = {
         "decision": record.decision,
         "reason": record.reason,

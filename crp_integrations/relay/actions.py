@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from crp_integrations.dpe.actions.prompt import KEYS, fitted
 from crp_integrations.dpe.actions.records import (
+    WRONG,
     ActionReport,
     EvidencePassage,
     ProposedAction,
@@ -138,7 +139,7 @@ def check_calls(
     with ThreadPoolExecutor(min(len(requests), chosen.settings.concurrency)) as pool:
         replies = list(pool.map(ask, requests.values()))
     reports = _reports(checks, chosen, dict(zip(requests, replies, strict=True)))
-    doubted = _doubted(reports, chosen)
+    doubted = _doubted(reports, checks, chosen)
     if not doubted:
         return tuple(reports)
     again = check_calls(
@@ -187,7 +188,7 @@ async def acheck_calls(
         )
     known = dict(zip(requests, replies, strict=bool(replies)))
     reports = await asyncio.to_thread(_reports, checks, chosen, known)
-    doubted = _doubted(reports, chosen)
+    doubted = _doubted(reports, checks, chosen)
     if chosen is None or not doubted:
         return tuple(reports)
     again = await acheck_calls(
@@ -203,11 +204,19 @@ async def acheck_calls(
     return _settled(reports, doubted, again)
 
 
-def _doubted(reports: Sequence[ActionReport], judge: Judge | None) -> list[int]:
+def _doubted(
+    reports: Sequence[ActionReport], checks: Sequence[ActionCheck], judge: Judge | None
+) -> list[int]:
     """Numbers of the calls that a second judge reads: those that the first one does not let run."""
     if judge is None or judge.second is None:
         return []
-    return [n for n, report in enumerate(reports) if report.exchange and report.may_run is not True]
+    return [
+        n
+        for n, (report, check) in enumerate(zip(reports, checks, strict=True))
+        if report.exchange
+        and report.may_run is not True
+        and not any(argument.status in WRONG for argument in check.decided)
+    ]
 
 
 def _settled(

@@ -100,7 +100,7 @@ from crp_integrations.relay.records import Answer, Request, TokenCount, conversa
 from crp_integrations.relay.settings import Settings, first_problem
 from crp_integrations.relay.steps import Outcome
 from crp_integrations.relay.turn import Turn
-from crp_integrations.relay.world import World
+from crp_integrations.relay.world import CheckCalls, World
 from crp_integrations.seals import sha256
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.session.records import session_id_of
@@ -325,9 +325,22 @@ class Relay:
         world = self._judging(asking)
         return Turn(self._request(query, asking), world)
 
-    def play(self, query: str, **asking: Unpack[QuestionFields]) -> Composition:
-        """A question as `ask` runs it: windows of its strategy, continued while incomplete."""
+    def play(
+        self,
+        query: str,
+        *,
+        check_calls: CheckCalls | None = None,
+        **asking: Unpack[QuestionFields],
+    ) -> Composition:
+        """A question as `ask` runs it: windows of its strategy, continued while incomplete.
+
+        Args:
+            check_calls: checks the tool calls of an answer before its release; None for no check.
+        """
         world = self._judging(asking)
+        if check_calls is not None:
+            listeners = replace(world.listeners, check_calls=check_calls)
+            world = replace(world, listeners=listeners)
         return compose(self._request(query, asking), world)
 
     def ask(self, query: str, **asking: Unpack[QuestionFields]) -> Answer:

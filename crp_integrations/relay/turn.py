@@ -453,7 +453,8 @@ class Turn:
         shown = cap_tier(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = AnswerVerdict.of(
             report,
-            shown.quality_tier,
+            shown,
+            session_id=self.session_id,
             request=self._packing.request,
             admission=admission,
             reply=answered,

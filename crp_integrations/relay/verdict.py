@@ -15,6 +15,7 @@ from crp_integrations.dpe import remedies
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.dpe.repair import Repair, repair
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.language.coverage import reasoning_spans, without_reasoning
 from crp_integrations.messages import Reply
@@ -42,7 +43,7 @@ from crp_integrations.relay.repaired_answer import NOT_REPAIRED
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.settings import DispatchSettings, Settings
 from crp_integrations.relay.window_records import Note
-from crp_integrations.relay.world import World
+from crp_integrations.relay.world import CheckedCalls, World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import (
     EventType,
@@ -249,13 +250,15 @@ class AnswerVerdict:
     report_uri: str = ""
     approved: bool = False
     terms: AnswerTerms = field(default_factory=AnswerTerms)
+    checked: CheckedCalls = field(default_factory=CheckedCalls)
 
     @classmethod
     def of(
         cls,
         report: Report,
-        tier: QualityTier,
+        shown: Envelope,
         *,
+        session_id: str,
         request: Request,
         admission: Admission,
         reply: Reply,
@@ -269,7 +272,7 @@ class AnswerVerdict:
 
         Spec: CRP-SPEC-005 §7.4; related facts §6
         """
-        policy = admission.policy
+        policy, tier = admission.policy, shown.quality_tier
         judgement = judge_answer(policy, report, tier=tier, oversight=request.oversight)
         only = admission.report_only
         reported = None if only is None else judge_answer(only, report, tier=tier, enforced=False)
@@ -299,8 +302,11 @@ class AnswerVerdict:
             approved = _approved(request, report, reply, world)
             if not approved:
                 decision = Withhold(HaltReason.OVERSIGHT)
-        report_uri = request.report_uri
-        return cls(decision, judgement, reported, policy, only, report_uri, approved, terms)
+        uri, check, checked = request.report_uri, world.listeners.check_calls, CheckedCalls()
+        if check is not None and reply.tool_calls and isinstance(decision, Deliver):
+            checked = check(reply, shown, session_id)
+            decision = Withhold(HaltReason.ACTION) if checked.refusal else decision
+        return cls(decision, judgement, reported, policy, only, uri, approved, terms, checked)
 
     def post(self, world: World, report: Report) -> None:
         """Report violations to the addresses of the policies and the request; never waits.
@@ -332,12 +338,14 @@ class AnswerVerdict:
         if isinstance(self.decision, Unreachable):
             return self.decision.error.directive, self.decision.error.value
         reason = self.reason
+        if reason is HaltReason.ACTION:
+            return "on_ungrounded withhold", self.checked.refusal
         return withholding(self.judgement, reason, report, self.terms) if reason else ("", "")
 
     @property
     def notes(self) -> tuple[Note, ...]:
         """Journal events for a window that ends with this verdict."""
-        notes: list[Note] = []
+        notes: list[Note] = [*self.checked.notes]
         for policy, judgement in self._judged():
             named = [violation.directive.partition(" ")[0] for violation in judgement.violations]
             if named:

@@ -16,12 +16,14 @@ from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.ports import Reranker, Walker
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.governance.artifacts.storage import ObjectStore
 from crp_integrations.governance.window_trace import Observer
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.messages import Reply
 from crp_integrations.policy.records import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
 from crp_integrations.relay.budget import BudgetPlaces
@@ -30,6 +32,7 @@ from crp_integrations.relay.memory import RelayMemory
 from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import iso
 from crp_integrations.validation import Wanted, odd_part, refuse_part
+from crp_integrations.vocabulary import EventType
 
 # Receives the report on each sealed window, for example for the operator's compliance system.
 # The receiver in a `World` must not block or raise.
@@ -93,6 +96,23 @@ class RelayEngines:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedCalls:
+    """What a check of an answer's tool calls found.
+
+    Attributes:
+        refusal: why the answer is withheld; empty for no reason.
+        notes: events for the audit trail of the answer's window.
+    """
+
+    refusal: str = ""
+    notes: tuple[tuple[EventType, Mapping[str, Any]], ...] = ()
+
+
+# Checks the tool calls of a reply that would be released, given its envelope and session.
+CheckCalls = Callable[[Reply, Envelope, str], CheckedCalls]
+
+
+@dataclass(frozen=True, slots=True)
 class Listeners:
     """Callbacks for events of a relay; None for no callback.
 
@@ -106,6 +126,7 @@ class Listeners:
     receiver: Receiver | None = None
     observer: Observer | None = None
     on_report: OnReport | None = None
+    check_calls: CheckCalls | None = None
 
 
 @dataclass(frozen=True, slots=True)

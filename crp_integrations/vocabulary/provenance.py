@@ -238,6 +238,8 @@ class EventType(StrEnum):
     EXCEPTION_USED = "EXCEPTION_USED"
     # An answer was repaired before its release; the data has the original's hashes.
     ANSWER_REPAIRED = "ANSWER_REPAIRED"
+    # A tool call was checked before its tool ran; the data has the report's hash.
+    ACTION_CHECKED = "ACTION_CHECKED"
     # Events of the context engineering pack.
     CONTEXT_COMPACTED = "CONTEXT_COMPACTED"
     CONTEXT_DROPPED = "CONTEXT_DROPPED"

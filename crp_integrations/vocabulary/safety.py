@@ -64,6 +64,7 @@ class HaltReason(StrEnum):
     POLICY = "POLICY_VIOLATION"
     OVERSIGHT = "OVERSIGHT_REQUIRED"
     JUDGE_FAILED = "JUDGE_FAILED"
+    ACTION = "UNGROUNDED_ACTION"
 
 
 class Pattern(StrEnum):

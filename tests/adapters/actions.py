@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from crp_integrations import Relay
+from crp_integrations.audit.records import Event
 from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.vocabulary import EventType
+from tests.relay.scripted_relays import session_events
 
 ORDER = "Pay 40 euros to DE02120300000000202051."
 RIGHT = {"iban": "DE02120300000000202051", "euros": 40}
@@ -64,3 +68,10 @@ def _verdict(number: int, value: str, shown: list[list[str]]) -> dict[str, Any]:
     quotes = [{"in": name, "text": value}] if name else []
     status = "GROUNDED" if name else "UNGROUNDED"
     return {"n": number, "status": status, "quotes": quotes, "reason": "" if name else "invented"}
+
+
+def checked_action(relay: Relay, session_id: str) -> Event:
+    """The only event about a checked tool call in a session's trail."""
+    events = session_events(relay, EventType.ACTION_CHECKED)
+    (event,) = [event for event in events if event.session_id == session_id]
+    return event

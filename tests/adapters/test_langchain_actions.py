@@ -16,8 +16,10 @@ from pydantic import BaseModel
 
 from crp_integrations.errors import ConfigError
 from crp_integrations.langchain import CRPMiddleware
+from crp_integrations.vocabulary import EventType
 from tests.adapters.actions import ORDER, RIGHT, WRONG, ActionJudge
 from tests.adapters.langchain_doubles import opened, prompts, scripted
+from tests.relay.scripted_relays import session_events
 
 SHARED_THREAD = {"configurable": {"thread_id": "payments"}}
 
@@ -43,10 +45,11 @@ class Payments:
 
         self.model = scripted(*script)
         options = {"ground_tools": True, "judge": self.judge, "judge_when": "doubt", **options}
+        self.relay = opened()
         self.make = lambda: create_agent(
             self.model,
             [pay, *tools],
-            middleware=[CRPMiddleware(opened(), **options), *others],
+            middleware=[CRPMiddleware(self.relay, **options), *others],
             checkpointer=saver,
             response_format=response_format,
         )
@@ -78,6 +81,12 @@ def test_calls_are_reported_and_run_by_default():
     assert [report.may_run for report in reports] == [True, False]
     assert payments.judge.asked == 2
     assert "crp_actions" not in prompts(payments.model), "no provider gets the reports"
+    events = session_events(payments.relay, EventType.ACTION_CHECKED)
+    assert [event.data["verdict"] for event in events] == ["runs", "stopped"]
+    assert [event.data["report_hash"] for event in events] == [
+        right["report_hash"],
+        wrong["report_hash"],
+    ]
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])

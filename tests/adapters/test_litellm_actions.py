@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from crp_integrations import Relay
 from crp_integrations.errors import ConfigError, SafetyHalt
 from crp_integrations.litellm import CRPRouter
-from tests.adapters.actions import ORDER, RIGHT, WRONG, ActionJudge
+from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL
+from crp_integrations.seals import sha256
+from tests.adapters.actions import ORDER, RIGHT, WRONG, ActionJudge, checked_action
 from tests.adapters.langchain_doubles import opened
 from tests.adapters.litellm_deployments import WAYS, answered, entry
 from tests.servers import openai_double
@@ -33,12 +37,14 @@ def call(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"id": "c1", "type": "function", "function": function}
 
 
-def asked(how: str, arguments: dict[str, Any], judge: Any, **options: Any) -> Any:
+def asked(
+    how: str, arguments: dict[str, Any], judge: Any, relay: Relay | None = None, **options: Any
+) -> Any:
     """What a router gives, whose model calls a tool with these arguments."""
     with openai_double(tool_calls=[call(arguments)]) as server:
         router = CRPRouter(
             [entry(server, "main", "gpt-4o")],
-            relay=opened(),
+            relay=relay or opened(),
             num_retries=0,
             **{"ground_tools": True, "judge": judge, **options},
         )
@@ -58,16 +64,34 @@ def test_calls_are_reported_by_default(how: str) -> None:
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_call_that_may_not_run_is_withheld(how: str) -> None:
-    with pytest.raises(SafetyHalt, match="/iban") as halted:
-        asked(how, WRONG, ActionJudge(), on_ungrounded="withhold")
-    assert halted.value.trail
-    assert halted.value.session_id
+    relay, judge, reports = opened(), ActionJudge(), []
+    options = {"on_ungrounded": "withhold", "on_action": reports.append}
+    with pytest.raises(SafetyHalt, match="UNGROUNDED_ACTION") as halted:
+        asked(how, WRONG, judge, relay, **options)
+    error = halted.value
+    assert (error.directive, judge.asked) == ("on_ungrounded withhold", 1)
+    assert "/iban" in error.value
+    receipt = relay.receipt(error.trail)
+    assert receipt is not None
+    policy = receipt.content["policy"]
+    assert (policy["decision"], policy["reason"]) == ("withhold", "UNGROUNDED_ACTION")
+    assert receipt.chain.outcome == "halted"
+    assert replay(receipt).part("policy").state == EQUAL
+    event = checked_action(relay, error.session_id)
+    report = reports[0].changed(exchange=None)
+    assert event.data["report_hash"] == sha256(report.model_dump_json())
+    assert (event.data["verdict"], event.data["action"]) == ("stopped", "withhold")
+    assert event.window_id == receipt.chain.window_id
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_call_that_may_run_is_returned(how: str) -> None:
-    response = asked(how, RIGHT, ActionJudge(), on_ungrounded="withhold")
-    assert response.crp_actions[0]["may_run"] is True
+    relay = opened()
+    response = asked(how, RIGHT, ActionJudge(), relay, on_ungrounded="withhold")
+    (entry,) = response.crp_actions
+    assert entry["may_run"] is True
+    event = checked_action(relay, response.crp["session_id"])
+    assert (event.data["verdict"], event.data["report_hash"]) == ("runs", entry["report_hash"])
     if how == "stream":
         pieces = [c.choices[0].delta.tool_calls for c in response.chunks if c.choices]
         written = "".join(part[0].function.arguments or "" for part in pieces if part)

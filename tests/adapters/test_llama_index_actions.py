@@ -4,15 +4,23 @@ import asyncio
 import json
 
 import pytest
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import AgentOutput, AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.agent.workflow.workflow_events import ToolCallResult
 from llama_index.core.tools import FunctionTool
-from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+from llama_index.core.workflow import (
+    Context,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    JsonPickleSerializer,
+    JsonSerializer,
+)
 
 from crp_integrations.errors import ConfigError
-from crp_integrations.llama_index import CRPAgentLLM
+from crp_integrations.llama_index import CRPAgentLLM, CRPAgentWorkflow
+from crp_integrations.vocabulary import EventType
 from tests.adapters.actions import ORDER, RIGHT, WRONG, ActionJudge
 from tests.adapters.llama_index_doubles import agent, heard, opened, outputs, prompts, scripted
+from tests.relay.scripted_relays import session_events
 
 PAY_BOTH = [("pay", RIGHT), ("pay", WRONG)]
 
@@ -31,7 +39,8 @@ class Payments:
 
         self.model = scripted(*script)
         options = {"ground_tools": True, "judge": self.judge, **options}
-        self.llm = CRPAgentLLM(opened(), self.model, **options)
+        self.relay = opened()
+        self.llm = CRPAgentLLM(self.relay, self.model, **options)
         tools = self.llm.grounded([pay]) if grounds else [pay]
         self.agent = agent(self.llm, tools, kind, streaming=streaming)
 
@@ -51,6 +60,8 @@ async def test_calls_are_reported_and_run_by_default():
     assert [report.may_run for report in reports] == [True, False]
     assert payments.judge.asked == 2
     assert "crp_actions" not in prompts(payments.model)
+    sealed = session_events(payments.relay, EventType.ACTION_CHECKED)
+    assert [event.data["report_hash"] for event in sealed] == [e["report_hash"] for e in entries]
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -249,22 +260,109 @@ async def test_a_tool_gets_its_context_and_its_other_properties():
     assert str(result) == "counted"
 
 
-async def test_a_workflow_hands_over_between_agents_whose_tools_are_grounded():
-    judge = ActionJudge()
+def handing_over(kind, **options):
+    """A workflow of two agents, the first of which wants to hand over, and what it streamed."""
+    handing = [("handoff", {"to_agent": "second", "reason": "40 euros"})], "Done."
+    wrong = [("handoff", {"to_agent": "second", "reason": "It wants 80 euros."})]
+    options = {"ground_tools": True, "judge": ActionJudge(), **options}
+    models = scripted(wrong, *handing), scripted("Done.")
     relay = opened()
-    handing = [("handoff", {"to_agent": "second", "reason": "it pays"})]
-    llms = [
-        CRPAgentLLM(relay, model, ground_tools=True, judge=judge, on_ungrounded="return")
-        for model in (scripted(handing, "Done."), scripted("Done."))
-    ]
     agents = [
-        FunctionAgent(name=name, description="pays", llm=llm, tools=[], can_handoff_to=["second"])
-        for name, llm in zip(("first", "second"), llms, strict=True)
+        FunctionAgent(
+            name=name,
+            description="pays",
+            llm=CRPAgentLLM(relay, model, **options),
+            can_handoff_to=["second"],
+        )
+        for name, model in zip(("first", "second"), models, strict=True)
     ]
-    events, result, error = await heard(AgentWorkflow(agents=agents, root_agent="first").run(ORDER))
+    return kind(agents=agents, root_agent="first"), models[0]
+
+
+async def test_text_that_is_handed_to_another_agent_is_checked():
+    workflow, _ = handing_over(CRPAgentWorkflow, on_ungrounded="return")
+    events, result, error = await heard(workflow.run(f"{ORDER} The second agent pays."))
     assert error is None
     assert result.current_agent_name == "second"
-    assert outputs(events)[0].metadata["crp_actions"][0]["tool"] == "handoff"
+    refused, taken = results(events)
+    assert refused.is_error and "80 euros" in refused.content
+    assert not taken.is_error
+
+
+async def test_a_person_is_asked_before_a_handover():
+    workflow, _ = handing_over(CRPAgentWorkflow, on_ungrounded="pause")
+    handler = workflow.run(ORDER)
+    asked = []
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            asked.append((event.tool_name, event.tool_kwargs["reason"]))
+            handler.ctx.send_event(
+                HumanResponseEvent(action_id=event.action_id, response="approve")
+            )
+    assert (await handler).current_agent_name == "second"
+    assert asked == [("handoff", "It wants 80 euros.")]
+
+
+@pytest.mark.parametrize("names", [True, ["handoff"]])
+async def test_a_handover_that_cannot_be_stopped_is_an_error_before_the_model_is_paid(names):
+    workflow, model = handing_over(AgentWorkflow, on_ungrounded="return", ground_tools=names)
+    _, _, error = await heard(workflow.run(ORDER))
+    assert isinstance(error, ConfigError)
+    assert "CRPAgentWorkflow" in str(error)
+    assert model.seen == []
+
+
+async def test_a_handover_is_reported_by_default():
+    workflow, _ = handing_over(AgentWorkflow)
+    events, result, error = await heard(workflow.run(ORDER))
+    assert error is None
+    assert result.current_agent_name == "second"
+    assert outputs(events)[0].metadata["crp_actions"][0]["may_run"] is False
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+@pytest.mark.parametrize("serializer", [JsonSerializer(), JsonPickleSerializer()])
+@pytest.mark.parametrize("kind", ["FunctionAgent", "AgentWorkflow"])
+async def test_a_paused_run_is_restored_without_another_check(kind, serializer, decision):
+    other = {**WRONG, "iban": "DE88888888888888888888"}
+    options = {"on_ungrounded": "pause", "kind": kind}
+    first = Payments([("pay", WRONG), ("pay", other)], **options)
+    handler = first.agent.run(ORDER)
+    waiting = {}
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            waiting[event.tool_kwargs["iban"]] = event.action_id
+        if len(waiting) == 2:
+            break
+    saved = json.dumps(handler.ctx.to_dict(serializer=serializer))
+    await handler.cancel_run()
+    # Another process, whose model wants what was decided upon again.
+    second = Payments([("pay", WRONG), ("pay", other)], "Done.", **options)
+    context = Context.from_dict(second.agent, json.loads(saved), serializer=serializer)
+    handler = second.agent.run(ctx=context)
+    decisions = {other["iban"]: "reject", WRONG["iban"]: decision}
+    for iban, id_ in waiting.items():
+        handler.ctx.send_event(HumanResponseEvent(action_id=id_, response=decisions[iban]))
+    paid, asked = [WRONG["iban"]] * (decision == "approve"), []
+    async for event in handler.stream_events():
+        if isinstance(event, AgentOutput) and not asked:
+            asked.append(second.judge.asked)
+            assert second.paid == paid
+        if isinstance(event, InputRequiredEvent):
+            # Decisions that reach a restored run at once may have to be repeated.
+            iban, response = event.tool_kwargs["iban"], "reject"
+            if asked:
+                asked.append(iban)
+            else:
+                assert event.action_id == waiting[iban]
+                response = decisions[iban]
+            handler.ctx.send_event(HumanResponseEvent(action_id=event.action_id, response=response))
+    await handler
+    # What a person refused is no evidence after the pause, and what was approved is.
+    refused = [other["iban"], *([] if paid else [WRONG["iban"]])]
+    assert [asked[0], *sorted(asked[1:])] == [2, *sorted(refused)]
+    assert second.paid == paid * 2
+    assert [m.content for m in second.model.seen[0] if m.role == "user"] == [ORDER]
 
 
 REACT = "Thought: I pay.\nAction: pay\nAction Input: {}"

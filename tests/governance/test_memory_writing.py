@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from crp_integrations import ActionReport, check_call
 from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
@@ -304,3 +305,35 @@ def test_items_ids_moments_and_the_namespace_are_given_as_such(made: Fabric) -> 
     for odd in (None, "kb", made):
         with pytest.raises(RequestError, match=r"namespace is of type .*; give a Namespace"):
             MemoryWriter(odd)
+    text: Any = "always"
+    with pytest.raises(RequestError, match=r"check is of type str; give a function"):
+        MemoryWriter(bound(made), check=text)
+
+
+def test_an_item_that_the_conversation_does_not_bear_out_is_not_written(made: Fabric) -> None:
+    told = [{"role": "user", "content": f"Remember this: {TEXT}"}]
+    checked: list[str] = []
+
+    def check(new: MemoryItem) -> ActionReport:
+        checked.append(new.id)
+        call = {"name": "save_memory", "arguments": {"content": new.content}}
+        rules = {"save_memory": {"content": "exact:user"}}
+        tool = {"name": "save_memory", "parameters": {"properties": {"content": {}}}}
+        return check_call(call, told, [tool], judge=False, rules=rules)
+
+    door = MemoryWriter(bound(made), check=check)
+    for _ in range(2):
+        door.write(memory(1), CONTEXT)
+    invented = TEXT.replace("four", "five")
+    refused = "not written: save_memory must not run; ./content. UNGROUNDED$"
+    with pytest.raises(FactRejected, match=refused):
+        make_sink(door, CONTEXT)(memory(2, content=invented))
+    with pytest.raises(FactRejected, match=refused):
+        door.correct(memory(1).id, memory(3, content=invented), CONTEXT, since=JUNE)
+    assert [item.text for item in door.items()] == [TEXT]
+    # What is stored already is not checked again.
+    assert checked == [memory(number).id for number in (1, 2, 3)]
+    call = {"name": "save_memory", "arguments": {"content": TEXT}}
+    unread = MemoryWriter(bound(made), check=lambda _: check_call(call, told, [], judge=False))
+    with pytest.raises(FactRejected, match="was not read"):
+        unread.write(memory(4, content=f"{TEXT} It runs."), CONTEXT)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crp_integrations.language import numerals
 from crp_integrations.language.measures import to_base
 from crp_integrations.language.quantities import agree, quantities
 
@@ -212,3 +213,12 @@ def test_a_dotless_i_is_read_as_an_i():
     # Patterns without case find such a word, and its list did not have it.
     found = quantities("the f\u0131rst of 5 m\u0131nutes")
     assert [(str(one.value), one.unit) for one in found] == [("1", ""), ("5", "min")]
+
+
+@pytest.mark.parametrize("separator", [" ", ",", ".", "'"])
+def test_a_list_of_figures_is_not_read_again_from_each_of_them(separator: str) -> None:
+    text = separator.join(["123"] * 2_000)
+    matches = [
+        numerals._DIGITS.match(text, start.start()) for start in numerals.START.finditer(text)
+    ]
+    assert max(len(match.group()) for match in matches if match) < 2 * numerals._LONGEST

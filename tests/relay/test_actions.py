@@ -325,6 +325,19 @@ def test_a_second_judge_reads_what_the_first_does_not_let_run(in_loop: bool) -> 
     assert [len(model.requests) for model in models] == [3, 2]
 
 
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_no_second_judge_is_paid_where_a_rule_refuses(in_loop: bool) -> None:
+    models = Scripted(lambda _: verdicts(run=False, missing="an approval")), Scripted(lambda _: "")
+    how: Any = {"judge": list(models), "rules": {"pay": {"iban": "exact:user"}}}
+    call = {"name": "pay", "args": {"iban": IBAN}}
+    if in_loop:
+        report = asyncio.run(crp.acheck_call(call, TALK, TOOLS, **how))
+    else:
+        report = crp.check_call(call, TALK, TOOLS, **how)
+    assert (report.may_run, report.missing) == (False, "an approval")
+    assert [len(model.requests) for model in models] == [1, 0]
+
+
 def test_a_judge_with_a_small_window_is_shown_the_newest_texts() -> None:
     model = Scripted(lambda _: verdicts(("UNGROUNDED", "", "")))
     long = [

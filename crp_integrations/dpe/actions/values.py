@@ -3,21 +3,24 @@
 One value are: a text in other case, marks and spaces; a date, a time of day or a moment in other
 notations; a number with other separators, in words or with a scale; an amount in its minor unit;
 and a telephone number, IBAN, hash or version with other separators, case or prefix. A telephone
-number also stands without its country code, and a hash that is abbreviated in the whole one.
+number also stands without its country code, and a hash that is abbreviated in the whole one. A
+figure beside a sign or a word such as "tausend" is another number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import lru_cache
-from itertools import chain
+from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 from crp_integrations.language.dates import dates, readings_of
 from crp_integrations.language.folded_text import SEPARATED, Folded, folded_words
+from crp_integrations.language.memo import remembered_within
+from crp_integrations.language.numerals import SCALES
 from crp_integrations.language.quantities import Quantity, quantities
 
 # A code is compared without its separators if it has at least this many letters and digits.
@@ -52,6 +55,29 @@ _FIGURE: Final = re.compile(r"(?:0|[1-9]\d*)(?:[.,]\d{1,2})?")
 LONGEST_FORM: Final = 200
 # Characters before an identifier that are looked at.
 LONGEST_GROUP: Final = 24
+# Words that multiply the figure before them; `quantities` reads the English ones.
+_MAGNITUDES: Final = "|".join(SCALES) + (
+    "|hundert|tausend|tsd|mio|mill|million(?:en)?|mia|mrd|mlrd|mld|mds?|milliard(?:en?)?"
+    "|billion(?:en)?|dutzend|[tkm]eur|mill[eoó]n(?:es)?|mil(?:le|a)?|mili(?:oni|ard[io])"
+    "|[mb]ilh(?:ão|ões)|cientos|docenas?|douzaines?"
+)
+# One of them, or the minus of a bookkeeper: "40,00-".
+_MULTIPLIED: Final = re.compile(
+    rf"[ \u00a0\u202f-]?(?:(?i:{_MAGNITUDES})s?|[kKMT])(?![\w-])|-(?![\w-])"
+)
+_CURRENCY: Final = r"(?:[$\u20ac\u00a3\u00a5\u20b9]|(?:EUR|USD|GBP|CHF|JPY|PLN|SEK)(?![^\W\d]))"
+_CURRENCY_AT: Final = re.compile(_CURRENCY)
+_CURRENCY_BEFORE: Final = re.compile(rf"{_CURRENCY}\s?\Z")
+_SIGN: Final = re.compile(r"(?:(?i:\b(?:minus|moins|menos))|([-\u2010-\u2014])|\u2212)(\s?)\Z")
+# After one of these, or before a currency, a dash with a blank is a sign. Elsewhere it begins an
+# item or separates words: "- 40 apples", "Rent - 40 EUR".
+_OPENS: Final = re.compile(r"[:|(=,;\[]\s?\Z")
+# A text that states a number.
+_AMOUNT: Final = re.compile(rf"(?:{_CURRENCY}\s?)?\d[\d.,' ]*(?:\s?(?:{_CURRENCY}|[^\W\d]+))?")
+# Characters before a figure that may contain a sign and a currency.
+LONGEST_SIGN: Final = 12
+# Maximum characters of the texts whose readings are cached.
+CACHED: Final = 1_000_000
 _DROPPED: Final = frozenset(SEPARATED) | {"\u202f"}
 _ALGORITHM: Final = re.compile(r"(?:sha-?\d{1,3}|md5):(?=[0-9a-f]+\Z)")
 
@@ -90,12 +116,14 @@ def _place_of_words(value: str, text: str) -> tuple[int, int] | None:
     words = folded_words(value)
     if not any(map(str.isalnum, words)):
         return None
-    places = _folded(text).every(words)
+    places = _read(text).folded.every(words)
     return next((place for place in places if not _is_joined(value, text, *place)), None)
 
 
 def _is_joined(value: str, text: str, start: int, end: int) -> bool:
     """Whether a longer name, address, path or number goes on beside a place."""
+    if _AMOUNT.fullmatch(value) and _is_changed(text, start, end):
+        return True
     marks = _PATH_MARKS if "/" in value else _MARKS
     later = f"{marks}:" if ":" in value else marks
     before = text[max(0, start - 3) : start]
@@ -112,23 +140,32 @@ def _place_of_number(number: Decimal, text: str, minor: bool) -> tuple[int, int]
     for bare in re.finditer(_FIGURES.format(re.escape(_plain(number))), text):
         # What is read as another number, and a group of digits beside others, is only a part.
         start, end = bare.span()
-        if start in _offsets(text, "date") or not (
-            start in _offsets(text, "number") or _is_grouped(text, start, end)
+        if _is_changed(text, start, end):
+            continue
+        if _read(text).dated[start] or not (
+            _read(text).counted[start] or _is_grouped(text, start, end)
         ):
             return start, end
     return None
 
 
-@lru_cache(maxsize=64)
-def _offsets(text: str, kind: str) -> frozenset[int]:
-    """The offsets at which mentions of a kind stand."""
-    spans = [range(start, end) for start, end, key in _mentions(text) if key[0] == kind]
-    return frozenset(chain.from_iterable(spans))
+def _is_changed(text: str, start: int, end: int) -> bool:
+    """Whether a sign or a word such as "tausend" makes a figure another number."""
+    if text[end - 1].isdigit() and _MULTIPLIED.match(text, end):
+        return True
+    before = text[max(0, start - LONGEST_SIGN) : start]
+    money = _CURRENCY_AT.match(text, start) or _CURRENCY_BEFORE.search(before)
+    before = _CURRENCY_BEFORE.sub("", before)
+    sign = _SIGN.search(before)
+    if sign is None:
+        return False
+    apart = sign[1] and sign[2] and not money
+    return not apart or _OPENS.search(before[: sign.start()]) is not None
 
 
 def _first(text: str, keys: set[tuple[str, str]]) -> tuple[int, int] | None:
     """The first place of a text that states one of the canonical forms."""
-    stated = _stated(text)
+    stated = _read(text).stated
     return min((stated[key] for key in keys if key in stated), default=None)
 
 
@@ -136,7 +173,7 @@ def _place_of_form(value: str, text: str) -> tuple[int, int] | None:
     """Offsets of a date, time, moment or number that is written in another form."""
     body = value.strip()
     # A text with a unit must have its unit too.
-    own = [mention for mention in _mentions(body) if mention[2][0] not in ("minor", "number")]
+    own = [mention for mention in _read(body).mentions if mention[2][0] not in ("minor", "number")]
     keys = {key for start, end, key in own if (start, end) == (0, len(body))}
     if body.isdecimal() and body[0] == "0":
         return None  # an identifier: its zeros count
@@ -145,23 +182,55 @@ def _place_of_form(value: str, text: str) -> tuple[int, int] | None:
     if not _MOMENT.fullmatch(body) or any(key[0] == "moment" and "+" in key[1] for key in keys):
         return None
     parts = {key[0]: key for _, _, key in own if key[0] in ("date", "time")}
-    days = [mention for mention in _mentions(text) if mention[2] == parts.get("date")]
-    times = [mention for mention in _mentions(text) if mention[2] == parts.get("time")]
-    for day in days:
-        for time in times:
-            start, end = min(day[0], time[0]), max(day[1], time[1])
-            if max(day[0], time[0]) - min(day[1], time[1]) <= BESIDE:
-                return start, end
+    # A day and a time that are near each other are neighbours in the order of both.
+    both = sorted(mention for mention in _read(text).mentions if mention[2] in parts.values())
+    for (start, middle, kind), (other, end, second) in pairwise(both):
+        if kind != second and other - middle <= BESIDE:
+            return start, max(middle, end)
     return None
 
 
-@lru_cache(maxsize=64)
-def _stated(text: str) -> dict[tuple[str, str], tuple[int, int]]:
-    """The first place of each canonical form that a text states."""
-    return {key: (start, end) for start, end, key in reversed(_mentions(text))}
+class _Reading:
+    """A text, and what it states."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def folded(self) -> Folded:
+        return Folded(self.text)
+
+    @cached_property
+    def mentions(self) -> tuple[Mention, ...]:
+        return _mentions(self.text)
+
+    @cached_property
+    def stated(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """The first place of each canonical form."""
+        return {key: (start, end) for start, end, key in reversed(self.mentions)}
+
+    @cached_property
+    def dated(self) -> bytearray:
+        """Whether there is a date, by offset."""
+        return _marked(self.text, [m for m in self.mentions if m[2][0] == "date"])
+
+    @cached_property
+    def counted(self) -> bytearray:
+        """Whether there is a number, by offset."""
+        return _marked(self.text, [m for m in self.mentions if m[2][0] == "number"])
 
 
-@lru_cache(maxsize=64)
+_read = remembered_within(CACHED, longest=CACHED)(_Reading)
+
+
+def _marked(text: str, spans: Iterable[tuple[int, int, *tuple[object, ...]]]) -> bytearray:
+    """For each offset of a text whether it is in one of the spans."""
+    marks = bytearray(len(text) + 1)
+    for start, end, *_ in spans:
+        marks[start:end] = b"\x01" * (end - start)
+    return marks
+
+
 def _mentions(text: str) -> tuple[Mention, ...]:
     """Start, end and canonical form of each date, time of day, moment and number of a text."""
     mentions: list[Mention] = []
@@ -175,15 +244,18 @@ def _mentions(text: str) -> tuple[Mention, ...]:
         for match in _MOMENT.finditer(text)
         if (moment := _moment(match.group()))
     ]
-    paid = [(item.start, item.end) for item in quantities(text) if item.kind == "money"]
-    grouped = [match.span() for match in _GROUPED.finditer(text)]
-    for start, end in grouped:
+    counted = quantities(text)
+    paid = _marked(text, [(item.start, item.end) for item in counted if item.kind == "money"])
+    spans = [match.span() for match in _GROUPED.finditer(text)]
+    grouped = _marked(text, spans)
+    for start, end in spans:
         figures = re.sub(r"[ \u00a0\u202f'\u2019]", "", text[start:end]).replace(",", ".")
-        money = any(start < b and a < end for a, b in paid)
-        mentions += _numbers(start, end, text[start:end], Decimal(figures), "", money)
-    for quantity in quantities(text):
+        if not _is_changed(text, start, end):
+            money = any(paid[start:end])
+            mentions += _numbers(start, end, text[start:end], Decimal(figures), "", money)
+    for quantity in counted:
         start, end, money = quantity.start, quantity.end, quantity.kind == "money"
-        if quantity.low != quantity.high or any(a < end and start < b for a, b in grouped):
+        if quantity.low != quantity.high or any(grouped[start:end]):
             continue
         if quantity.unit == "clock":
             hour, minute = divmod(int(quantity.value), 60)
@@ -202,6 +274,8 @@ def _is_cut(text: str, quantity: Quantity, money: bool) -> bool:
         beside
         or _COMMA_AFTER.match(text, quantity.end)
         or (money and _THOUSANDS.search(quantity.text))
+        or (quantity.unit == "m" and quantity.text[-1] == "M")  # millions
+        or (quantity.value >= 0 and _is_changed(text, quantity.start, quantity.end))
     )
 
 
@@ -285,8 +359,3 @@ def _phone(text: str) -> str:
     if text[0] == "+":
         return f"+{digits}"
     return digits.removeprefix("0")
-
-
-@lru_cache(maxsize=64)
-def _folded(text: str) -> Folded:
-    return Folded(text)

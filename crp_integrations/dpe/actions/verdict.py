@@ -70,6 +70,11 @@ class ActionCheck:
         return NO_TOOL if self.action.definition is None else ""
 
     @cached_property
+    def decided(self) -> tuple[Argument, ...]:
+        """The arguments as the rules decide them; no judge changes a refusal of theirs."""
+        return tuple(decide(self.action, self.rules or {}))
+
+    @cached_property
     def call(self) -> ModelCall | None:
         """The call to the judge; None without one, or if nothing is to be asked."""
         if self.terms is None or self.problem:
@@ -83,7 +88,7 @@ class ActionCheck:
         if action.arguments is None:
             whole = Argument(path="", value=readable(action.written), status=ArgumentStatus.UNREAD)
             return ActionReport(**common, arguments=(whole,), reason=NOT_JSON)
-        arguments = tuple(decide(action, self.rules or {}))
+        arguments = self.decided
         call = self.call
         if reply is None or call is None or terms is None:
             runs = None if self.problem else self._runs(arguments, "", None, asked=False)
