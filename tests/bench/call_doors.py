@@ -35,14 +35,14 @@ class Arms:
 
     Attributes:
         texts: what questions are about.
-        plain, ours: a call with a question; the plain one is None where ours stands alone.
+        plain, ours: a call with a question.
         folder: of the store.
         tokens: prompt tokens of a result, where the scripted model did not see them.
         metadata: what a message of the result carries along.
     """
 
     texts: Sequence[str]
-    plain: Call | None
+    plain: Call
     ours: Call
     folder: Path | None = None
     tokens: Callable[[Any], int] | None = None
@@ -320,11 +320,7 @@ async def gateway(facts: int, world: World, stack: AsyncExitStack) -> Arms:
 async def ask(facts: int, world: World, stack: AsyncExitStack) -> Arms:
     folder, texts = world.store(facts)
     relay = opened(folder, stack, models=Answering(world))
-
-    async def plain(question: str) -> Any:
-        return world.answer(question)
-
-    return Arms(texts, plain, relay.aask, folder)
+    return Arms(texts, partial(answered, world, texts), relay.aask, folder)
 
 
 async def examination(many: int, world: World, stack: AsyncExitStack) -> Arms:
@@ -333,7 +329,11 @@ async def examination(many: int, world: World, stack: AsyncExitStack) -> Arms:
     async def ours(question: str) -> Any:
         return await aexamine(world.answer(question, texts), texts, question)
 
-    return Arms(texts, None, ours)
+    return Arms(texts, partial(answered, world, texts), ours)
+
+
+async def answered(world: World, texts: Sequence[str], question: str) -> str:
+    return world.answer(question, texts)
 
 
 def tokens(text: str) -> int:

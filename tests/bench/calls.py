@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, contextmanager
@@ -54,35 +55,24 @@ STORES: Final = (0, 1, 140, 500, 1_000)
 MATERIAL: Final = 12_000
 
 
-class Embeddings:
-    """Counts the runs of the shipped model, a text each, and their processor time."""
+@contextmanager
+def embedding_runs() -> Iterator[list[float]]:
+    """The processor seconds of each run of the shipped model, a text each, for a while."""
+    kind, runs = library().InferenceSession, list[float]()
+    plain = kind.run
 
-    def __init__(self) -> None:
-        self._runs: list[float] = []
-
-    def taken(self) -> tuple[int, float]:
-        """Texts and milliseconds since this was last asked."""
-        runs, self._runs = self._runs, []
-        return len(runs), sum(runs) * 1000
-
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        """Count for a while."""
-        kind = library().InferenceSession
-        plain = kind.run
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            began = time.thread_time()
-            try:
-                return plain(*args, **kwargs)
-            finally:
-                self._runs.append(time.thread_time() - began)
-
-        kind.run = run
+    def run(*args: Any, **kwargs: Any) -> Any:
+        began = time.thread_time()
         try:
-            yield
+            return plain(*args, **kwargs)
         finally:
-            kind.run = plain
+            runs.append(time.thread_time() - began)
+
+    kind.run = run
+    try:
+        yield runs
+    finally:
+        kind.run = plain
 
 
 async def block(call: Call, asked: Sequence[str], at_a_time: int) -> tuple[float, float]:
@@ -125,7 +115,7 @@ class Meter:
     def __init__(self, world: World, *, rounds: int, calls: int, patience_s: float) -> None:
         self._world, self._rounds, self._calls = world, rounds, calls
         self._patience_s = patience_s
-        self._embeddings = Embeddings()
+        self._runs: list[float] = []
         self._number, self._made = count(), 0
         # Of the bench alone, so that it knows no vector yet.
         self._embedder = OnnxEmbedder()
@@ -135,7 +125,7 @@ class Meter:
         """The figures of a door."""
         size, opened = DOORS[name]
         self._query_ms, cold = [], []
-        with self._embeddings.counting():
+        with embedding_runs() as self._runs:
             for _ in range(self._rounds + 1):
                 forget()
                 async with AsyncExitStack() as stack:
@@ -149,7 +139,7 @@ class Meter:
                     self._made += at_a_time[-1]
                     looks["plain_gap_ms"], looks["gap_ms"] = [
                         await gap_ms(call, self._asked(arms, at_a_time[-1]), at_a_time[-1])
-                        for call in (arms.plain or _nothing, arms.ours)
+                        for call in (arms.plain, arms.ours)
                     ]
             if arms.folder:
                 more = _bytes(arms.folder) - before
@@ -184,16 +174,15 @@ class Meter:
         self._query_ms += [
             cpu_ms(lambda: self._embedder.embed_query(self._asked(arms, 1)[0])) for _ in range(3)
         ]
-        plain = await block(arms.plain, asked, level) if arms.plain else (0.0, 0.0)
-        self._embeddings.taken()
+        plain = await block(arms.plain, asked, level)
+        self._runs.clear()
         ours = await block(arms.ours, asked, level)
-        texts, embedding = self._embeddings.taken()
         return {
             "plain_cpu_ms": plain[0],
             "cpu_ms": ours[0],
             "above_ms": ours[0] - plain[0],
-            "embedding_ms": embedding / many,
-            "texts": texts / many,
+            "embedding_ms": sum(self._runs) * 1000 / many,
+            "texts": len(self._runs) / many,
             "plain_wall_ms": plain[1],
             "wall_ms": ours[1],
         }
@@ -208,31 +197,23 @@ class Meter:
     async def _looks(self, arms: Arms) -> dict[str, Any]:
         """Tokens that the prompt has more, and bytes that a message has more, by a first call."""
         (question,) = self._asked(arms, 1)
-        seen: list[tuple[int, int]] = []
-        for call in (arms.plain or _nothing, arms.ours):
+        looks = Counter[str]()
+        for call, sign in ((arms.plain, -1), (arms.ours, 1)):
             self._world.prompts.clear()
             result = await call(question)
-            sent = (
-                arms.tokens(result)
-                if arms.tokens and result
-                else sum(map(tokens, self._world.prompts))
-            )
-            more = json.dumps(arms.metadata(result) if arms.metadata else {}, default=str)
-            seen.append((sent, len(more)))
-        (sent, more), (our_sent, our_more) = seen
-        looks = {"tokens": our_sent - sent if arms.plain else 0}
-        return looks | ({"metadata_bytes": our_more - more} if arms.metadata else {})
-
-
-async def _nothing(question: str) -> None:
-    """The plain call of a door that has none."""
+            sent = map(tokens, self._world.prompts)
+            looks["tokens"] += sign * (arms.tokens(result) if arms.tokens else sum(sent))
+            if arms.metadata:
+                text = json.dumps(arms.metadata(result), default=str)
+                looks["metadata_bytes"] += sign * len(text)
+        return dict(looks)
 
 
 def _bytes(folder: Path | None) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder else 0
 
 
-def grown_mb(asks: int, store: str, facts: Sequence[str]) -> float:
+def grown_mb(asks: int, store: Path, facts: Sequence[str]) -> float:
     """MB by which a process grows over so many asks, after the first tenth of them."""
     model = Answering(World({}, facts, iter(()), Path(), ""))
     with Relay.open(store, subject=Subject(tenant=TENANT), models=model, model="gpt-4o") as relay:
@@ -260,15 +241,11 @@ def run(
     Args:
         doors: names of rows.
         at_a_time: calls that are open together, one level after the other.
-        rounds: pairs of plain calls and ours; medians are reported.
-        calls: of a round.
+        rounds, calls: pairs of blocks of so many plain calls and ours; medians are reported.
         patience_s: seconds after which a level of a door ends; one that begins above is left out.
         asks: questions over which the growth of a process is measured; 0 for none.
         small: few and short texts, for trying this out.
         say: gets a line on each door.
-
-    Returns:
-        A report in plain JSON.
     """
     chosen = list(doors)
     sizes = {DOORS[name][0] for name in chosen} & set(STORES) | {140}
@@ -298,11 +275,8 @@ def run(
         grown = None
         if asks:
             say(f"{asks} asks")
-            spawning = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, spawning) as process:
-                grown = process.submit(
-                    grown_mb, asks, str(world.store(140)[0]), facts[:140]
-                ).result()
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                grown = process.submit(grown_mb, asks, *world.store(140)).result()
     return {
         "machine": machine(),
         "versions": versions("crp-integrations", "langchain", "llama-index-core", "litellm"),
@@ -318,11 +292,13 @@ COLUMNS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "cold ms": lambda door: _number(door["cold"]["above_ms"]),
     "warm ms": lambda door: _number(door["warm"]["1"]["above_ms"]),
     "queries": lambda door: f"{door['warm']['1']['queries_apart']:.1f}",
-    "at 1": lambda door: _latency(door, "1"),
-    "at 32": lambda door: _latency(door, "32"),
+    "at 1": lambda door: _number((door["warm"].get("1") or {}).get("wall_ms")),
+    "at 32": lambda door: _number((door["warm"].get("32") or {}).get("wall_ms")),
     "tokens": lambda door: f"{door['tokens']:+,}" if door["tokens"] else "",
     "disk, kB": lambda door: _number(door["disk_bytes"] / 1000) if "disk_bytes" in door else "",
-    "texts embedded": lambda door: _texts(door["cold"], door["warm"]["1"]),
+    "texts embedded": lambda door: (
+        f"{door['cold']['texts']:.0f} / {door['warm']['1']['texts']:.0f}"
+    ),
     "gap": lambda door: _number(door.get("gap_ms")),
     "metadata, B": lambda door: _number(door.get("metadata_bytes")),
 }
@@ -336,15 +312,6 @@ BEGIN, END = "<!-- costs -->\n\n", "\n<!-- /costs -->"
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}" if abs(value) >= 10 else f"{value:.1f}"
-
-
-def _texts(cold: Mapping[str, float], warm: Mapping[str, float]) -> str:
-    return f"{cold['texts']:.0f} / {warm['texts']:.0f}"
-
-
-def _latency(door: Mapping[str, Any], level: str) -> str:
-    warm = door["warm"].get(level)
-    return _number(warm["wall_ms"]) if warm else ""
 
 
 def table(
