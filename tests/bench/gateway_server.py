@@ -7,16 +7,14 @@ It prints its port, and then its memory in MB for each line that it is sent.
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.measure import resident_mb
+from tests.bench.measure import steady_mb
 
 MODULE = "tests.bench.gateway_server"
 # Caches that fill within the warm-up, so that what grows after it is none of them.
@@ -81,9 +79,7 @@ def main(arguments: list[str]) -> None:
 
     def told() -> None:
         for _ in sys.stdin:
-            gc.collect()
-            _trimmed()
-            sys.stdout.write(f"{resident_mb():.1f}\n")
+            sys.stdout.write(f"{steady_mb():.1f}\n")
             sys.stdout.flush()
 
     def begun() -> None:
@@ -95,12 +91,6 @@ def main(arguments: list[str]) -> None:
 
     threading.Thread(target=begun, daemon=True).start()
     made.run()
-
-
-def _trimmed() -> None:
-    """Have the C library give back what is free, where it can."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 if __name__ == "__main__":

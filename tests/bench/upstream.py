@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from crp_integrations import count_tokens
 from crp_integrations.language.text import split_sentences
 
 MODULE: Final = "tests.bench.upstream"
@@ -56,9 +57,11 @@ async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             found = _LENGTH.search(head)
-            body = json.loads(await reader.readexactly(int(found[1]) if found else 0))
+            # A request without a body asks for the list of models.
+            body = json.loads(await reader.readexactly(int(found[1]) if found else 0) or b"{}")
             streamed = bool(body.get("stream"))
-            data = _events(body) if streamed else json.dumps(_answer(body)).encode()
+            whole = _answer(body) if body else {"object": "list", "data": [{"id": "gpt-4o"}]}
+            data = _events(body) if streamed else json.dumps(whole).encode()
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
                 % (b"text/event-stream" if streamed else b"application/json", len(data))
@@ -71,13 +74,14 @@ async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 def _answer(body: dict[str, Any]) -> dict[str, Any]:
     message = {"role": "assistant", "content": quoted(body["messages"])}
+    prompt = sum(count_tokens(m["content"], "gpt-4o").n for m in body["messages"])
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1,
         "model": body["model"],
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+        "usage": {"prompt_tokens": prompt, "completion_tokens": 7, "total_tokens": prompt + 7},
     }
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import calls
+from tests.bench.call_doors import DOORS
 from tests.house.pages import anchors, links, words
 from tests.requirements.rows import ROOT
 
@@ -50,6 +52,15 @@ def test_the_site_has_at_most_38_600_words_beside_code() -> None:
         if not UNCOUNTED.match(page.relative_to(DOCS).as_posix())
     }
     assert sum(counted.values()) <= WORDS, sorted(counted.items(), key=lambda one: -one[1])
+
+
+def test_the_tables_of_costs_have_the_doors_that_are_measured() -> None:
+    for page, (columns, rows) in calls.PAGES.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        lines = text.partition(calls.BEGIN)[2].partition(calls.END)[0].partition("\n\n")[0]
+        cells = [line.strip("| ").split(" | ") for line in lines.splitlines()]
+        assert [row[0] for row in cells[2:]] == [name for name in DOORS if re.search(rows, name)]
+        assert lines.splitlines()[0] == f"|  | {' | '.join(columns)} |", page
 
 
 def _records() -> list[Path]:
