@@ -8,6 +8,10 @@ The text is that of documentation inside the installed packages (`.md`, `.rst`, 
 until the file is long enough, since only memory and time are measured here; a number in front of
 each paragraph makes every repetition another text. The embedder is a stand-in that hashes
 characters into 64 dimensions, so that what is left is the ingestion itself.
+
+`python -m tests.bench.ingestion --documents DATA/retrieval/hotpot --before FOLDER` compares with
+LangChain's `InMemoryVectorStore.add_documents`, by turns in one process: FOLDER is what
+`tests.recipes.minilm --quantisation weight-only` writes, whose texts run one after another.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import statistics
 import sys
 import sysconfig
 import tempfile
@@ -26,13 +31,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.system import SystemClock
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import IngestError
+from crp_integrations.evaluation.data_sets import rows_of
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Subject
@@ -165,6 +172,77 @@ def ingest(place: Path, file: Path, dies_after: int, answer: Connection) -> None
     store.close()
 
 
+class OneAfterAnother:
+    """An embedder's texts by themselves, in one thread, as LangChain's `Embeddings`."""
+
+    def __init__(self, embedder: OnnxEmbedder) -> None:
+        self._embedder = embedder
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One run after the other."""
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of one text."""
+        row: list[float] = self._embedder.embed_query(text).tolist()
+        return row
+
+
+def compare(texts: Sequence[str], before: Path | None, rounds: int) -> Report:
+    """Ingest files here and documents in LangChain's store by turns; seconds and their ratios.
+
+    Args:
+        texts: documents, shared out over the rounds; the first of them warms both models up.
+        before: the recipe's folder of LangChain's embedder; None for what ships.
+        rounds: pairs of measurements.
+    """
+    from langchain_core.documents import Document
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    peer = InMemoryVectorStore(cast(Any, OneAfterAnother(OnnxEmbedder(before))))
+    embedder = OnnxEmbedder()
+    took: dict[str, list[tuple[float, float]]] = {"langchain": [], "ours": [], "unchanged": []}
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder, "kb"))
+        ring = FixedKeyRing(b"b" * 32)
+        fabric = Fabric(store, embedder, counter_for("gpt-4"), SystemClock(), ring)
+        namespace = fabric.bind(Subject(tenant="bench"))
+        namespace.add([texts[0]])
+        peer.add_texts([texts[0]])
+        for number in range(rounds):
+            files = Path(folder, f"round{number}")
+            files.mkdir()
+            for place, text in enumerate(texts[1 + number :: rounds]):
+                (files / f"{place:06}.txt").write_text(text, encoding="utf-8")
+
+            def peers(files: Path = files) -> None:
+                read = [path.read_text(encoding="utf-8") for path in sorted(files.iterdir())]
+                peer.add_documents([Document(text) for text in read])
+
+            def ours(files: Path = files) -> None:
+                namespace.ingest(load_path(files))
+
+            for name, act in (("langchain", peers), ("ours", ours), ("unchanged", ours)):
+                cpu, wall = time.process_time(), time.perf_counter()
+                act()
+                took[name].append((time.process_time() - cpu, time.perf_counter() - wall))
+        store.close()
+    report: Report = {"documents": len(texts) - 1, "rounds": rounds, "embedder": embedder.identity}
+    for place, kind in enumerate(("cpu", "wall")):
+        seconds = {name: [pair[place] for pair in pairs] for name, pairs in took.items()}
+        report[f"{kind}_s"] = {name: round(sum(values), 3) for name, values in seconds.items()}
+        for name, others in (("ours", "langchain"), ("unchanged", "ours")):
+            ratios = [
+                round(other / own, 2)
+                for other, own in zip(seconds[others], seconds[name], strict=True)
+            ]
+            report[f"{kind}_{others}_to_{name}"] = {
+                "pairs": ratios,
+                "median": statistics.median(ratios),
+            }
+    return report
+
+
 def _mib(counted: int) -> float:
     return round(counted * KILO / 2**20, 1)
 
@@ -217,9 +295,18 @@ def main(arguments: list[str] | None = None) -> None:
         default=20_000,
         help="texts embedded before the kill; 0 for no kill, to see memory alone",
     )
+    parser.add_argument("--documents", type=Path, help="a data set: compare with LangChain's store")
+    parser.add_argument("--before", type=Path, help="the recipe's output for LangChain's store")
+    parser.add_argument("--most", type=int, default=200, help="documents of the set")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="where to write the report")
     given = parser.parse_args(arguments)
-    text = json.dumps(measure(given.megabytes, given.killed_after), indent=2) + "\n"
+    if given.documents:
+        rows = rows_of(given.documents / "documents.jsonl.gz")[: given.most]
+        report = compare([row["text"] for row in rows], given.before, given.rounds)
+    else:
+        report = measure(given.megabytes, given.killed_after)
+    text = json.dumps(report, indent=2) + "\n"
     sys.stdout.write(text)
     if given.json:
         given.json.write_text(text, encoding="utf-8")

@@ -33,6 +33,13 @@ def test_a_killed_ingestion_is_resumed_and_measured(monkeypatch: pytest.MonkeyPa
     assert report["ms_per_passage"] > 0
 
 
+def test_files_are_ingested_beside_langchains_store_by_turns() -> None:
+    report = ingestion.compare(paragraphs_of(9), None, rounds=2)
+    assert report["documents"] == 8
+    assert len(report["cpu_langchain_to_ours"]["pairs"]) == 2
+    assert report["cpu_s"].keys() == {"langchain", "ours", "unchanged"}
+
+
 def test_evidence_is_found_wherever_it_is_said(tmp_path: Path) -> None:
     first, second = (
         "The city of Rome fell in the year 476 after a long siege.",

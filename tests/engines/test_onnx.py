@@ -7,9 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations import weights
+from crp_integrations.engines import onnx
 from crp_integrations.engines.onnx import OnnxEmbedder, windows
 from crp_integrations.errors import EngineError
 from crp_integrations.ports import Embedder
@@ -90,6 +94,29 @@ def test_a_vector_does_not_depend_on_its_batch(chosen: list[str]) -> None:
     for row, text in zip(together, chosen, strict=True):
         assert row.tobytes() == SHARED.embed_query(text).tobytes()
         assert row.tobytes() == SHARED.embed_passages([text])[0].tobytes()
+
+
+def test_many_texts_run_in_threads_in_their_order_and_bits(
+    monkeypatch: pytest.MonkeyPatch, embedder: OnnxEmbedder
+) -> None:
+    texts = [f"{text} {number}" for number in range(2) for text in TEXTS]
+    wanted = [embedder.embed_query(text).tobytes() for text in texts]
+    # Each run waits for another one, which only another thread can begin.
+    meeting = threading.Barrier(2)
+    mean = onnx._mean
+
+    def meet(session: Any, tokens: Sequence[int]) -> Any:
+        meeting.wait(timeout=60)
+        return mean(session, tokens)
+
+    monkeypatch.setattr(onnx, "_processors", lambda: 2)
+    monkeypatch.setattr(onnx, "_mean", meet)
+    assert [row.tobytes() for row in embedder.embed_passages(texts)] == wanted
+
+
+def test_a_text_that_fails_among_many_is_the_engines_error(embedder: OnnxEmbedder) -> None:
+    with pytest.raises(EngineError, match="tokenizers"):
+        embedder.embed_passages([*TEXTS, "\ud800", *TEXTS])
 
 
 @settings(max_examples=40)
