@@ -84,7 +84,7 @@ def answers(result):
 async def test_an_answer_is_packed_for_checked_and_sealed(way):
     relay = opened()
     model = scripted(FACTS[0])
-    agent = agent_of(model, relay, system_prompt="Be brief.")
+    agent = agent_of(model, relay, system_prompt="Be brief.", attach="full")
     result = await agent.ainvoke(ASK) if way == "ainvoke" else agent.invoke(ASK)
     (message,) = answers(result)
     assert message.content == FACTS[0]
@@ -306,7 +306,8 @@ def nested(relay, seen, deepest=3, both=True, **options):
                 told = message.response_metadata
                 seen.append((depth, {**told["crp_agent"], "headers": told["crp_headers"]}))
 
-        return create_agent(model, tools, middleware=[CRPMiddleware(relay, **options), Watching()])
+        checking = CRPMiddleware(relay, attach="full", **options)
+        return create_agent(model, tools, middleware=[checking, Watching()])
 
     return level(0)
 
@@ -589,7 +590,7 @@ def test_what_a_sub_agent_costs_is_taken_from_the_one_around_it():
         """Ask another agent."""
         return answers(inner.invoke(ASK))[-1].content
 
-    outer = agent_of(scripted(calling("ask", {}), FACTS[0]), relay, [ask])
+    outer = agent_of(scripted(calling("ask", {}), FACTS[0]), relay, [ask], attach="full")
     first, last = answers(outer.invoke(ASK))
     budgets = [
         float(m.response_metadata["crp_headers"]["CRP-Agent-Safety-Budget"]) for m in (first, last)
