@@ -111,10 +111,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
     Every model call of the agent is a window: the question's envelope goes into its system message,
     and its answer is examined, judged and sealed. `response_metadata` of the answer contains a
-    summary of the report as `crp`, and `crp_envelope` (without texts), `crp_headers` (with
-    `attach="full"`) and `crp_agent` (session, window, depth, turn). A withheld answer ends the run with `SafetyHalt`.
-    Evidence is what the model was finally sent, after all other middlewares. An agent inside a
-    tool call of another agent gets that agent's policy and safety budget.
+    summary of the report as `crp`, and `crp_envelope` (without texts), `crp_agent` (session,
+    window, depth, turn) and, with `attach="full"`, `crp_headers`. A withheld answer ends the run
+    with `SafetyHalt`. Evidence is what the model was finally sent, after all other middlewares. An
+    agent inside a tool call of another agent gets that agent's policy and safety budget.
 
     With `compact=True`, or the setting `compaction.enabled`, messages that exceed their share of
     the model's context are shortened before the call; `crp_compaction` on the answer records it.

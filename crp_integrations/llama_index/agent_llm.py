@@ -129,10 +129,11 @@ class CRPAgentLLM(ChatLLM):
 
     Every call of the agent's model is a window: the question's envelope goes into the system
     message, and its answer is examined, judged and sealed. The metadata of the agent's output
-    contains a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers` (with
-    `attach="full"`) and `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
-    `SafetyHalt` before any event of the agent's stream shows it. Tool results are evidence. An
-    agent inside a tool call of another agent gets that agent's policy and safety budget.
+    contains a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_agent` (agent,
+    depth, turn, session, window) and, with `attach="full"`, `crp_headers`. A withheld answer ends
+    the run with `SafetyHalt` before any event of the agent's stream shows it. Tool results are
+    evidence. An agent inside a tool call of another agent gets that agent's policy and safety
+    budget.
 
     With `ground_tools`, a step's calls are checked together before a tool runs: `crp_actions` in
     the metadata has a report on each. `pause` and `return` need `tools=llm.grounded(tools)` in the

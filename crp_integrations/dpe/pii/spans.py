@@ -285,5 +285,6 @@ def is_repeated(datum: str, known: str) -> bool:
     datum, known = datum.lower(), known.lower()
     words = _WORDS.findall(datum)
     if words and not _NUMBERED.search(datum):
-        return set(_WORDS.findall(known)).issuperset(words)
+        # The first test is fast and excludes most data that the text does not contain.
+        return all(map(known.__contains__, words)) and set(_WORDS.findall(known)).issuperset(words)
     return "".join(filter(str.isalnum, datum)) in "".join(filter(str.isalnum, known))
