@@ -46,6 +46,17 @@ def _place(word: str) -> int:
     return int.from_bytes(hashlib.sha256(word.encode()).digest()[:2], "big") % 256
 
 
+class Recording(HashEmbedder):
+    """Keeps the texts that it embeds."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        self.texts += texts
+        return super().embed_passages(texts)
+
+
 class WordCounter:
     """One token a word and one a line break; adds up exactly."""
 

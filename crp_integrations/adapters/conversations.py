@@ -256,11 +256,13 @@ def with_judge(own: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
     return {**above, **own} if own.get("judge") is None else dict(own)
 
 
-def answer_fields(answer: Answer) -> dict[str, Any]:
-    """Envelope fields and headers for an agent's message; plain JSON without texts."""
+def answer_fields(answer: Answer, attach: str) -> dict[str, Any]:
+    """Envelope fields for an agent's message, and with `full` headers; plain JSON, no texts."""
     envelope = answer.envelope.model_dump(mode="json", include=set(_ENVELOPE_FIELDS))
     facts = [fact.fact_id for fact in answer.envelope.facts]
-    return {"crp_envelope": {**envelope, "facts": facts}, "crp_headers": public_headers(answer)}
+    # A checkpointer stores a message again at each step, so the larger part is left out.
+    headers = {"crp_headers": public_headers(answer)} if attach == "full" else {}
+    return {"crp_envelope": {**envelope, "facts": facts}, **headers}
 
 
 def public_headers(answer: Answer) -> dict[str, str]:

@@ -333,8 +333,8 @@ def critical_risk(report: Report) -> SafetyHalt:
 
 Attach = Literal["full", "summary", "id"]
 # Maximum size of a summary as JSON, also with all non-ASCII characters escaped.
-SUMMARY_BYTES: Final = 1_024
-_MAX_ID, _MAX_REASON, _MAX_QUOTE = 96, 160, 80
+SUMMARY_BYTES: Final = 700
+_MAX_ID, _MAX_REASON = 80, 160
 # A field of every attached report; no other metadata has it.
 _REPORT_KEY: Final = "report_hash"
 
@@ -363,10 +363,10 @@ def _ids(report: Report) -> Attachment:
 
 
 def summarise_report(report: Report) -> Attachment:
-    """Fields of a report in at most 1,024 bytes of JSON, each in the form that it has there.
+    """Fields of a report in at most 700 bytes of JSON, each in the form that it has there.
 
-    `risk_score` is None if the level is UNKNOWN. Flags, then reasons, the gravest first, then the
-    flagged claims alone, in order, are included as far as they fit.
+    `risk_score` is None if the level is UNKNOWN. Reasons, the gravest first, then the flagged
+    claims alone, in order, then flags are included as far as they fit.
     """
     made: Attachment = {
         **_ids(report),
@@ -382,9 +382,8 @@ def summarise_report(report: Report) -> Attachment:
         "reasons": [],
         "claims": [],
     }
-    for name, values in (("flags", report.flags), ("reasons", report.reasons)):
-        for value in values:
-            _append_fitting(made, name, _clipped(value, _MAX_REASON))
+    for reason in report.reasons:
+        _append_fitting(made, "reasons", _clipped(reason, _MAX_REASON))
     for claim in report.claims:
         entry = {
             "claim_id": _clipped(claim.claim_id, _MAX_ID),
@@ -392,10 +391,11 @@ def summarise_report(report: Report) -> Attachment:
             "end": claim.end,
             "status": claim.status.value,
             "error": claim.error.value if claim.error else None,
-            "text": _clipped(claim.text, _MAX_QUOTE),
         }
         if claim.flagged and not _append_fitting(made, "claims", entry):
             break
+    for flag in report.flags:
+        _append_fitting(made, "flags", _clipped(flag, _MAX_REASON))
     return made
 
 

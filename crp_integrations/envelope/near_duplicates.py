@@ -303,12 +303,12 @@ class NearDuplicates:
         """All positions, grouped by equal text and vector, in order of the first in each."""
         threshold = to_fixed(self._threshold)
         groups: dict[tuple[str, bytes], list[int]] = {}
+        own = np.einsum("ij,ij->i", self._vectors, self._vectors, dtype=np.float64)
+        # A row that is not near to itself, such as a row of zeros, is never grouped.
+        near = (np.rint(own * SCALE) > threshold).tolist()
         for at, text in enumerate(self._contents):
-            row = self._vectors[at]
-            own = np.einsum("i,i->", row, row, dtype=np.float64)
-            # A row that is not near to itself, such as a row of zeros, is never grouped.
-            near = np.rint(own * SCALE) > threshold
-            groups.setdefault((text, row.tobytes() if near else at.to_bytes(8)), []).append(at)
+            key = self._vectors[at].tobytes() if near[at] else at.to_bytes(8)
+            groups.setdefault((text, key), []).append(at)
         return list(groups.values())
 
 

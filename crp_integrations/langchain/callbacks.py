@@ -106,7 +106,7 @@ class DPECallbackHandler(RunTreeHandler):
             is CRITICAL, or if its judge failed and `judge_failure` is `halt`.
         on_report: called with each answer's whole report as plain JSON; with a judge in
             `background` mode, after the judge has answered.
-        attach: how much is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
+        attach: how much is attached: `full`, `summary` (at most 700 bytes), or `id`.
         relay: relay whose engines examine, and whose store gets each answer as a sealed window.
         on_receipt: called with the receipt on each sealed answer. A receipt with texts that are
             not in the relay's fabric is kept nowhere else.

@@ -80,7 +80,7 @@ class CRPGate(Runnable[Any, Any]):
             demands on truth need a judge, a verifier that reads, or `unchecked allow`.
         reviewer: asked if the policy requires a person's approval; None withholds the answer.
         settings: None reads the `CRP_*` variables and the defaults; their policy applies too.
-        attach: how much of the report is attached: `full`, `summary` (at most 1,024 bytes), `id`.
+        attach: how much of the report is attached: `full`, `summary` (at most 700 bytes), `id`.
         on_flag, on_flag_level, most_again: what is done with a flagged answer before the policy
             decides, as in `Relay.ask`; `ask-again` runs the chain of `around` again.
         judge, judge_options: as in `examine`; the policy uses the judge's level. `on_report` is

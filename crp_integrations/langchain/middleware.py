@@ -111,10 +111,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
     Every model call of the agent is a window: the question's envelope goes into its system message,
     and its answer is examined, judged and sealed. `response_metadata` of the answer contains a
-    summary of the report as `crp`, and `crp_envelope` (without texts), `crp_headers` and
-    `crp_agent` (session, window, depth, turn). A withheld answer ends the run with `SafetyHalt`.
-    Evidence is what the model was finally sent, after all other middlewares. An agent inside a
-    tool call of another agent gets that agent's policy and safety budget.
+    summary of the report as `crp`, and `crp_envelope` (without texts), `crp_agent` (session,
+    window, depth, turn) and, with `attach="full"`, `crp_headers`. A withheld answer ends the run
+    with `SafetyHalt`. Evidence is what the model was finally sent, after all other middlewares. An
+    agent inside a tool call of another agent gets that agent's policy and safety budget.
 
     With `compact=True`, or the setting `compaction.enabled`, messages that exceed their share of
     the model's context are shortened before the call; `crp_compaction` on the answer records it.
@@ -137,7 +137,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             they arrive, and a halt follows them; None streams tokens as they arrive if nothing can
             withhold or mend the answer, else in pieces after the verdict. An answer that may be
             repaired or asked for again always waits.
-        attach: how much of the report a message contains: `full`, `summary` (at most 1,024
+        attach: how much of the report a message contains: `full`, `summary` (at most 700
             bytes), or `id`, which `Relay.report` accepts.
         on_receipt: called with the receipt on each window, also if the answer is withheld.
         ground_tools: True to check the calls of all tools, names of tools, or rules by tool, as in
@@ -387,7 +387,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
                     self._gate, request, calls.pending_calls(answer), answer, judging
                 ),
                 RECEIPT_KEY: answer.receipt_id,
-                **answer_fields(answer),
+                **answer_fields(answer, self._attach),
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),
                 "crp_agent": {
                     "session_id": answer.session_id,

@@ -69,7 +69,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         relay: relay that supplies the facts and seals the windows.
         llm: a LangChain chat model that answers, with or without bound values, retries or
             fallbacks around it; None lets the relay call `model`.
-        attach: how much of the report a message contains: `full`, `summary` (at most 1,024
+        attach: how much of the report a message contains: `full`, `summary` (at most 700
             bytes), or `id`, which `Relay.report` accepts.
         asking: fields of a question as in `Relay.ask`; those given to a call take precedence.
 

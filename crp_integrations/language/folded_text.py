@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -197,8 +198,8 @@ class Folded:
         if unset is not None:
             original = unset.text
         folded: list[str] = []
-        self.starts: list[int] = []
-        self.ends: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
         # Places in the folded text before which a mark was removed.
         self._apart: set[int] = set()
         blank = True
@@ -209,8 +210,8 @@ class Folded:
             if plain := _PLAIN.match(original, place):
                 place = plain.end()
                 folded.extend(plain[0].lower())
-                self.starts.extend(range(first, place))
-                self.ends.extend(range(first + 1, place + 1))
+                starts.extend(range(first, place))
+                ends.extend(range(first + 1, place + 1))
                 blank = False
                 continue
             character = original[place]
@@ -220,8 +221,8 @@ class Folded:
             if character.isspace():
                 if not blank:
                     folded.append(" ")
-                    self.starts.append(first)
-                    self.ends.append(place)
+                    starts.append(first)
+                    ends.append(place)
                     blank = True
                 continue
             if character in MARKS:
@@ -234,8 +235,8 @@ class Folded:
                 character = "'" if character in APOSTROPHES else character
                 character = character if character in "'*" else '"'
                 folded.append(character)
-                self.starts.append(first)
-                self.ends.append(place)
+                starts.append(first)
+                ends.append(place)
                 continue
             blank = False
             while place < size and _joins(original[place]):
@@ -245,12 +246,14 @@ class Folded:
                 # A superscript or fraction after a digit is not another digit of the same number.
                 form = (" " if "/" in form else "^") + form
             folded.extend(form)
-            self.starts += [first] * len(form)
-            self.ends += [place] * len(form)
+            starts += [first] * len(form)
+            ends += [place] * len(form)
         self.text = "".join(folded)
         if unset is not None:
-            self.starts = [unset.starts[first] for first in self.starts]
-            self.ends = [unset.ends[last - 1] for last in self.ends]
+            starts = [unset.starts[first] for first in starts]
+            ends = [unset.ends[last - 1] for last in ends]
+        # Not lists, which take five times the memory: readings of passages are cached.
+        self.starts, self.ends = array("I", starts), array("I", ends)
 
     def every(self, words: str) -> Iterator[tuple[int, int]]:
         """Start and end offset in the original of each whole occurrence of folded words."""

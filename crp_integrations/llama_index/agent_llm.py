@@ -127,10 +127,11 @@ class CRPAgentLLM(GroundingLLM):
 
     Every call of the agent's model is a window: the question's envelope goes into the system
     message, and its answer is examined, judged and sealed. The metadata of the agent's output
-    contains a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers` and
-    `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
-    `SafetyHalt` before any event of the agent's stream shows it. Tool results are evidence. An
-    agent inside a tool call of another agent gets that agent's policy and safety budget.
+    contains a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_agent` (agent,
+    depth, turn, session, window) and, with `attach="full"`, `crp_headers`. A withheld answer ends
+    the run with `SafetyHalt` before any event of the agent's stream shows it. Tool results are
+    evidence. An agent inside a tool call of another agent gets that agent's policy and safety
+    budget.
 
     With `ground_tools`, a step's calls are checked together before a tool runs: `crp_actions` in
     the metadata has a report on each. `pause` and `return` need `tools=llm.grounded(tools)` in the
@@ -149,7 +150,7 @@ class CRPAgentLLM(GroundingLLM):
         max_depth: maximum number of agents around this one; None takes the setting
             `sessions.agents.max_loop_depth`.
         on_receipt: called with the receipt on each window, also if the answer is withheld.
-        attach: how much of the report the metadata contains: `full`, `summary` (at most 1,024
+        attach: how much of the report the metadata contains: `full`, `summary` (at most 700
             bytes), or `id`, which `Relay.report` accepts.
         ground_tools: True to check the calls of all tools, names of tools, or rules by tool, as in
             `check_call`.
@@ -438,7 +439,7 @@ class CRPAgentLLM(GroundingLLM):
         self._hand_on(window, answer.receipt_id)
         proof = {
             METADATA_KEY: attachment_of(answer.report, self._attach),
-            **answer_fields(answer),
+            **answer_fields(answer, self._attach),
             **self._check_actions(window, answer),
             "crp_agent": {
                 **agent_position(window.span).as_json(),

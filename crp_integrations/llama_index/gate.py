@@ -54,7 +54,7 @@ class CRPGate(BaseQueryEngine):
     Args:
         engine: any query engine whose responses have source nodes.
         policy, grounding, reviewer, embedder, settings: as in `crp_integrations.langchain.CRPGate`.
-        attach: how much of the report is attached: `full`, `summary` (at most 1,024 bytes), `id`.
+        attach: how much of the report is attached: `full`, `summary` (at most 700 bytes), `id`.
         on_flag, on_flag_level, most_again: what is done with a flagged answer before the policy
             decides, as in `Relay.ask`; `ask-again` asks the engine again.
         judge, judge_options: as in `examine`; the policy uses the judge's level. `on_report` is

@@ -149,7 +149,7 @@ class DPEEventHandler(BaseEventHandler):
             `CRPQueryEngine` and `CRPAgentLLM` can withhold an answer earlier.
         on_report: called with each event, which contains the whole report; with a judge in
             `background` mode, after the judge has answered.
-        attach: how much is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
+        attach: how much is attached: `full`, `summary` (at most 700 bytes), or `id`.
         relay: relay whose engines examine, and whose store gets each answer as a sealed window.
         on_receipt: called with the receipt on each sealed answer. A receipt with texts that are
             not in the relay's fabric is kept nowhere else.
@@ -535,6 +535,6 @@ def _text(response: ChatResponse | CompletionResponse, span: Span | None) -> str
 def _own_metadata(response: ChatResponse | CompletionResponse) -> dict[str, Any] | None:
     """Metadata attached by a window of this package, whose answer is already examined."""
     metadata = response.additional_kwargs
-    if "crp_headers" not in metadata:
+    if "crp_envelope" not in metadata:
         return None
     return {name: value for name, value in metadata.items() if name.startswith(METADATA_KEY)}

@@ -96,7 +96,7 @@ class CRPQueryEngine(BaseQueryEngine):
         relay: relay that supplies the facts and seals the windows.
         llm: an LLM of LlamaIndex that answers; None lets the relay call `model`.
         streaming: whether responses are streams.
-        attach: how much of the report the metadata contains: `full`, `summary` (at most 1,024
+        attach: how much of the report the metadata contains: `full`, `summary` (at most 700
             bytes), or `id`, which `Relay.report` accepts.
         asking: fields of a question as in `Relay.ask`.
 

@@ -2,7 +2,8 @@
 
 Receipts contain no floats and no number of 2^53 or more, and their keys are ASCII. For such values
 orjson with sorted keys writes RFC 8785 JSON in a thirtieth of the time of a general encoder; a test
-compares the two. `json` then parses the output to reject floats. (`seals.canonical` allows them.)
+compares the two. Where the output may have a float, `json` parses it to reject it.
+(`seals.canonical` allows them.)
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _LONGEST_NUMBER = len(str(-LARGEST))
 _ORJSON_OPTIONS: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 # UTF-8 bytes of the Basic Multilingual Plane: characters beyond it start with 0xF0 or more.
 _FIRST_PLANE: Final = bytes(range(0xF0))
+# An `e` becomes a point and a bracket a comma, so that two searches find every float.
+_MARKED: Final = bytes.maketrans(b"e[", b".,")
 _written = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 ).encode
@@ -42,7 +45,7 @@ def dumps(value: Any, *, strings_only: bool = False) -> bytes:
     except TypeError:
         # Nested too deeply for orjson, a large number, or not a JSON value.
         data, hooks = _encode_slowly(value), {"parse_int": _small}
-    if hooks or not strings_only:
+    if hooks or not (strings_only or _is_plain(data)):
         _check_keys(data, _read(data.decode(), **hooks))
     return data
 
@@ -52,7 +55,7 @@ def loads(data: bytes, place: str, *, strings_only: bool = False) -> Any:
     try:
         value = orjson.loads(data)
         if orjson.dumps(value, option=_ORJSON_OPTIONS) == data:
-            if not strings_only:
+            if not (strings_only or _is_plain(data)):
                 _check_keys(data, _read(data.decode()))
             return value
     except (ValueError, TypeError):
@@ -254,6 +257,21 @@ def _encode_slowly(value: Any) -> bytes:
 
 def _read(text: str, **hooks: Any) -> Any:
     return json.loads(text, parse_float=_no_float, parse_constant=_no_constant, **hooks)
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether orjson's output surely has no float and no key that `_check_keys` refuses.
+
+    Without its digits and signs a float is a point or an `e` after `":`, `,` or `[`, or at the
+    start. Parsing instead takes a tenth of a call over an empty store.
+    """
+    bare = data.translate(_MARKED, b"0123456789+-")
+    return (
+        (data.isascii() or not data.translate(None, _FIRST_PLANE))
+        and not bare.startswith(b".")
+        and b'":.' not in bare
+        and b",." not in bare
+    )
 
 
 def _check_keys(data: bytes, value: Any) -> None:

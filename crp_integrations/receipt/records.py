@@ -303,8 +303,8 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
         Tree(digests).root,
         draft.content,
     )
-    statement = replace(statement, digest=statement.computed_digest())
-    signed = key.sign(IN_TOTO, statement.to_payload())
+    statement, payload = statement.finished()
+    signed = key.sign(IN_TOTO, payload)
     shown = tuple(
         DisclosedText(salt, None if leaf.parts else text)
         for salt, leaf, text in zip(hidden, leaves, texts, strict=True)

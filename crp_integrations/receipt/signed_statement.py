@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from orjson import Fragment
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import ReceiptBroken
@@ -115,33 +116,35 @@ class Statement:
     digest: str = ""
 
     def _predicate(self) -> dict[str, Any]:
-        """The predicate's members except its digest."""
+        """The predicate's members except its digest, already encoded."""
         leaves = [leaf.to_json() for leaf in self.leaves]
-        return {
+        members = {
             "chain": self.chain.to_json(),
             "content": self.content,
             "texts": {"leaves": leaves, "root": self.root.hex()},
         }
+        return {name: Fragment(dumps(value)) for name, value in members.items()}
 
     def computed_digest(self) -> str:
         """The SHA-256 of the predicate's canonical JSON without its digest, in hexadecimal.
 
         It shows a change of single fields; a signer can fit it as well, so it proves no statement.
         """
-        return sha256_hex(dumps(self._predicate()))
+        return sha256_hex(dumps(self._predicate(), strings_only=True))
 
-    def to_payload(self) -> bytes:
-        """The bytes that are signed."""
-        digest = self.digest or self.computed_digest()
+    def finished(self) -> tuple[Statement, bytes]:
+        """The statement with its digest, and the bytes that are signed."""
+        predicate = self._predicate()
+        digest = self.digest or sha256_hex(dumps(predicate, strings_only=True))
         statement = {
             "_type": TYPE,
-            "predicate": {**self._predicate(), "digest": digest},
+            "predicate": {**predicate, "digest": digest},
             "predicateType": PREDICATE_TYPE,
             "subject": [
                 {"digest": {"sha256": self.subjects[name].hex()}, "name": name} for name in SUBJECTS
             ],
         }
-        return dumps(statement)
+        return replace(self, digest=digest), dumps(statement, strings_only=True)
 
     @classmethod
     def from_payload(cls, payload: bytes, place: str = "payload") -> Statement:

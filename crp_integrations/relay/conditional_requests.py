@@ -18,6 +18,7 @@ from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.continuation import has_relevant, relevance_floor
 from crp_integrations.envelope.records import Cap, Envelope
 from crp_integrations.envelope.reuse import (
+    ANY_ETAG,
     EnvelopeScope,
     ReuseMatch,
     Validators,
@@ -137,9 +138,22 @@ class ConditionalRequest:
 
         Spec: CRP-SPEC-003 §11.4
         """
+        match = self.match = self._matched(view, validators, now, self._request.if_match)
+        known = match.known
+        if match.status is CacheStatus.HIT and known and known.candidates is not None:
+            self.require_relevant(known.candidates, view)
+        return match
+
+    def recall(self, view: FabricView, validators: Validators, now: datetime) -> None:
+        """Reuse the candidates of an agent's earlier step without being conditional."""
+        self.match = ReuseMatch(known=self._matched(view, validators, now, ANY_ETAG).known)
+
+    def _matched(
+        self, view: FabricView, validators: Validators, now: datetime, if_match: str
+    ) -> ReuseMatch:
         match = self._known.match(
             self._scope,
-            self._request.if_match,
+            if_match,
             validators,
             now,
             no_cache=self._request.cache.no_cache,
@@ -151,8 +165,8 @@ class ConditionalRequest:
                 fact.fact_id: fact.content_hash or sha256(fact.content)
                 for fact in known.candidates.facts
             }
-            facts = view.facts(list(texts))
-            current = {fact.fact_id: fact.content_hash for fact in facts}
+            facts = view.briefs(list(texts))
+            current = {fact.fact_id: sha256(fact.content) for fact in facts}
             stale = {fact.fact_id for fact in facts if fact.status is FactStatus.STALE}
             # With equal validators a status differs only where a ttl has run out in between.
             if match.status is CacheStatus.HIT and stale != {
@@ -163,9 +177,6 @@ class ConditionalRequest:
             # redact personal data in it.
             if current != texts:
                 match = ReuseMatch(CacheStatus.MISS, (Changed.ACCESS,))
-        self.match = match
-        if match.status is CacheStatus.HIT and known and known.candidates is not None:
-            self.require_relevant(known.candidates, view)
         return match
 
     def require_relevant(self, candidates: Candidates, view: FabricView) -> None:

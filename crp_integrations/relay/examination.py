@@ -96,11 +96,13 @@ def examine_answer(
 
     Spec: CRP-SPEC-005 §1.2
     """
+    # Claim statuses need no embeddings; those of shown parts would be the largest part of a call.
+    embeds = world.settings.dpe.decides == "composite" and evidence.passages
     dossier = Dossier(
         question=request.query,
         answer=text,
         passages=evidence.passages,
-        vectors=evidence_vectors(evidence, reads()) if evidence.passages else None,
+        vectors=evidence_vectors(evidence, reads()) if embeds else None,
         grounding=request.grounding,
         importances=evidence.importances,
         sub_queries=tuple(needs),

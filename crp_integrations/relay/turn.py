@@ -360,6 +360,7 @@ class Turn:
             if asking is not None:
                 return asking
             self._dispatch_as(self._carried_context.request)
+        self._packing.later_step = self.agent_turn > 1
         return (self._unmodified() if self._writes else None) or self.fit(self.request.model)
 
     def _dispatch_as(self, request: Request) -> None:

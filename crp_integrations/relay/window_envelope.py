@@ -90,12 +90,15 @@ class WindowEnvelope:
             re-dispatch with further instructions.
         policy: the safety policy in force; empty without one.
         steps: measurements of write, select, compress and isolate for the last call.
+        later_step: whether it is a later step of an agent, which reuses the candidates while
+            question and fabric are unchanged.
     """
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
         self.request = self._asked = request
         self.policy = ""
         self.steps: tuple[StepMeasurement, ...] = ()
+        self.later_step = False
         self.last: FittedDispatch | None = None
         self.made: EnvelopeInputs | None = None
         self.assembly_us = 0
@@ -341,8 +344,11 @@ class WindowEnvelope:
         if self._candidates is not None:
             # All models that are tried share the candidates; only token counts differ.
             return recount_stored(self._candidates, self.reads(), counter)
-        if self.conditional.match.known is not None:
-            earlier = self.conditional.candidates(self._validators(self._packed_for))
+        if self.later_step or self.conditional.match.known is not None:
+            validators = self._validators(self._packed_for)
+            if self.conditional.match.status is None:
+                self.conditional.recall(self.reads(), validators, world.clock.now())
+            earlier = self.conditional.candidates(validators)
             if earlier is not None:
                 return recount_stored(earlier, self.reads(), counter)
         more = len(seen_hashes(request.prior))

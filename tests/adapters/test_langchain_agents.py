@@ -45,7 +45,7 @@ from tests.adapters.langchain_doubles import (
     reader,
     scripted,
 )
-from tests.doubles import ScriptedModel
+from tests.doubles import Recording, ScriptedModel
 
 QUESTION = "How much power does the Meridian reactor deliver?"
 ASK = {"messages": [("user", QUESTION)]}
@@ -84,7 +84,7 @@ def answers(result):
 async def test_an_answer_is_packed_for_checked_and_sealed(way):
     relay = opened()
     model = scripted(FACTS[0])
-    agent = agent_of(model, relay, system_prompt="Be brief.")
+    agent = agent_of(model, relay, system_prompt="Be brief.", attach="full")
     result = await agent.ainvoke(ASK) if way == "ainvoke" else agent.invoke(ASK)
     (message,) = answers(result)
     assert message.content == FACTS[0]
@@ -306,7 +306,8 @@ def nested(relay, seen, deepest=3, both=True, **options):
                 told = message.response_metadata
                 seen.append((depth, {**told["crp_agent"], "headers": told["crp_headers"]}))
 
-        return create_agent(model, tools, middleware=[CRPMiddleware(relay, **options), Watching()])
+        checking = CRPMiddleware(relay, attach="full", **options)
+        return create_agent(model, tools, middleware=[checking, Watching()])
 
     return level(0)
 
@@ -589,7 +590,7 @@ def test_what_a_sub_agent_costs_is_taken_from_the_one_around_it():
         """Ask another agent."""
         return answers(inner.invoke(ASK))[-1].content
 
-    outer = agent_of(scripted(calling("ask", {}), FACTS[0]), relay, [ask])
+    outer = agent_of(scripted(calling("ask", {}), FACTS[0]), relay, [ask], attach="full")
     first, last = answers(outer.invoke(ASK))
     budgets = [
         float(m.response_metadata["crp_headers"]["CRP-Agent-Safety-Budget"]) for m in (first, last)
@@ -755,6 +756,33 @@ async def test_the_callback_reports_each_step_of_an_agent(way):
     assert ["not-examined" in one["flags"] for one in heard] == [True, False, False]
     assert [one.get("risk_level") == "LOW" for one in heard[1:]] == [True, False]
     assert heard[2]["distortion_types"] == ["NUMBER_CHANGED"]
+
+
+@pytest.mark.parametrize("change", ["", "add", "withdraw"])
+def test_later_steps_select_again_only_if_the_facts_have_changed(change):
+    embedder = Recording()
+    relay = opened(embedder=embedder)
+    added = "The Meridian reactor delivers its power to the city of Norden."
+
+    @tool
+    def look(x: str) -> str:
+        """Look up."""
+        if change == "add":
+            relay.fabric.add([added])
+        elif change == "withdraw":
+            relay.fabric.erase(shown.source_id)
+        return "Nothing."
+
+    shown = relay.turn(QUESTION).preview().facts[0]
+    embedder.texts.clear()
+    model = scripted(calling("look", {"x": "y"}), calling("look", {"x": "z"}), FACTS[1])
+    agent_of(model, relay, [look]).invoke(ASK)
+    first, second, third = (messages[0].text for messages in model.seen)
+    assert FACTS[0] in first
+    assert embedder.texts.count(QUESTION) == 1 or change
+    assert (second == first) is (third == first) is (not change)
+    assert (added in second) is (change == "add")
+    assert (FACTS[0] in third) is (change != "withdraw")
 
 
 def test_what_does_not_go_with_an_agent_is_refused():

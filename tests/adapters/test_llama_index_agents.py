@@ -325,7 +325,8 @@ async def test_a_critical_answer_ends_the_block_and_only_there(monkeypatch):
 async def test_an_answer_is_packed_for_checked_and_sealed(kind, streaming):
     relay = opened()
     llm = scripted(FACTS[0])
-    made = agent(CRPAgentLLM(relay, llm), (), kind, system_prompt="Be brief.", streaming=streaming)
+    checking = CRPAgentLLM(relay, llm, attach="full")
+    made = agent(checking, (), kind, system_prompt="Be brief.", streaming=streaming)
     events, result, error = await heard(made.run(QUESTION))
     assert error is None and str(result) == FACTS[0]
     told = result.metadata
@@ -508,7 +509,7 @@ async def test_a_sub_agent_is_under_the_policy_of_the_one_around_it_and_costs_it
         """Ask another agent."""
         return str(await inner.run(QUESTION))
 
-    outer = CRPAgentLLM(relay, scripted([("ask", {})], FACTS[0]), **HALTING)
+    outer = CRPAgentLLM(relay, scripted([("ask", {})], FACTS[0]), attach="full", **HALTING)
     events, result, error = await heard(agent(outer, [ask]).run(QUESTION))
     # The halt of the inner one is an error of the outer one's tool, which LlamaIndex tells it.
     assert error is None and not leaked(events)

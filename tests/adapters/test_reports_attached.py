@@ -95,9 +95,18 @@ def test_a_summary_names_what_is_wrong_and_where_the_report_is():
     assert made["risk_level"] == report.risk_level
     assert made["reasons"] == list(report.reasons)
     (claim,) = made["claims"]
-    assert WRONG[claim["start"] : claim["end"]].startswith(claim["text"])
+    assert "512" in WRONG[claim["start"] : claim["end"]]
     assert (claim["status"], claim["error"]) == ("CONTRADICTED", "NUMBER")
     assert len(json.dumps(report.model_dump(mode="json"))) > 4 * SUMMARY_BYTES
+
+
+def test_a_checkpointer_keeps_little_of_each_answer():
+    middleware = CRPMiddleware(opened())
+    agent = create_agent(scripted(WRONG), [], middleware=[middleware])
+    (_, message) = agent.invoke({"messages": [("user", QUESTION)]})["messages"]
+    own = {key: value for key, value in message.response_metadata.items() if "crp" in key}
+    assert own.keys() == {"crp", "crp_receipt", "crp_envelope", "crp_agent"}
+    assert len(json.dumps(own)) <= 2 * SUMMARY_BYTES
 
 
 def state_of(message):

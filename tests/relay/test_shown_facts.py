@@ -30,9 +30,10 @@ from crp_integrations.relay.evidence import evidence_of, evidence_vectors
 from crp_integrations.relay.settings import load
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import Attribution, DropReason
-from tests.doubles import NOON, HashEmbedder, ScriptedModel
+from tests.doubles import NOON, HashEmbedder, Recording, ScriptedModel
 from tests.envelope.builders import SETTINGS, made
 from tests.relay.conftest import FACTS, KEY, Opener
+from tests.relay.judges import MEASURED
 
 QUAY = "The quay of granite was paid for by the harbour board in the end."
 TIER = "The licence of the northern tier was never renewed by the council."
@@ -100,6 +101,20 @@ def test_what_was_not_shown_grounds_nothing(open_relay: Opener) -> None:
     assert np.allclose(rows[place], expected)
     whole = next(n for n, one in enumerate(answer.envelope.facts) if not one.spans)
     assert np.allclose(rows[whole], HashEmbedder().embed_passages([SHORT])[0])
+
+
+@pytest.mark.parametrize(("dpe", "parts"), [(DpeSettings(), 0), (MEASURED, 1)])
+def test_a_call_embeds_its_question_and_parts_where_their_vectors_count(
+    open_relay: Opener, dpe: DpeSettings, parts: int
+) -> None:
+    embedder = Recording()
+    opened = open_relay(embedder=embedder, models=ScriptedModel(TIER), dpe=dpe)
+    opened.add([SHORT, LONG])
+    embedder.texts.clear()
+    answer = asked(opened)
+    shown = parted(answer.envelope).content
+    assert embedder.texts.count(shown) == parts
+    assert parts or embedder.texts == [QUESTION]
 
 
 def test_a_langchain_document_holds_what_is_shown_and_says_which_part_it_is(

@@ -232,8 +232,9 @@ class PassageReading:
         return tuple(date for text in texts for date in dates(text))
 
 
-# The limit is low: a reading takes about a hundred times the size of its passage.
-_read_passage = remembered_within(1 << 15, longest=LONGEST_KEPT)(PassageReading)
+# The facts of some tens of answers, since reading them is a tenth of a call; a reading takes about
+# seventy times the size of its passage.
+_read_passage = remembered_within(1 << 17, longest=LONGEST_KEPT)(PassageReading)
 
 
 def digits_of(number: Decimal) -> str:
