@@ -19,6 +19,7 @@ from crp_integrations.envelope.records import EarlierWindow, Envelope, window_na
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
+from crp_integrations.ports import without_keeping
 from crp_integrations.relay.evidence import (
     AnswerEvidence,
     earlier_facts,
@@ -100,7 +101,10 @@ def examine_answer(
         question=request.query,
         answer=text,
         passages=evidence.passages,
-        vectors=evidence_vectors(evidence, reads()) if evidence.passages else None,
+        # Read by the composite score alone; statuses of claims need no vectors.
+        vectors=evidence_vectors(evidence, reads())
+        if evidence.passages and world.settings.dpe.decides == "composite"
+        else None,
         grounding=request.grounding,
         importances=evidence.importances,
         sub_queries=tuple(needs),
@@ -244,6 +248,8 @@ def examine_dossier(
 ) -> tuple[Report, Examination]:
     """The report of a world's engines on a dossier, and the examination's record."""
     signals, embedder = Live(), namespace.embedder
+    if dossier.no_store:
+        embedder = without_keeping(embedder)
     report = examine(
         dossier,
         embedder=embedder,
