@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, StoreError
 from crp_integrations.guard.decisions import LOCAL_TENANT
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
@@ -88,13 +88,23 @@ class VectorCache:
                     self._write(rows, self._folder, file)
 
     def forget(self) -> None:
-        """Drop all vectors in memory and on disk, and those that are being made now."""
+        """Drop all vectors in memory and on disk, and those that are being made now.
+
+        Raises:
+            StoreError: a file cannot be removed.
+        """
         with self._lock:
             self._rows.clear()
             self._used = 0
             self._forgotten += 1
             for path in self._files("*"):
-                path.unlink(missing_ok=True)
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise StoreError(
+                        f"{path.name} in vector_cache cannot be removed ({error.strerror}); erased "
+                        "content may be in it: remove it, then erase again"
+                    ) from error
 
     def _add(self, rows: Mapping[bytes, bytes]) -> None:
         for key, row in rows.items():

@@ -21,7 +21,7 @@ from crp_integrations.engines.vector_cache import (
     VectorCache,
     object_scope,
 )
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, StoreError
 from crp_integrations.language import memo
 from crp_integrations.ports import Embedder, embedder_of_tenant, without_keeping
 from crp_integrations.relay.defaults import chosen_embedder
@@ -217,6 +217,21 @@ def test_emptying_the_cache_removes_its_files(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [other]
     CachedEmbedder(base, cache).embed_passages(["one"])
     assert base.texts == ["one", "one"]
+
+
+def test_a_file_that_cannot_be_removed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = VectorCache(1, tmp_path)
+    CachedEmbedder(HashEmbedder(), cache).embed_passages(["one"])
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(StoreError, match=r"\.vectors in vector_cache cannot be removed .*: remove"):
+        cache.forget()
+    assert cache.size == 0
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
