@@ -46,6 +46,18 @@ class Embedder(Protocol):
         ...
 
 
+def without_keeping(embedder: Embedder) -> Embedder:
+    """An embedder that adds nothing to its cache of vectors; itself if it has none."""
+    unkept: Embedder = getattr(embedder, "without_keeping", lambda: embedder)()
+    return unkept
+
+
+def embedder_of_tenant(embedder: Embedder, tenant: str) -> Embedder:
+    """An embedder whose cached vectors serve only one tenant; itself if it has no cache."""
+    own: Embedder = getattr(embedder, "of_tenant", lambda _: embedder)(tenant)
+    return own
+
+
 @runtime_checkable
 class TokenCounter(Protocol):
     """Counts tokens as one model's tokenizer does.

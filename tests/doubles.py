@@ -14,6 +14,7 @@ import numpy as np
 
 from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import Exactness
 
@@ -38,6 +39,25 @@ class HashEmbedder:
 
     def embed_query(self, text: str) -> FloatRows:
         return self.embed_passages([text])[0]
+
+
+class CountingEmbedder:
+    """An embedder that lists the texts that it embeds."""
+
+    def __init__(self, base: Embedder) -> None:
+        self._base = base
+        self.identity, self.thresholds = base.identity, base.thresholds
+        self.dimensions = base.dimensions
+        self.symmetric = getattr(base, "symmetric", False)
+        self.texts: list[str] = []
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        self.texts += texts
+        return self._base.embed_passages(texts)
+
+    def embed_query(self, text: str) -> FloatRows:
+        self.texts.append(text)
+        return self._base.embed_query(text)
 
 
 @lru_cache(maxsize=100_000)

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,12 @@ class OnnxEmbedder:
     """Turns text into unit vectors with the built-in model or another folder with a card.
 
     Thread-safe. The model is read, verified and loaded at the first text.
+
+    Attributes:
+        symmetric: a query and a passage of the same words have one vector.
     """
+
+    symmetric: ClassVar[bool] = True
 
     def __init__(self, directory: Path | None = None) -> None:
         """Read and check the model's card."""

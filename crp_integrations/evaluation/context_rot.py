@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.engines.vector_cache import CachedEmbedder, VectorCache
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_metrics import MeasuredContext, TextAxis, WantedEvidence
@@ -27,7 +28,6 @@ from crp_integrations.evaluation.data_sets import (
     SetQuestion,
     each,
 )
-from crp_integrations.evaluation.kept_vectors import KeptVectors
 from crp_integrations.evaluation.selection import MODEL, RelayContexts, Say
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.ports import Embedder, Model, TokenCounter
@@ -356,18 +356,15 @@ def measure_rot(
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
     """The curves of a file of questions."""
-    vectors = KeptVectors(embedder or OnnxEmbedder(), cache)
+    vectors = CachedEmbedder(embedder or OnnxEmbedder(), VectorCache(folder=cache))
     counter = counter_for(MODEL)
     plan = RotPlan(read_questions(path), vectors, counter, questions, sizes, budgets, budget)
     results: dict[str, list[Point]] = {}
-    try:
-        say("distractors")
-        results["distractors"] = distractors(plan)
-        if model:
-            say("answered")
-            results["answered"] = answered(plan, models or Models(timeout_s=TIMEOUT_S), model)
-    finally:
-        vectors.save()
+    say("distractors")
+    results["distractors"] = distractors(plan)
+    if model:
+        say("answered")
+        results["answered"] = answered(plan, models or Models(timeout_s=TIMEOUT_S), model)
     return {
         "results": results,
         "settings": {

@@ -23,6 +23,7 @@ import numpy as np
 
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.engines.vector_cache import CachedEmbedder, VectorCache
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.envelope.records import Envelope, PackedFact
 from crp_integrations.errors import RequestError
@@ -37,7 +38,6 @@ from crp_integrations.evaluation.context_metrics import (
     reciprocal_rank,
 )
 from crp_integrations.evaluation.data_sets import Collection, DataSet, read
-from crp_integrations.evaluation.kept_vectors import KeptVectors
 from crp_integrations.fabric.ingest.chunker import chunk_document
 from crp_integrations.fabric.records import Document, Fact, source_id
 from crp_integrations.loaders.text import split_paragraphs
@@ -195,7 +195,7 @@ def measure_sets(
     say: Say = lambda line: None,
 ) -> SelectionValues:
     """Measure every system of a plan on every set."""
-    vectors = KeptVectors(embedder or OnnxEmbedder(), cache)
+    vectors = CachedEmbedder(embedder or OnnxEmbedder(), VectorCache(folder=cache))
     counter = counter_for(MODEL)
     values = SelectionValues(engines={"tokenizer": counter.identity, "embedder": vectors.identity})
     makers: dict[str, SystemOpener] = {
@@ -203,14 +203,10 @@ def measure_sets(
         **{name: partial(WrappedContexts, further=further) for name, further in WRAPPED.items()},
         **openers,
     }
-    try:
-        for folder in folders:
-            whole = read(folder, queries=plan.queries)
-            values.budgets[whole.name] = plan.headline_budget(whole.name)
-            _measure_set(whole, plan, vectors, counter, makers, values, say)
-            vectors.save()
-    finally:
-        vectors.save()
+    for folder in folders:
+        whole = read(folder, queries=plan.queries)
+        values.budgets[whole.name] = plan.headline_budget(whole.name)
+        _measure_set(whole, plan, vectors, counter, makers, values, say)
     return values
 
 
@@ -226,7 +222,7 @@ def _preset(name: str) -> SystemOpener:
 def _measure_set(
     whole: DataSet,
     plan: SelectionPlan,
-    vectors: KeptVectors,
+    vectors: Embedder,
     counter: TokenCounter,
     makers: Mapping[str, SystemOpener],
     values: SelectionValues,

@@ -25,6 +25,7 @@ from crp_integrations.fabric.state_hash import (
     advance_epoch,
     stored_number,
 )
+from crp_integrations.language import memo
 from crp_integrations.seals import iso, sha256
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 
@@ -78,6 +79,7 @@ def forget_sessions(
             append_events(transaction.journal, key, drafts, iso(now))
             _note(transaction.facts)
     if gone:
+        memo.forget()
         writer.erase_elsewhere(gone)
     return gone
 

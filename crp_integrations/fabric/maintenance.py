@@ -34,6 +34,7 @@ from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.similarity_graph import FILE as SIMILARITY_FILE
 from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.guard.decisions import NAMESPACE
+from crp_integrations.language import memo
 from crp_integrations.vocabulary import EventType, FactStatus
 
 # Sequence number at which the log of changes was last trimmed.
@@ -150,6 +151,8 @@ class Maintenance:
                     transaction, drafts, before=before, cause="retention", now=now, key=key
                 )
                 transaction.facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
+        if ids:
+            memo.forget()
         scrubbed(self.writer)
         return len(ids)
 

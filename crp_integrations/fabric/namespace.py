@@ -57,7 +57,13 @@ from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
 from crp_integrations.language import memo
-from crp_integrations.ports import Clock, Embedder, TokenCounter, share_in_copies
+from crp_integrations.ports import (
+    Clock,
+    Embedder,
+    TokenCounter,
+    embedder_of_tenant,
+    share_in_copies,
+)
 from crp_integrations.validation import of_kind
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus, SourceKind
@@ -94,7 +100,8 @@ class Namespace(FabricView):
         self._shared = tuple(SharedNamespaceReader(region, name, subject, guard) for name in shared)
         self.subject = subject
         self.guard = guard
-        super().__init__(self._own, self._shared, embedder=region.embedder)
+        embedder = embedder_of_tenant(region.embedder, subject.tenant)
+        super().__init__(self._own, self._shared, embedder=embedder)
 
     @property
     def guard_name(self) -> str:

@@ -20,7 +20,7 @@ from crp_integrations.fabric.search.word_search import merge_by_rank
 from crp_integrations.fabric.session_memory import EMPTY, RecentUse
 from crp_integrations.fabric.state_hash import combine_state_hashes
 from crp_integrations.guard.decisions import Decision
-from crp_integrations.ports import Embedder
+from crp_integrations.ports import Embedder, without_keeping
 from crp_integrations.validation import several
 from crp_integrations.vectors import FloatRows
 
@@ -48,7 +48,7 @@ class FabricView:
         shared: shared namespaces, in the order of their names.
         session: facts in the session's memory when the view was made; None for none.
         embedder: embedder of all vectors.
-        keep_counts: whether token counts may be stored.
+        keep_counts: whether token counts may be stored, and vectors cached.
         shelf: ids and labels that the subject used recently; facts are read through this view.
     """
 
@@ -70,7 +70,8 @@ class FabricView:
             *((session,) if session else ()),
         )
         self._keep_counts = keep_counts
-        self._embedder = embedder
+        # Under `no-store`, and with facts that are in memory only, vectors are not kept either.
+        self._embedder = embedder if keep_counts and not session else without_keeping(embedder)
 
     @property
     def embedder(self) -> Embedder:

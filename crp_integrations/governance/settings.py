@@ -24,7 +24,6 @@ class ToolSettings(Part):
         words_floor: minimum share of the best tool's word score at which a tool with a cosine of
             `words_relevance` or more is relevant.
         words_relevance: minimum cosine for tools whose words match.
-        most_kept: maximum number of tools whose vectors are cached.
     """
 
     most: int = Field(default=8, ge=1)
@@ -32,7 +31,6 @@ class ToolSettings(Part):
     relevance_floor: float = Field(default=0.3, ge=0.0, le=1.0)
     words_floor: float = Field(default=0.5, ge=0.0, le=1.0)
     words_relevance: float = Field(default=0.15, ge=0.0, le=1.0)
-    most_kept: int = Field(default=2_000, ge=1)
 
 
 class CompactionSettings(Part):

@@ -7,8 +7,6 @@ guard denies, or whose safety tags policy excludes, is never scored or named.
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -24,7 +22,7 @@ from crp_integrations.guard.decisions import Decision, LabelFilter
 from crp_integrations.ports import Embedder
 from crp_integrations.records import Part, Record
 from crp_integrations.validation import require_settings
-from crp_integrations.vectors import FloatRows, cosine
+from crp_integrations.vectors import cosine
 
 TOOL_RAG: Final = "tool-rag@1"
 # Decides whether the subject may be offered a tool with exactly these labels.
@@ -160,15 +158,12 @@ class ToolSelection(Part):
 
 
 class ToolSelector:
-    """Finds the tools for a question; each tool is embedded once. Thread-safe."""
+    """Finds the tools for a question, with an embedder that caches their vectors. Thread-safe."""
 
     def __init__(self, embedder: Embedder, settings: ToolSettings | None = None) -> None:
         """Keep the embedder and the settings."""
         self._embedder = embedder
         self._settings = require_settings(settings, ToolSettings)
-        # Vectors of tools by searched text, least recently used first; no texts of facts.
-        self._known: OrderedDict[str, FloatRows] = OrderedDict()
-        self._lock = threading.Lock()
 
     def select(
         self, query: str, tools: Sequence[ToolSpec], decide: Decide, tags: LabelFilter
@@ -182,7 +177,7 @@ class ToolSelector:
             return ToolSelection(chosen=())
         settings = self._settings
         specs = sorted(allowed, key=lambda tool: tool.name)
-        rows = self._vectors([tool.searched for tool in specs])
+        rows = self._embedder.embed_passages([tool.searched for tool in specs])
         near = np.maximum(cosine(rows, self._embedder.embed_query(query)), 0.0)
         dense: npt.NDArray[np.float64] = near.astype(np.float64)
         nobody = np.full((len(specs), 2), -1, dtype=np.intp)
@@ -212,21 +207,6 @@ class ToolSelector:
             irrelevant=tuple(tool.name for at, tool in enumerate(specs) if not relevant[at]),
             over=tuple(specs[at].name for at in ranked[settings.most :]),
         )
-
-    def _vectors(self, texts: Sequence[str]) -> FloatRows:
-        """Unit vectors of texts; those not cached are embedded together."""
-        with self._lock:
-            vectors = {text: self._known[text] for text in texts if text in self._known}
-            for text in vectors:
-                self._known.move_to_end(text)
-        new = list(dict.fromkeys(text for text in texts if text not in vectors))
-        if new:
-            vectors |= zip(new, self._embedder.embed_passages(new), strict=True)
-            with self._lock:
-                self._known.update((text, vectors[text]) for text in new)
-                while len(self._known) > self._settings.most_kept:
-                    self._known.popitem(last=False)
-        return np.stack([vectors[text] for text in texts])
 
 
 def _allowed(

@@ -125,8 +125,8 @@ class CRPVectorStore(VectorStore):
             raise RequestError(f"place and {argument} were given; give one of them")
         else:
             namespace = place.fabric if isinstance(place, Relay) else place
-            own = getattr(embedding, "embedder", None)
-            if embedding is not None and own is not namespace.embedder:
+            own = getattr(getattr(embedding, "embedder", None), "identity", None)
+            if embedding is not None and own != namespace.embedder.identity:
                 raise RequestError(
                     f"the vectors here are made by {namespace.embedder.identity!r}; leave "
                     "embedding out, or open a store with the other one"

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from crp_integrations import weights
 from crp_integrations.dpe.catalogue import named
@@ -34,6 +34,9 @@ from crp_integrations.relay.settings import Settings, load
 from crp_integrations.validation import require_settings
 from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 
+if TYPE_CHECKING:
+    from crp_integrations.engines.vector_cache import VectorCache
+
 # Accepted arguments: the object itself, a string such as `litellm:text-embedding-3-small` or
 # `onnx:FOLDER`, a folder, or an object of LangChain, LlamaIndex or sentence-transformers.
 EmbedderSource: TypeAlias = Embedder | str | Path | Any
@@ -51,11 +54,40 @@ def chosen_settings(settings: Settings | None) -> Settings:
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
-    """The embedder given as argument, else that of the settings, else the shipped one."""
+    """The embedder given as argument, else that of the settings, else the shipped one.
+
+    All callers share its cached vectors, within `vector_cache_mb`.
+    """
+    from crp_integrations.engines.vector_cache import CachedEmbedder, SharedEmbedder, object_scope
+
     choice = source or settings.embedder or None
+    if isinstance(choice, CachedEmbedder):
+        return choice
+    scope = None
     if choice is None:
-        return default_embedder()
-    return _named_embedder(str(choice)) if isinstance(choice, str | Path) else _embedder(choice)
+        embedder = default_embedder()
+    elif isinstance(choice, str | Path):
+        embedder = _named_embedder(str(choice))
+    else:
+        embedder = _embedder(choice)
+        # The identity of a framework's object is a guess, which can name two models alike.
+        if embedder is not choice or not settings.vector_cache:
+            scope = object_scope(choice)
+    if not settings.vector_cache_mb or scope == "":
+        return embedder
+    cache = _vector_cache(settings.vector_cache, settings.vector_cache_mb)
+    return SharedEmbedder(embedder, cache, scope=scope)
+
+
+@lru_cache(maxsize=8)
+def _vector_cache(folder: str, megabytes: int) -> VectorCache:
+    from crp_integrations.engines.vector_cache import VectorCache
+    from crp_integrations.language.memo import forgotten_with
+
+    cache = VectorCache(megabytes, folder or None)
+    # Erasure empties the caches of the process.
+    forgotten_with(cache.forget)
+    return cache
 
 
 def chosen_reranker(source: RerankerSource | None, settings: Settings) -> Reranker | None:

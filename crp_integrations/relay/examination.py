@@ -19,6 +19,7 @@ from crp_integrations.envelope.records import EarlierWindow, Envelope, window_na
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
+from crp_integrations.ports import without_keeping
 from crp_integrations.relay.evidence import (
     AnswerEvidence,
     earlier_facts,
@@ -251,6 +252,8 @@ def examine_dossier(
 ) -> tuple[Report, Examination]:
     """The report of a world's engines on a dossier, and the examination's record."""
     signals, embedder = Live(), namespace.embedder
+    if dossier.no_store:
+        embedder = without_keeping(embedder)
     report = examine(
         dossier,
         embedder=embedder,

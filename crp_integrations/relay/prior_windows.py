@@ -21,6 +21,7 @@ from crp_integrations.envelope.records import EarlierWindow, window_name
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Reply
+from crp_integrations.ports import without_keeping
 from crp_integrations.relay import prompt
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import Dispatch
@@ -95,7 +96,7 @@ class CarriedContext:
                 vectors=None,
                 grounding=self.request.grounding,
             ),
-            embedder=world.places.namespace.embedder,
+            embedder=without_keeping(world.places.namespace.embedder),
             verifier=world.engines.verifier,
             settings=world.settings.dpe,
             tracer=world.tracer,

@@ -524,8 +524,6 @@ class Relay:
     ) -> ContextAssembler:
         """An assembler of context packs from the relay's fabric; no model is called.
 
-        Reuse it for calls with the same registry of tools: it caches their vectors.
-
         Spec: Summit §Key APIs
         """
         world, namespace = self._world, self.region(residency)

@@ -178,8 +178,7 @@ class JudgeSettings(Part):
     @property
     def share(self) -> float:
         """Share of the answers that are judged, [0, 1]."""
-        match = _SAMPLE.fullmatch(self.when)
-        return float(match[1]) if match else 1.0
+        return float(match[1]) if (match := _SAMPLE.fullmatch(self.when)) else 1.0
 
 
 def connection_fields(
@@ -198,9 +197,7 @@ def connection_fields(
 
 def same_provider(model: str, other: str) -> bool:
     """Whether two names have one provider; without a prefix the provider is not known here."""
-    if model == other:
-        return True
-    return "/" in model and model.partition("/")[0] == other.partition("/")[0]
+    return model == other or ("/" in model and model.partition("/")[0] == other.partition("/")[0])
 
 
 Preset = Literal["default", "literal"]
@@ -237,6 +234,8 @@ class Settings(BaseSettings):
         tokenizer_files: vocabulary file by model name: `.model`, `tokenizer.json`, `.tiktoken`.
         embedder: embedder if no argument gives one, as `onnx:FOLDER`; empty for the shipped one.
         reranker: reranker if no argument gives one, such as `onnx:FOLDER`; empty for none.
+        vector_cache: folder that keeps vectors of the texts that you bring; empty for none.
+        vector_cache_mb: maximum size of cached vectors in memory, and of a file; 0 for no cache.
         timeout_s: maximum seconds for a model call.
         clock: fixed ISO 8601 time, for reproducible runs; None for real time.
         key: master key, 64 hexadecimal digits; after a rotation all keys, separated by commas,
@@ -277,6 +276,8 @@ class Settings(BaseSettings):
     tokenizer_files: dict[str, Path] = {}
     embedder: str = ""
     reranker: str = ""
+    vector_cache: str = ""
+    vector_cache_mb: int = Field(default=32, ge=0)
     timeout_s: float = Field(default=60.0, gt=0.0)
     clock: datetime | None = None
     key: SecretStr | None = None
@@ -388,7 +389,7 @@ class Settings(BaseSettings):
     def digest(self) -> str:
         """`sha256:` hash of all settings that can affect an answer; not keys, clock or paths."""
         aside = {"clock", "key", "timeout_s", "regions", "reports", "receipts", "receipt_weights"}
-        aside |= {"artifacts", "timestamp_authority"}
+        aside |= {"artifacts", "timestamp_authority", "vector_cache", "vector_cache_mb"}
         left_out: dict[str, Any] = dict.fromkeys(aside, True)
         left_out["judge"] = {"api_key", "api_base", "timeout_s", "concurrency", "cache_size"}
         return digest(self.model_dump(mode="json", exclude=left_out))
@@ -417,11 +418,9 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
 
 
 def _toml(root: Path | None) -> Path | None:
-    if root is None:
-        return None
-    path = root / TOML_NAME
+    path = root and root / TOML_NAME
     try:
-        return path if path.is_file() else None
+        return path if path and path.is_file() else None
     except OSError as error:
         raise ConfigError(f"store {str(root)!r:.80} cannot be used: {error.strerror}") from error
 

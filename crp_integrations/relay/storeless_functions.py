@@ -293,6 +293,7 @@ def screened_answer(
         about: further arguments of `caller_dossier`.
     """
     from crp_integrations.dpe.pipeline import examine as run_stages
+    from crp_integrations.ports import without_keeping
     from crp_integrations.relay.defaults import (
         chosen_embedder,
         chosen_settings,
@@ -317,6 +318,8 @@ def screened_answer(
     embeds = bool(dossier.prior) or loaded.dpe.decides == "composite"
     # The caller's embedder is checked even if it is not needed.
     encoder = chosen_embedder(embedder, loaded) if embeds or embedder is not None else None
+    if encoder is not None and dossier.no_store:
+        encoder = without_keeping(encoder)
     report = run_stages(
         dossier,
         embedder=encoder if embeds else None,

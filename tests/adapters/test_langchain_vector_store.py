@@ -311,8 +311,10 @@ def test_from_texts_opens_a_store_of_its_own(tmp_path):
             [Document(FACTS[0] + " Then more.", id="f")], embeddings, place=again
         )
         assert other.namespace.size() == 6
+        other_model = HashEmbedder()
+        other_model.identity = "other/256"
         with pytest.raises(RequestError, match="hash-embedder"):
-            CRPVectorStore.from_texts([], FabricEmbeddings(HashEmbedder()), place=again)
+            CRPVectorStore.from_texts([], FabricEmbeddings(other_model), place=again)
         with pytest.raises(RequestError, match="give one of them"):
             CRPVectorStore.from_texts([], place=again, store=tmp_path)
 

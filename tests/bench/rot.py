@@ -25,6 +25,7 @@ from typing import Any, Final
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.engines.vector_cache import CachedEmbedder, VectorCache
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.evaluation.context_metrics import MeasuredContext, TextAxis
@@ -46,7 +47,6 @@ from crp_integrations.evaluation.context_rot import (
     read_questions,
 )
 from crp_integrations.evaluation.data_sets import Collection, SetDocument
-from crp_integrations.evaluation.kept_vectors import KeptVectors
 from crp_integrations.evaluation.selection import MODEL, Say
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import Subject
@@ -359,10 +359,10 @@ def run(
     chosen.check()
     asked = read_questions(path)
     counter = counter_for(MODEL)
-    kept = KeptVectors(embedder or OnnxEmbedder(), cache)
+    vectors = CachedEmbedder(embedder or OnnxEmbedder(), VectorCache(folder=cache))
     plan = RotPlan(
         asked,
-        kept,
+        vectors,
         counter,
         chosen.questions,
         chosen.sizes,
@@ -382,18 +382,12 @@ def run(
         "tenants": lambda: tenants(plan),
     }
     results: dict[str, list[Point]] = {}
-    try:
-        for name in chosen.scenarios:
-            say(name)
-            results[name] = made[name]()
-            kept.save()
-        if chosen.model:
-            say("answered")
-            results["answered"] = answered(
-                plan, models or Models(timeout_s=TIMEOUT_S), chosen.model
-            )
-    finally:
-        kept.save()
+    for name in chosen.scenarios:
+        say(name)
+        results[name] = made[name]()
+    if chosen.model:
+        say("answered")
+        results["answered"] = answered(plan, models or Models(timeout_s=TIMEOUT_S), chosen.model)
     return {
         "results": results,
         "settings": {
@@ -401,7 +395,7 @@ def run(
             "passages": len(asked),
             "at_most": chosen.questions,
             "tokenizer": counter.identity,
-            "embedder": kept.identity,
+            "embedder": vectors.identity,
             "model": chosen.model,
             "budget": chosen.budget,
             "missing": plan.missing,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.errors import EngineError, RequestError
+from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_metrics import (
     LEAST_RUN,
     PER_BUDGET,
@@ -37,7 +36,6 @@ from crp_integrations.evaluation.data_sets import (
     find,
     read,
 )
-from crp_integrations.evaluation.kept_vectors import KeptVectors
 from crp_integrations.evaluation.selection import (
     MODEL,
     PRESETS,
@@ -320,31 +318,6 @@ def test_a_system_that_is_not_known_is_named() -> None:
     assert plan_of([], [], None).systems == SYSTEMS
     with pytest.raises(RequestError, match="'crp_wrapped' is not one of crp, literal, crp_wrap"):
         plan_of(["crp_wrapped"], [], None)
-
-
-def test_vectors_are_made_once_and_kept(tmp_path: Path) -> None:
-    class Counting(HashEmbedder):
-        asked = 0
-
-        def embed_passages(self, texts: Sequence[str]) -> Any:
-            self.asked += len(texts)
-            return super().embed_passages(texts)
-
-    first, second = Counting(), Counting()
-    kept = KeptVectors(first, tmp_path)
-    rows = kept.embed_passages(["one", "two", "one"])
-    rows[0] = 0.0
-    kept.save()
-    again = KeptVectors(second, tmp_path)
-    assert first.asked == 2
-    assert (
-        again.embed_passages(["two", "one"]) == HashEmbedder().embed_passages(["two", "one"])
-    ).all()
-    assert second.asked == 0
-    [file] = tmp_path.iterdir()
-    file.write_bytes(b"no archive")
-    with pytest.raises(EngineError, match="cannot be read; remove it"):
-        KeptVectors(first, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.ports.engines import Progress, ProgressCount
 from crp_integrations.fabric.records import USER_SOURCE, Fact, Source
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings, ImportanceSettings
-from crp_integrations.ports import Clock, Embedder
+from crp_integrations.ports import Clock, Embedder, without_keeping
 from crp_integrations.seals import iso, sha256_hex
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import FactStatus, SourceKind
@@ -274,7 +274,8 @@ def embed_texts(
 
 
 def _rows(embedder: Embedder, part: Slice) -> FloatRows:
-    rows = embedder.embed_passages([text for _, text in part])
+    # A bulk load would fill the cache with vectors that the store keeps anyway.
+    rows = without_keeping(embedder).embed_passages([text for _, text in part])
     block = unit_rows(rows, dimensions=embedder.dimensions)
     if len(block) != len(part):
         raise EngineError(
