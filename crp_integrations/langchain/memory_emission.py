@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -53,11 +54,19 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if asked:
             self._emit(self._emitter.episodic, asked[-1].text, "user-action")
 
+    async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """The asynchronous twin of `before_agent`; writes in a worker thread."""
+        await asyncio.to_thread(self.before_agent, state, runtime)
+
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Emit the agent's answer."""
         last = state["messages"][-1] if state["messages"] else None
         if isinstance(last, AIMessage):
             self._emit(self._emitter.episodic, last.text, "transcript")
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """The asynchronous twin of `after_agent`; writes in a worker thread."""
+        await asyncio.to_thread(self.after_agent, state, runtime)
 
     def wrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
@@ -69,8 +78,8 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
-        """The asynchronous twin of `wrap_model_call`."""
-        self._emit_tools(request)
+        """The asynchronous twin of `wrap_model_call`; writes in a worker thread."""
+        await asyncio.to_thread(self._emit_tools, request)
         return await handler(request)
 
     def wrap_tool_call(
@@ -88,9 +97,9 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """The asynchronous twin of `wrap_tool_call`."""
+        """The asynchronous twin of `wrap_tool_call`; writes in a worker thread."""
         result = await handler(request)
-        self._emit_call(request, result)
+        await asyncio.to_thread(self._emit_call, request, result)
         return result
 
     def _emit_tools(self, request: ModelRequest) -> None:

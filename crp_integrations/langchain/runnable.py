@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, Final, TypeAlias, Unpack
@@ -156,7 +157,10 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     async def _aask(
         self, input: Question, run_manager: ParentRun, config: RunnableConfig, **kwargs: Any
     ) -> AIMessage:
-        turn, model, delivery = self._begin(input, run_manager, config, kwargs)
+        # In a worker thread, since the check of the model may import LiteLLM.
+        turn, model, delivery = await asyncio.to_thread(
+            self._begin, input, run_manager, config, kwargs
+        )
         with deliver_on_halt(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(await adrive(turn, model))
         delivery(answer.report)
@@ -184,7 +188,9 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessage]:
-        turn, model, delivery = self._begin(await anext(input), run_manager, config, kwargs)
+        turn, model, delivery = await asyncio.to_thread(
+            self._begin, await anext(input), run_manager, config, kwargs
+        )
         parts = atrace_stream(
             self.relay.tracer, STREAM, adrive_stream(turn, model, shows=turn.show_at_once)
         )

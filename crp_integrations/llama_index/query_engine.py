@@ -169,11 +169,11 @@ class CRPQueryEngine(BaseQueryEngine):
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         span = current_span()
-        turn, model = self._play(query_bundle.query_str, span)
+        turn, model = await asyncio.to_thread(self._play, query_bundle.query_str, span)
         if not self._streaming:
             with self._relay.tracer.step(ASK):
                 answer = steps.answer_of(await adrive(turn, model))
-            return self._complete(Response(answer.text), span, answer)
+            return await asyncio.to_thread(self._complete, Response(answer.text), span, answer)
         played = atrace_stream(
             self._relay.tracer, STREAM, adrive_stream(turn, model, shows=turn.show_at_once)
         )
@@ -185,13 +185,14 @@ class CRPQueryEngine(BaseQueryEngine):
                 if isinstance(part, str):
                     yield part
                 else:
-                    self._complete(response, span, steps.answer_of(part))
+                    await asyncio.to_thread(self._complete, response, span, steps.answer_of(part))
 
         response = AsyncStreamingResponse(pieces())
         came: list[Any] = [await anext(played)]
         if not turn.show_at_once():
             came += [part async for part in played]
-            self._complete(response, span, steps.answer_of(came.pop()))
+            answer = steps.answer_of(came.pop())
+            await asyncio.to_thread(self._complete, response, span, answer)
         return response
 
     def _play(self, question: str, span: Span | None) -> tuple[Composition, Model]:

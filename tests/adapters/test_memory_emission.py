@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -54,8 +55,14 @@ async def test_a_langchain_agent_emits_all_three_types(loop: bool) -> None:
         AIMessage(content="The boiler was inspected in spring, and then the pump was replaced."),
     ]
     kept: list[MemoryItem] = []
+    on_loop: list[bool] = []
+
+    def sink(item: MemoryItem) -> None:
+        kept.append(item)
+        on_loop.append(asyncio._get_running_loop() is not None)
+
     agent = create_agent(
-        Model(responses=answers), [inspect], middleware=[EmittingMiddleware(emitting(kept.append))]
+        Model(responses=answers), [inspect], middleware=[EmittingMiddleware(emitting(sink))]
     )
     asked = {"messages": [("user", "When was the boiler in hall four inspected last year?")]}
     result = await agent.ainvoke(asked) if loop else agent.invoke(asked)
@@ -64,6 +71,8 @@ async def test_a_langchain_agent_emits_all_three_types(loop: bool) -> None:
         ("procedural", "tool-recipe"), ("semantic", "tool-spec"),
     }  # fmt: skip
     assert len(kept) == 5
+    # An asynchronous run writes in worker threads.
+    assert any(on_loop) is not loop
     assert kept[-1].text == result["messages"][-1].content
     assert {one.security_label for one in kept} == {("tenant:acme",)}
 
