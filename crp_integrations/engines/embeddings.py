@@ -387,7 +387,8 @@ def embedder_of(source: object) -> Embedder:
 
     Args:
         source: an object with the port's members; `static`; `litellm:MODEL`; `onnx:FOLDER`, or
-            the folder itself; an `Embeddings` object of LangChain, or a `BaseEmbedding` of LlamaIndex.
+            the folder itself; an `Embeddings` object of LangChain, or a `BaseEmbedding` of
+            LlamaIndex.
     """
     if source == STATIC:
         static = StaticEmbedder()
@@ -411,7 +412,7 @@ def embedder_of(source: object) -> Embedder:
     raise ConfigError(
         f"embedder is {seen(source, hidden=False)}; give an Embedder, an Embeddings object of "
         "LangChain, a BaseEmbedding of LlamaIndex, a folder, or a text such as "
-        "'litellm:text-embedding-3-small' or 'onnx:FOLDER'"
+        "'litellm:text-embedding-3-small', 'onnx:FOLDER' or 'static'"
     )
 
 

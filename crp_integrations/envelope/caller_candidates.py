@@ -229,9 +229,7 @@ class CallerTexts:
         chooses = self._first is not None and hybrid.enabled and hybrid.read_passages > 0
         return chooses and passages >= few
 
-    def _nearness(
-        self, query: str, needs: Sequence[str], briefs: Sequence[FactBrief]
-    ) -> _Nearness:
+    def _nearness(self, query: str, needs: Sequence[str], briefs: Sequence[FactBrief]) -> _Nearness:
         """The cosines of all passages, estimated for those that are not read.
 
         Spec: CRP-SPEC-003 §6.3

@@ -60,7 +60,9 @@ def test_the_static_recipe_gives_the_same_bytes_twice_and_a_card(tmp_path: Path)
 
 
 def test_the_shipped_table_keeps_the_models_cosines_of_words() -> None:
-    words = "ferry boat parliament minister copper metal violin music glacier ice euro price".split()
+    words = (
+        "ferry boat parliament minister copper metal violin music glacier ice euro price".split()
+    )
     table, model = (e.embed_passages(words) for e in (StaticEmbedder(), OnnxEmbedder()))
     pairs = np.triu_indices(len(words), 1)
     wanted, seen = (model @ model.T)[pairs], (table @ table.T)[pairs]
