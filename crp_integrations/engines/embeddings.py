@@ -7,6 +7,7 @@ vector depends on its batch is up to the other library and cannot be guaranteed 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -14,11 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
+import tokenizers
 
-from crp_integrations import seals
+from crp_integrations import seals, weights
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.engines.onnx import (
     WINDOWS,
@@ -28,6 +31,7 @@ from crp_integrations.engines.onnx import (
     file_sha256,
     find_model_file,
     opened,
+    tokenizer_of,
 )
 from crp_integrations.errors import ConfigError, EngineError, MissingExtra
 from crp_integrations.ports import Embedder
@@ -295,17 +299,101 @@ def _json(path: Path, kind: type[Any] = dict) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
+STATIC_TABLE: Final = "table.npy"
+STATIC_DIMENSIONS: Final = 256
+# A token's vector in int8, and the factor that makes numbers of it.
+STATIC_ROW: Final = np.dtype([("scale", "<f4"), ("codes", "i1", (STATIC_DIMENSIONS,))])
+_STATIC: Final = "static-mean@1"
+
+
+class _TokenVectors(NamedTuple):
+    """Vectors of tokens in int8, shape (n, dimensions), and the factor of each."""
+
+    scales: npt.NDArray[np.float32]
+    codes: npt.NDArray[np.int8]
+
+    def sum(self, tokens: Sequence[int]) -> FloatRows:
+        """The sum of these tokens' vectors, in a fixed order."""
+        total: FloatRows = np.einsum(
+            "i,ij->j", self.scales[tokens], self.codes[tokens], dtype=np.float32
+        )
+        return total
+
+
+class StaticEmbedder:
+    """Turns text into unit vectors with a table of token vectors, without running a model.
+
+    The table is distilled from the built-in model, whose tokenizer cuts the text; a text's vector
+    is the mean of its tokens' vectors. Thread-safe. The files are read at the first text.
+    """
+
+    def __init__(self) -> None:
+        """Read the card of the included table."""
+        self._weights, self._base = weights.describe("static"), weights.describe("minilm")
+        card = self._weights.card
+        vocabulary = self._base.card.files["tokenizer.json"]
+        decisive = {"files": dict(card.files), "vocabulary": vocabulary, "algorithm": _STATIC}
+        self.identity: Final = f"{card.name}/{card.version}+{seals.digest(decisive)}"
+        self.dimensions: Final = card.dimensions
+        self.thresholds: Final = MappingProxyType(dict(card.thresholds))
+        self._lock = threading.Lock()
+        self._loaded: tuple[_TokenVectors, tokenizers.Tokenizer] | None = None
+
+    def verify(self) -> None:
+        """Check the table against its published hash."""
+        self._weights.verify()
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        """Embed passages.
+
+        Spec: CRP-SPEC-009 §3.4
+        """
+        table, tokenizer = self._load()
+        rows = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            try:
+                tokens = tokenizer.encode(text, add_special_tokens=False).ids
+            except Exception as error:  # tokenizers has no class of its own
+                raise failed("a text cannot be cut into tokens", tokenizers) from error
+            row[:] = table.sum(tokens)
+            if not row.any():
+                # Such as a text without a token: any direction is as good as another.
+                row[:] = 1.0
+        return unit_rows(rows)
+
+    def embed_query(self, text: str) -> FloatRows:
+        """Embed one text; queries and passages are treated alike."""
+        row: FloatRows = self.embed_passages([text])[0]
+        return row
+
+    def _load(self) -> tuple[_TokenVectors, tokenizers.Tokenizer]:
+        with self._lock:
+            if self._loaded is None:
+                file = io.BytesIO(self._weights.read(STATIC_TABLE))
+                table = np.load(file, allow_pickle=False)
+                # Two arrays: rows of a structured one are gathered four times as slowly.
+                vectors = _TokenVectors(table["scale"].copy(), table["codes"].copy())
+                self._loaded = vectors, tokenizer_of(self._base.read("tokenizer.json"))
+            return self._loaded
+
+
 LITELLM: Final = "litellm:"
 ONNX: Final = "onnx:"
+STATIC: Final = "static"
 
 
 def embedder_of(source: object) -> Embedder:
     """Make the embedder that an argument specifies.
 
     Args:
-        source: an object with the port's members; `litellm:MODEL`; `onnx:FOLDER`, or the folder
-            itself; an `Embeddings` object of LangChain, or a `BaseEmbedding` of LlamaIndex.
+        source: an object with the port's members; `static`; `litellm:MODEL`; `onnx:FOLDER`, or
+            the folder itself; an `Embeddings` object of LangChain, or a `BaseEmbedding` of
+            LlamaIndex.
     """
+    if source == STATIC:
+        static = StaticEmbedder()
+        static.verify()
+        return static
     if isinstance(source, str) and source.startswith(LITELLM):
         return LiteLLMEmbedder(source.removeprefix(LITELLM))
     if is_folder(source):
@@ -324,7 +412,7 @@ def embedder_of(source: object) -> Embedder:
     raise ConfigError(
         f"embedder is {seen(source, hidden=False)}; give an Embedder, an Embeddings object of "
         "LangChain, a BaseEmbedding of LlamaIndex, a folder, or a text such as "
-        "'litellm:text-embedding-3-small' or 'onnx:FOLDER'"
+        "'litellm:text-embedding-3-small', 'onnx:FOLDER' or 'static'"
     )
 
 

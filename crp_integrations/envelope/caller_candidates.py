@@ -2,15 +2,21 @@
 
 Texts take the same path as stored facts, except that no index is used: passages, scores mixed
 from vectors, words, neighbours and a second hop, and stretches for texts that do not fit whole.
+
+With a first stage (`two-stage@1`) the embedder reads only some of many passages: those that rank
+best by the first stage's cosine, by words, and by the mixed score of both. The others get an
+estimated cosine: a straight line through the passages that were read, at most the lower quartile of
+those. Near-duplicates are then told by the first stage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 
 from crp_integrations.envelope.candidates import Candidate, Candidates
@@ -44,16 +50,55 @@ from crp_integrations.vocabulary import RETRIEVABLE
 
 # Facts that the caller passes in need no retrieval: tier 0 of the memory cascade.
 ACTIVE_TIER = 0
+TWO_STAGE = "two-stage@1"
+# Fewer passages are all read: a line through a few points is a poor estimate, and saves little.
+_FEW = 20
+# The usual constant of rank fusion, 60, is for long lists; here the first ranks decide.
+_FUSION = 8.0
+# Cosines of the static table lie nearer to 1 than the embedder's: nine tenths of the pairs above
+# .95 by MiniLM are above .98 by the table, which has hardly more of them.
+_FIRST_STAGE_DISTANCE = 0.4
 # Replaced later: `fold_passages` gives each text the cosine of its best passage.
 _NO_COSINE: FloatRows = np.zeros(1, dtype=np.float32)
 
 
 class _CutText(NamedTuple):
-    """A cut text: tokens of the whole and of each passage, with marker and separator; vectors."""
+    """A cut text: tokens of the whole and of each passage, with marker and separator."""
 
     spans: tuple[Span, ...]
     tokens: int
     each: tuple[int, ...]
+
+
+class _Vectors:
+    """Vectors of one embedder; each text is embedded only once."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._rows: dict[str, FloatRows] = {}
+        self._needs: dict[str, FloatRows] = {}
+
+    def rows(self, contents: Sequence[str]) -> FloatRows:
+        """The vectors of passages."""
+        if not contents:
+            return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
+        known = self._rows
+        if new := [text for text in dict.fromkeys(contents) if text not in known]:
+            known.update(zip(new, self._embedder.embed_passages(new), strict=True))
+        return np.stack([known[text] for text in contents])
+
+    def cosines(self, rows: FloatRows, need: str) -> FloatRows:
+        """Cosine of each row to the vector of an information need."""
+        if need not in self._needs:
+            self._needs[need] = self._embedder.embed_query(need)
+        return cosine(rows, self._needs[need])
+
+
+class _Nearness(NamedTuple):
+    """Cosines of passages: to the question, and the best to any information need; vectors."""
+
+    whole: FloatRows
+    best: FloatRows
     rows: FloatRows
 
 
@@ -67,14 +112,21 @@ class CallerTexts:
         counter: TokenCounter,
         settings: EnvelopeSettings,
         chunking: ChunkingSettings,
+        first_stage: Embedder | None = None,
     ) -> None:
-        """Take the engines and settings with which texts are cut, counted and embedded."""
-        self._embedder = embedder
+        """Take the engines and settings with which texts are cut, counted and embedded.
+
+        Args:
+            first_stage: a fast embedder that decides which of many passages `embedder` reads;
+                None to have it read all.
+        """
+        self._vectors = _Vectors(embedder)
+        self._first = None if first_stage is None else _Vectors(first_stage)
+        self._floor = relevant_floor(embedder)
         self._counter = counter
         self._settings = settings
         self._chunking = chunking
         self._known: dict[str, _CutText] = {}
-        self._needs: dict[str, FloatRows] = {}
 
     def candidates(
         self,
@@ -93,22 +145,30 @@ class CallerTexts:
         settings = self._settings
         unique = _unique(_read(facts))
         cut = self._cut([fact.content for fact in unique])
-        briefs, rows = _briefs(unique, cut), self._rows(cut)
-        passages = iter(self._passages(query, needs, briefs, rows, cut))
+        briefs = _briefs(unique, cut)
+        near = self._nearness(query, needs, briefs)
+        passages = iter(self._passages(query, briefs, near, cut))
         texts = []
         for fact, pieces in zip(unique, cut, strict=True):
             own = [next(passages) for _ in pieces.spans]
             (text,) = cosine_candidates([FactBrief.of(fact)], _NO_COSINE, [pieces.tokens])
             texts.append(fold_passages(text, pieces.spans, own))
         owners = [at for at, pieces in enumerate(cut) for _ in pieces.spans]
-        long = len(owners) > len(cut)
+        long, chooses = len(owners) > len(cut), self._chooses(len(briefs))
+        similarity = settings.duplicate_similarity
+        if chooses:
+            similarity = 1.0 - _FIRST_STAGE_DISTANCE * (1.0 - similarity)
         duplicates, conflicts = split_near_duplicates(
             [brief.content for brief in briefs],
-            rows,
-            settings.duplicate_similarity,
+            near.rows,
+            similarity,
             owners if long else None,
         )
-        deciding = ((HYBRID, settings.hybrid.enabled), (PASSAGES, long))
+        deciding = (
+            (HYBRID, settings.hybrid.enabled),
+            (PASSAGES, long),
+            (TWO_STAGE, chooses),
+        )
         return Candidates(
             query=query,
             sub_queries=needs,
@@ -119,7 +179,7 @@ class CallerTexts:
             memory_tier_hit=ACTIVE_TIER,
             tier_hits=(len(texts), 0, 0, 0),
             algorithms=tuple(name for name, applied in deciding if applied),
-            relevant_floor=relevant_floor(self._embedder),
+            relevant_floor=self._floor,
         )
 
     def further_questions(
@@ -135,8 +195,9 @@ class CallerTexts:
         if most < 1 or not unique or not hybrid.enabled:
             return ()
         cut = self._cut([fact.content for fact in unique])
-        near = self._cosines(self._rows(cut), (query,))
-        pool = weigh_pool(build_pool(query, _briefs(unique, cut), near, hybrid), hybrid)
+        briefs = _briefs(unique, cut)
+        near = self._nearness(query, (query,), briefs)
+        pool = weigh_pool(build_pool(query, briefs, near.whole, hybrid), hybrid)
         names = new_names(pool)[: hybrid.hop_names]
         beside = [f"{query} {pool.pool.contents[at]}" for at in pool.best]
         asked = dict.fromkeys((" ".join(names), *beside, *names) if names else beside)
@@ -145,9 +206,8 @@ class CallerTexts:
     def _passages(
         self,
         query: str,
-        needs: Sequence[str],
         briefs: Sequence[FactBrief],
-        rows: FloatRows,
+        near: _Nearness,
         cut: Sequence[_CutText],
     ) -> tuple[Candidate, ...]:
         """A candidate with scores for each passage."""
@@ -155,14 +215,54 @@ class CallerTexts:
             return ()
         hybrid = self._settings.hybrid
         tokens = [count for pieces in cut for count in pieces.each]
-        near = self._cosines(rows, needs)
         if not hybrid.enabled:
-            return cosine_candidates(briefs, near, tokens)
-        whole = self._cosines(rows, (query,))
-        pool = weigh_pool(build_pool(query, briefs, whole, hybrid), hybrid)
+            return cosine_candidates(briefs, near.best, tokens)
+        pool = weigh_pool(build_pool(query, briefs, near.whole, hybrid), hybrid)
         return hybrid_candidates(
-            briefs, near, tokens, score_pool(pool, hybrid), pool.profiles, hybrid
+            briefs, near.best, tokens, score_pool(pool, hybrid), pool.profiles, hybrid
         )
+
+    def _chooses(self, passages: int) -> bool:
+        """Whether only some of this many passages are read."""
+        hybrid = self._settings.hybrid
+        few = max(_FEW, hybrid.read_passages + 1)
+        chooses = self._first is not None and hybrid.enabled and hybrid.read_passages > 0
+        return chooses and passages >= few
+
+    def _nearness(self, query: str, needs: Sequence[str], briefs: Sequence[FactBrief]) -> _Nearness:
+        """The cosines of all passages, estimated for those that are not read.
+
+        Spec: CRP-SPEC-003 §6.3
+        """
+        contents = [brief.content for brief in briefs]
+        asked = dict.fromkeys((query, *needs) if self._settings.hybrid.enabled else needs)
+        if not contents:
+            nothing = np.zeros(0, dtype=np.float32)
+            return _Nearness(nothing, nothing, self._vectors.rows(contents))
+        if self._first is None or not self._chooses(len(contents)):
+            rows = self._vectors.rows(contents)
+            near = {need: self._vectors.cosines(rows, need) for need in asked}
+        else:
+            rows = self._first.rows(contents)
+            near = self._estimates(query, briefs, {n: self._first.cosines(rows, n) for n in asked})
+        best: FloatRows = np.max([near[need] for need in needs], axis=0)
+        return _Nearness(near.get(query, best), best, rows)
+
+    def _estimates(
+        self, query: str, briefs: Sequence[FactBrief], quick: Mapping[str, FloatRows]
+    ) -> dict[str, FloatRows]:
+        """Cosines to each need, from those of the first stage."""
+        hybrid = self._settings.hybrid
+        pool = weigh_pool(build_pool(query, briefs, quick[query], hybrid), hybrid)
+        # The mixed scores contain the second hop, so passages that it names are read too.
+        fused = _fused(pool.whole) + _fused(score_pool(pool, hybrid).total)
+        fused += np.max([_fused(values) for values in quick.values()], axis=0)
+        chosen = np.argsort(-fused, kind="stable")[: hybrid.read_passages]
+        rows = self._vectors.rows([briefs[at].content for at in chosen])
+        return {
+            need: _extended(values, chosen, self._vectors.cosines(rows, need))
+            for need, values in quick.items()
+        }
 
     def _cut(self, contents: Sequence[str]) -> list[_CutText]:
         """Cut, count and embed texts; new ones are processed together, others are cached."""
@@ -177,33 +277,29 @@ class CallerTexts:
             else ((0, len(text)),)
             for text, tokens in zip(new, counts, strict=True)
         ]
-        passages = [text[i:j] for text, own in zip(new, spans, strict=True) for i, j in own]
-        rows = self._embedder.embed_passages(passages)
         long = [text[i:j] for text, own in zip(new, spans, strict=True) for i, j in own if own[1:]]
         counted = iter(counter.count_many([marker_text(text) for text in long]) if long else ())
-        done = 0
         for text, own, tokens in zip(new, spans, counts, strict=True):
             each = tuple([next(counted) for _ in own]) if own[1:] else (tokens,)
-            known[text] = _CutText(own, tokens, each, rows[done : done + len(own)])
-            done += len(own)
+            known[text] = _CutText(own, tokens, each)
         return [known[text] for text in contents]
 
-    def _rows(self, cut: Sequence[_CutText]) -> FloatRows:
-        """The vectors of all passages."""
-        if not cut:
-            return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
-        return np.concatenate([pieces.rows for pieces in cut])
 
-    def _cosines(self, rows: FloatRows, needs: Sequence[str]) -> FloatRows:
-        """Best cosine of each row to the vector of any information need.
+def _fused(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """What each value adds in rank fusion; equal values add the same."""
+    above = np.searchsorted(np.sort(-values), -values)
+    return np.asarray(1.0 / (_FUSION + above), dtype=np.float64)
 
-        Spec: CRP-SPEC-003 §6.3
-        """
-        for need in needs:
-            if need not in self._needs:
-                self._needs[need] = self._embedder.embed_query(need)
-        best: FloatRows = np.max([cosine(rows, self._needs[need]) for need in needs], axis=0)
-        return best
+
+def _extended(quick: FloatRows, chosen: npt.NDArray[np.intp], read: FloatRows) -> FloatRows:
+    """The cosines of the chosen passages, and for the others a line through these."""
+    known, values = quick[chosen].astype(np.float64), read.astype(np.float64)
+    apart = known - known.mean()
+    slope = max(0.0, float((apart * values).sum() / max((apart * apart).sum(), 1e-12)))
+    line = values.mean() + slope * (quick - known.mean())
+    line = np.minimum(line, np.quantile(values, 0.25))
+    line[chosen] = values
+    return np.asarray(line, dtype=np.float32)
 
 
 def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:

@@ -89,6 +89,8 @@ class HybridSettings(Part):
         stretch_neighbour_share: share added of the score of the better adjoining stretch.
         stretch_hop_share: share of the second hop in the score of a stretch.
         stretches_seen: number of best stretches considered when the rest is filled.
+        read_passages: number of a caller's passages that the built-in embedder reads, if there
+            are more than that and at least 20; 0 reads all.
     """
 
     enabled: bool = True
@@ -110,6 +112,7 @@ class HybridSettings(Part):
     stretch_neighbour_share: float = Field(default=0.30, ge=0.0, le=1.0)
     stretch_hop_share: float = Field(default=0.50, ge=0.0, le=1.0)
     stretches_seen: int = Field(default=250, ge=1)
+    read_passages: int = Field(default=16, ge=0)
 
 
 class GraphExpansionSettings(Part):

@@ -125,6 +125,20 @@ def default_embedder() -> Embedder:
     return embedder
 
 
+@cache
+def _first_stage() -> tuple[str, Embedder]:
+    """The identity of the shipped embedder, and the table distilled from it."""
+    from crp_integrations.engines.onnx import OnnxEmbedder
+
+    return OnnxEmbedder().identity, _named_embedder("static")
+
+
+def first_stage(embedder: Embedder) -> Embedder | None:
+    """The embedder that decides what another reads; None unless that is the shipped one."""
+    identity, static = _first_stage()
+    return static if embedder.identity == identity else None
+
+
 def judge_engine(
     source: object, *, timeout_s: float, options: Mapping[str, Any]
 ) -> tuple[str, Model]:

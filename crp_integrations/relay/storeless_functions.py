@@ -110,6 +110,7 @@ class CallerSelection:
             chosen_embedder,
             chosen_reranker,
             chosen_settings,
+            first_stage,
             tokenizers,
         )
         from crp_integrations.relay.prompt import InformationNeeds
@@ -124,8 +125,10 @@ class CallerSelection:
         self._now = now
         self._reranker = chosen_reranker(reranker, self._settings)
         self._injections = injections
+        encoder = chosen_embedder(embedder, self._settings)
         self._texts = CallerTexts(
-            embedder=chosen_embedder(embedder, self._settings),
+            embedder=encoder,
+            first_stage=first_stage(encoder),
             counter=self._counter,
             settings=self._settings.envelope,
             chunking=self._settings.fabric.chunking,

@@ -1,4 +1,4 @@
-"""Measures an ONNX embedder: recall, agreement with the float model, speed, thresholds.
+"""Measures an embedder: recall, agreement with the float model, speed, thresholds.
 
 `python -m tests.bench.embedder --data DIR` reads `DIR/retrieval/NAME`, with
 `documents.jsonl.gz` and `queries.jsonl.gz` in each. In a set whose median document is longer
@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crp_integrations.engines.embeddings import embedder_of
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.evaluation.data_sets import rows_of
+from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 
 Values = npt.NDArray[np.float32]
@@ -64,7 +66,7 @@ class Measured:
     cut: int
 
 
-def measure(directory: Path, embedder: OnnxEmbedder, cut: int) -> Measured:
+def measure(directory: Path, embedder: Embedder, cut: int) -> Measured:
     """Embed one set; similarity has shape (queries, passages), -1 outside a query's collection."""
     documents = rows_of(directory / "documents.jsonl.gz")
     queries = rows_of(directory / "queries.jsonl.gz")
@@ -109,7 +111,7 @@ def recall(found: Measured, k: int = 5) -> float:
     return statistics.fmean(shares)
 
 
-def milliseconds(embedder: OnnxEmbedder, texts: Sequence[str]) -> float:
+def milliseconds(embedder: Embedder, texts: Sequence[str]) -> float:
     """Processor time for one text, mean over texts, after a first run to load."""
     embedder.embed_query(texts[0])
     before = time.process_time()
@@ -156,7 +158,7 @@ def separation(
     }
 
 
-def thresholds(sets: Mapping[str, Measured], embedder: OnnxEmbedder) -> Report:
+def thresholds(sets: Mapping[str, Measured], embedder: Embedder) -> Report:
     """Calibrate the card's thresholds; a part without fitting sets is left out."""
     report: Report = {}
     known = embedder.thresholds
@@ -201,7 +203,7 @@ def _nearest(one: Measured) -> Values:
     return nearest
 
 
-def _openings(one: Measured, embedder: OnnxEmbedder, limit: int = 500) -> tuple[Values, Values]:
+def _openings(one: Measured, embedder: Embedder, limit: int = 500) -> tuple[Values, Values]:
     # First half of a document against the sentence that follows, and against other documents'.
     split = [re.split(r"(?<=[.!?])\s+(?=[A-Z])", p.text) for p in one.passages]
     split = [sentences for sentences in split if len(sentences) > 1][:limit]
@@ -216,14 +218,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="tests.bench.embedder", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="directory that holds retrieval/")
     parser.add_argument("--sets", nargs="+", default=["hotpot", "musique"])
-    parser.add_argument("--model", type=Path, help="a recipe's output; default: what ships")
+    parser.add_argument("--model", help="a recipe's output, or `static`; default: MiniLM")
     parser.add_argument("--float", type=Path, help="the recipe's output in float32")
     parser.add_argument("--cut", type=int, default=800, help="characters of a passage")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--thresholds", action="store_true", help="calibrate the thresholds")
     parser.add_argument("--json", type=Path, help="where to write the report")
     given = parser.parse_args(arguments)
-    embedder = OnnxEmbedder(given.model)
+    embedder = embedder_of(given.model) if given.model else OnnxEmbedder()
     folder = given.data / "retrieval"
     sets = {name: measure(folder / name, embedder, given.cut) for name in given.sets}
     report: Report = {"identity": embedder.identity, "cut": given.cut, "threads": given.threads}

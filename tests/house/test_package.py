@@ -45,11 +45,12 @@ def test_the_wheel_holds_code_types_and_the_licence(wheel: zipfile.ZipFile) -> N
 
 
 def test_the_wheel_holds_the_weights_with_the_cards_hashes(wheel: zipfile.ZipFile) -> None:
-    folder = "crp_integrations/weights/minilm/"
-    card = json.loads(wheel.read(folder + "card.json"))
-    assert card["files"]
-    for name, digest in card["files"].items():
-        assert hashlib.sha256(wheel.read(folder + name)).hexdigest() == digest
+    for model in ("minilm", "static"):
+        folder = f"crp_integrations/weights/{model}/"
+        card = json.loads(wheel.read(folder + "card.json"))
+        assert card["files"]
+        for name, digest in card["files"].items():
+            assert hashlib.sha256(wheel.read(folder + name)).hexdigest() == digest
 
 
 def test_the_wheel_holds_the_hashes_of_the_engines_code(wheel: zipfile.ZipFile) -> None:

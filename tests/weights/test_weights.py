@@ -62,8 +62,15 @@ def test_the_embedders_card() -> None:
     assert card.limits
 
 
-def test_the_card_on_disk_is_what_the_record_writes() -> None:
-    found = weights.describe("minilm")
+def test_the_static_table_is_small_and_made_of_the_model_that_ships() -> None:
+    table, model = weights.describe("static"), weights.describe("minilm")
+    assert table.card.origin_sha256 == model.card.files["model.onnx"]
+    assert (table.path / "table.npy").stat().st_size <= 8_000_000
+
+
+@pytest.mark.parametrize("name", weights.names())
+def test_the_card_on_disk_is_what_the_record_writes(name: str) -> None:
+    found = weights.describe(name)
     text = (found.path / "card.json").read_text(encoding="utf-8")
     assert text == found.card.model_dump_json(indent=2) + "\n"
 

@@ -1,0 +1,163 @@
+"""Two stages for a caller's texts: the embedder reads the best passages, the others are estimated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crp_integrations import pack
+from crp_integrations.engines.embeddings import StaticEmbedder
+from crp_integrations.engines.onnx import OnnxEmbedder
+from crp_integrations.engines.tokens import counter_for
+from crp_integrations.envelope.caller_candidates import TWO_STAGE, CallerTexts
+from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
+from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.settings import ChunkingSettings
+from crp_integrations.relay.defaults import first_stage
+from crp_integrations.vectors import FloatRows
+from tests.doubles import HashEmbedder
+from tests.envelope.builders import made
+
+COUNTER = counter_for("gpt-4o")
+STATIC = StaticEmbedder()
+QUESTION = "Which valve feeds the cooling loop of the Meridian reactor?"
+WORDS = (
+    "valve cooling loop reactor Meridian river Ostrom pump objection council bridge ferry plan euro"
+    " month harbour teacher violin glacier parliament copper orchard invoice tariff"
+).split()
+
+
+class Reader(HashEmbedder):
+    """Remembers every passage that it reads."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        self.read += texts
+        return super().embed_passages(texts)
+
+    def embed_query(self, text: str) -> FloatRows:
+        return HashEmbedder().embed_query(text)
+
+
+def facts(count: int, seed: int = 0) -> list[Fact]:
+    chance = random.Random(seed)
+    return [
+        Fact(content=f"Note {n}: " + " ".join(chance.choices(WORDS, k=12)), fact_id=f"text-{n:03}")
+        for n in range(count)
+    ]
+
+
+def callers(reader: HashEmbedder, first: Any = STATIC, **hybrid: Any) -> CallerTexts:
+    return CallerTexts(
+        embedder=reader,
+        counter=COUNTER,
+        settings=EnvelopeSettings(hybrid=HybridSettings(**hybrid)),
+        chunking=ChunkingSettings(),
+        first_stage=first,
+    )
+
+
+@pytest.mark.parametrize(("hybrid", "most"), [({}, 16), ({"read_passages": 5}, 5)])
+def test_of_fifty_passages_only_the_best_are_read(hybrid: dict[str, int], most: int) -> None:
+    reader = Reader()
+    texts = callers(reader, **hybrid)
+    candidates = texts.candidates(QUESTION, facts(50), sub_queries=("The valve?", "The loop?"))
+    assert len(reader.read) == most
+    assert TWO_STAGE in candidates.algorithms
+    assert len(candidates.facts) == 50
+    # The best of all is always read: nothing that was not read is nearer.
+    nearest = max(candidates.facts, key=lambda fact: fact.relevance)
+    assert nearest.content in reader.read
+
+
+def test_what_was_read_once_is_not_read_again() -> None:
+    reader = Reader()
+    texts = callers(reader)
+    texts.further_questions(QUESTION, facts(50), 4)
+    texts.candidates(QUESTION, facts(50))
+    texts.candidates(QUESTION, facts(50))
+    assert len(reader.read) == len(set(reader.read)) == 16
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 19])
+def test_few_passages_are_all_read_and_nothing_changes(count: int) -> None:
+    reader = Reader()
+    both = callers(reader).candidates(QUESTION, facts(count))
+    assert sorted(reader.read) == sorted(fact.content for fact in facts(count))
+    assert both == callers(HashEmbedder(), None).candidates(QUESTION, facts(count))
+
+
+@pytest.mark.parametrize("hybrid", [{"read_passages": 0}, {"enabled": False}])
+def test_a_setting_has_everything_read(hybrid: dict[str, Any]) -> None:
+    reader = Reader()
+    candidates = callers(reader, **hybrid).candidates(QUESTION, facts(50))
+    assert len(reader.read) == 50
+    assert TWO_STAGE not in candidates.algorithms
+
+
+def test_what_is_not_read_is_at_most_as_near_as_the_lower_quartile_of_what_is() -> None:
+    reader = Reader()
+    candidates = callers(reader).candidates(QUESTION, facts(50))
+    read = [fact.relevance for fact in candidates.facts if fact.content in reader.read]
+    others = [fact.relevance for fact in candidates.facts if fact.content not in reader.read]
+    assert len(others) == 34
+    assert max(others) <= np.quantile(read, 0.25) + 1
+
+
+@given(st.integers(0, 60), st.integers(0, 5), st.integers(0, 400), st.integers())
+@settings(max_examples=30, deadline=None)
+def test_the_order_in_which_texts_come_decides_nothing(
+    count: int, seed: int, budget: int, shuffle: int
+) -> None:
+    ordered = facts(count, seed)
+    shuffled = list(ordered)
+    random.Random(shuffle).shuffle(shuffled)
+    envelopes = [
+        made(
+            callers(HashEmbedder()).candidates(QUESTION, texts),
+            budget_tokens=budget,
+            counter=COUNTER,
+        )
+        for texts in (ordered, shuffled)
+    ]
+    assert envelopes[0].model_dump_json() == envelopes[1].model_dump_json()
+
+
+@pytest.mark.parametrize("text", ["", " ", "valve", "日本 valve 😀"])
+def test_equal_and_odd_texts_are_selected_too(text: str) -> None:
+    same = [Fact(content=text or "x", fact_id=f"text-{n}") for n in range(30)]
+    reader = Reader()
+    candidates = callers(reader).candidates(QUESTION, same)
+    assert len(candidates.facts) == 30
+    assert len({fact.relevance for fact in candidates.facts}) >= 1
+    assert len(reader.read) <= 16
+
+
+def test_only_the_shipped_embedder_has_a_first_stage() -> None:
+    assert first_stage(HashEmbedder()) is None
+    assert first_stage(STATIC) is None
+    assert isinstance(first_stage(OnnxEmbedder()), StaticEmbedder)
+
+
+def test_pack_reads_sixteen_passages_and_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    embed = OnnxEmbedder.embed_query
+
+    def counted(self: OnnxEmbedder, text: str) -> FloatRows:
+        read.append(text)
+        return embed(self, text)
+
+    monkeypatch.setattr(OnnxEmbedder, "embed_query", counted)
+    contents = [fact.content for fact in facts(50)]
+    envelope = pack(QUESTION, contents, model="gpt-4o", embedder=OnnxEmbedder())
+    assert len(read) == 17
+    assert QUESTION in read
+    assert envelope.facts
