@@ -225,19 +225,6 @@ def acts(level: RiskLevel | None, report: Report) -> bool:
     return level is not None and RISKS.index(report.risk_level) >= RISKS.index(level)
 
 
-def check_remedies(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """What `ask-again-on`, `repair-on` and `upgrade-on-risk` would act on."""
-    policy, report = examined.policy, examined.report
-    acting = {
-        "ask-again-on": acts(policy.ask_again_on, report),
-        "repair-on": acts(policy.repair_on, report),
-        "upgrade-on-risk": upgrades(policy, report.risk_level),
-    }
-    for name in (name for name, acted in acting.items() if acted):
-        seen, wanted = str(report.risk_level), "a lower level"
-        yield examined.unmet(ViolationType.RISK, name, seen, wanted, None, withholds=False)
-
-
 def _check_level(examined: PolicyCase, name: str, named: RiskLevel | None) -> Iterator[UnmetDemand]:
     if named is None:
         return

@@ -10,7 +10,7 @@ Spec: related facts §3, §6, §8; CRP-SPEC-003 §8.4; CRP-SPEC-005 §7.4, §19
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from crp_integrations.policy.demands import (
     RULES,
     PolicyCase,
     UnmetDemand,
-    check_remedies,
+    acts,
     check_warning,
     halting_demands,
     uncounted_reason,
@@ -83,7 +83,7 @@ def judge_answer(
     of_kind(report, Report, "report", "a Report, such as examine(…)")
     examined = PolicyCase(policy, report, tier, origins)
     # Where nothing is enforced, what would have been done about the answer is noted too.
-    rules = RULES if enforced else (*RULES, check_remedies)
+    rules = RULES if enforced else (*RULES, _check_remedies)
     unmet = [demand for rule in rules for demand in rule(examined)]
     mode = policy.overseen(oversight)
     return PolicyJudgement(
@@ -105,6 +105,19 @@ def may_withhold(policy: Policy, oversight: Oversight | None = None) -> bool:
     # `require-oversight` is handled above, since only some of its modes withhold.
     demands = [name for name in DIRECTIVES if name.startswith(_DEMANDS) and "oversight" not in name]
     return watched or narrow or any(has_directive(policy, name) for name in demands)
+
+
+def _check_remedies(examined: PolicyCase) -> Iterator[UnmetDemand]:
+    """What `ask-again-on`, `repair-on` and `upgrade-on-risk` would act on."""
+    policy, report = examined.policy, examined.report
+    acting = {
+        "ask-again-on": acts(policy.ask_again_on, report),
+        "repair-on": acts(policy.repair_on, report),
+        "upgrade-on-risk": upgrades(policy, report.risk_level),
+    }
+    for name in (name for name, acted in acting.items() if acted):
+        seen, wanted = str(report.risk_level), "a lower level"
+        yield examined.unmet(ViolationType.RISK, name, seen, wanted, None, withholds=False)
 
 
 def _halt(

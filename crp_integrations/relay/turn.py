@@ -423,10 +423,8 @@ class Turn:
             raise RequestError("a judge's reply was given, but no judge was asked")
         if reply is not None:
             judging.take(reply)
-        step = self.judge_step(judging)
-        if step is not None:
-            return step
-        return self._settled(fitted, answered, admission, self._judged(judging))
+        asking = self.judge_step(judging)
+        return asking or self._settled(fitted, answered, admission, self._judged(judging))
 
     def _settled(
         self, fitted: FittedDispatch, answered: Reply, admission: Admission, report: Report
@@ -448,8 +446,8 @@ class Turn:
             vars(self).update(fields)
             answered = fields["_examined_reply"]
             words = (f"re-dispatches={self._calls.redispatches}", "ask-again-discarded")
-            flags = [flag for flag in report.flags if not flag.startswith(("re-dis", words[1]))]
-            report = report.changed(flags=(*flags, *words))
+            others = (flag for flag in report.flags if not flag.startswith(("re-dis", words[1])))
+            report = report.changed(flags=(*others, *words))
         report = note_form(report, admission.policy, answered)
         shown = cap_tier(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = AnswerVerdict.of(
