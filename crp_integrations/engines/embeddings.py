@@ -327,6 +327,8 @@ class StaticEmbedder:
     is the mean of its tokens' vectors. Thread-safe. The files are read at the first text.
     """
 
+    symmetric: ClassVar[bool] = True
+
     def __init__(self) -> None:
         """Read the card of the included table."""
         self._weights, self._base = weights.describe("static"), weights.describe("minilm")

@@ -125,6 +125,7 @@ class OnnxEmbedder:
         }
         self._identity = f"{card.name}/{card.version}+{seals.digest(decisive)}"
         self._lock = threading.Lock()
+        self._pooling = threading.Lock()
         self._loaded: tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer] | None = None
 
     def verify(self) -> None:
@@ -159,13 +160,20 @@ class OnnxEmbedder:
         # The longest first, so that all threads finish at about the same time.
         order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         threads = min(_processors(), _MOST_THREADS, len(texts) // _TEXTS_A_THREAD)
-        if threads < 2:
-            for number in order:
-                fill(number)
-        else:
-            # One pool a call: threads that outlive it would be missing after a fork.
-            with ThreadPoolExecutor(threads, thread_name_prefix="crp-minilm") as pool:
-                deque(pool.map(fill, order), maxlen=0)
+        # One call at a time has a pool, so that callers' threads do not multiply it.
+        if threads > 1 and self._pooling.acquire(blocking=False):
+            try:
+                # One pool a call: threads that outlive it would be missing after a fork.
+                with ThreadPoolExecutor(threads, thread_name_prefix="crp-minilm") as pool:
+                    deque(pool.map(fill, order), maxlen=0)
+                return rows
+            except RuntimeError:
+                # The interpreter is ending and starts no more threads.
+                pass
+            finally:
+                self._pooling.release()
+        for number in order:
+            fill(number)
         return rows
 
     def embed_query(self, text: str) -> FloatRows:

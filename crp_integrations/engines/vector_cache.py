@@ -265,6 +265,12 @@ class SharedEmbedder(CachedEmbedder):
         own = "" if tenant == LOCAL_TENANT else tenant
         return SharedEmbedder(self._base, self._cache, scope=self._scope, tenant=own, lasting=False)
 
+    def beside(self, base: Embedder) -> SharedEmbedder:
+        """Another embedder over the same cache, for the same tenant; its vectors stay in memory."""
+        return SharedEmbedder(
+            base, self._cache, tenant=self._tenant, keeps=self._keeps, lasting=False
+        )
+
     def without_keeping(self) -> SharedEmbedder:
         """This embedder without adding new vectors: for bulk loads, and under `no-store`."""
         return SharedEmbedder(

@@ -6,7 +6,8 @@ from vectors, words, neighbours and a second hop, and stretches for texts that d
 With a first stage (`two-stage@1`) the embedder reads only some of many passages: those that rank
 best by the first stage's cosine, by words, and by the mixed score of both. The others get an
 estimated cosine: a straight line through the passages that were read, at most the lower quartile of
-those. Near-duplicates are then told by the first stage.
+those. Near-duplicates are proposed by the first stage and confirmed by the embedder, which reads
+what was proposed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from crp_integrations.envelope.hybrid import (
     score_pool,
     weigh_pool,
 )
-from crp_integrations.envelope.near_duplicates import split_near_duplicates
+from crp_integrations.envelope.near_duplicates import least_similarity, split_near_duplicates
 from crp_integrations.envelope.passages import (
     PASSAGES,
     Span,
@@ -56,8 +57,10 @@ _FEW = 20
 # The usual constant of rank fusion, 60, is for long lists; here the first ranks decide.
 _FUSION = 8.0
 # Cosines of the static table lie nearer to 1 than the embedder's: nine tenths of the pairs above
-# .95 by MiniLM are above .98 by the table, which has hardly more of them.
+# .95 by MiniLM are above .98 by the table.
 _FIRST_STAGE_DISTANCE = 0.4
+# Passages compared in one product.
+_BLOCK = 512
 # Replaced later: `fold_passages` gives each text the cosine of its best passage.
 _NO_COSINE: FloatRows = np.zeros(1, dtype=np.float32)
 
@@ -74,23 +77,23 @@ class _Vectors:
     """Vectors of one embedder; each text is embedded only once."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+        self.embedder = embedder
         self._rows: dict[str, FloatRows] = {}
         self._needs: dict[str, FloatRows] = {}
 
     def rows(self, contents: Sequence[str]) -> FloatRows:
         """The vectors of passages."""
         if not contents:
-            return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
+            return np.zeros((0, self.embedder.dimensions), dtype=np.float32)
         known = self._rows
         if new := [text for text in dict.fromkeys(contents) if text not in known]:
-            known.update(zip(new, self._embedder.embed_passages(new), strict=True))
+            known.update(zip(new, self.embedder.embed_passages(new), strict=True))
         return np.stack([known[text] for text in contents])
 
     def cosines(self, rows: FloatRows, need: str) -> FloatRows:
         """Cosine of each row to the vector of an information need."""
         if need not in self._needs:
-            self._needs[need] = self._embedder.embed_query(need)
+            self._needs[need] = self.embedder.embed_query(need)
         return cosine(rows, self._needs[need])
 
 
@@ -155,14 +158,11 @@ class CallerTexts:
             texts.append(fold_passages(text, pieces.spans, own))
         owners = [at for at, pieces in enumerate(cut) for _ in pieces.spans]
         long, chooses = len(owners) > len(cut), self._chooses(len(briefs))
-        similarity = settings.duplicate_similarity
-        if chooses:
-            similarity = 1.0 - _FIRST_STAGE_DISTANCE * (1.0 - similarity)
+        contents = [brief.content for brief in briefs]
+        similarity = least_similarity(self._vectors.embedder, settings)
+        rows = self._confirming(contents, near.rows, similarity) if chooses else near.rows
         duplicates, conflicts = split_near_duplicates(
-            [brief.content for brief in briefs],
-            near.rows,
-            similarity,
-            owners if long else None,
+            contents, rows, similarity, owners if long else None
         )
         deciding = (
             (HYBRID, settings.hybrid.enabled),
@@ -264,6 +264,19 @@ class CallerTexts:
             for need, values in quick.items()
         }
 
+    def _confirming(
+        self, contents: Sequence[str], quick: FloatRows, similarity: float
+    ) -> FloatRows:
+        """The embedder's vectors of what the first stage takes for near-duplicates; else zeros."""
+        least = 1.0 - _FIRST_STAGE_DISTANCE * (1.0 - similarity)
+        starts = range(0, len(quick), _BLOCK)
+        # Each passage is near itself, so one with a near-duplicate has two.
+        near = [((quick[at : at + _BLOCK] @ quick.T) >= least).sum(axis=1) > 1 for at in starts]
+        chosen = np.flatnonzero(np.concatenate(near)).tolist()
+        rows = np.zeros((len(contents), self._vectors.embedder.dimensions), dtype=np.float32)
+        rows[chosen] = self._vectors.rows([contents[at] for at in chosen])
+        return rows
+
     def _cut(self, contents: Sequence[str]) -> list[_CutText]:
         """Cut, count and embed texts; new ones are processed together, others are cached."""
         known, counter = self._known, self._counter
@@ -291,9 +304,12 @@ def _fused(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     return np.asarray(1.0 / (_FUSION + above), dtype=np.float64)
 
 
-def _extended(quick: FloatRows, chosen: npt.NDArray[np.intp], read: FloatRows) -> FloatRows:
+def _extended(
+    quick: npt.NDArray[np.floating], chosen: npt.NDArray[np.intp], read: FloatRows
+) -> FloatRows:
     """The cosines of the chosen passages, and for the others a line through these."""
-    known, values = quick[chosen].astype(np.float64), read.astype(np.float64)
+    quick = quick.astype(np.float64)
+    known, values = quick[chosen], read.astype(np.float64)
     apart = known - known.mean()
     slope = max(0.0, float((apart * values).sum() / max((apart * apart).sum(), 1e-12)))
     line = values.mean() + slope * (quick - known.mean())

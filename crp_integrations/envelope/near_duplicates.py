@@ -20,7 +20,9 @@ from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:
+    from crp_integrations.envelope.settings import EnvelopeSettings
     from crp_integrations.language.negation import ComparedStatement
+    from crp_integrations.ports import Embedder
 
 WALK = "walk@1"
 
@@ -159,6 +161,11 @@ class _MovedPairs(PairRelation):
 def as_pairs(pairs: Sequence[tuple[int, int]]) -> PairRelation:
     """Make a relation of a plain sequence of pairs; a relation is returned unchanged."""
     return pairs if isinstance(pairs, PairRelation) else ListedPairs(pairs)
+
+
+def least_similarity(embedder: Embedder, settings: EnvelopeSettings) -> float:
+    """Minimum cosine of near-duplicates; the embedder's own where its cosines are higher."""
+    return max(settings.duplicate_similarity, embedder.thresholds.get("near_duplicate", 0.0))
 
 
 def split_near_duplicates(

@@ -23,7 +23,11 @@ from crp_integrations.envelope.hybrid import (
     score_pool,
     weigh_pool,
 )
-from crp_integrations.envelope.near_duplicates import as_pairs, split_near_duplicates
+from crp_integrations.envelope.near_duplicates import (
+    as_pairs,
+    least_similarity,
+    split_near_duplicates,
+)
 from crp_integrations.envelope.ports import ReachedNode, Walker
 from crp_integrations.envelope.prompt import RENDER, marker_text
 from crp_integrations.envelope.retriever_hits import (
@@ -130,7 +134,9 @@ class _Selection:
                 if mixed is not None:
                     mixed = self._weigh(facts, rows)
         contents = [fact.content for fact in facts]
-        duplicates, conflicts = split_near_duplicates(contents, rows, settings.duplicate_similarity)
+        duplicates, conflicts = split_near_duplicates(
+            contents, rows, least_similarity(view.embedder, settings)
+        )
         algorithms: tuple[str, ...] = (CASCADE,) if settings.cascade == "until_full" else ()
         if settings.hybrid.enabled:
             algorithms = (*algorithms, HYBRID)

@@ -126,17 +126,20 @@ def default_embedder() -> Embedder:
 
 
 @cache
-def _first_stage() -> tuple[str, Embedder]:
-    """The identity of the shipped embedder, and the table distilled from it."""
+def _shipped_identity() -> str:
     from crp_integrations.engines.onnx import OnnxEmbedder
 
-    return OnnxEmbedder().identity, _named_embedder("static")
+    return OnnxEmbedder().identity
 
 
 def first_stage(embedder: Embedder) -> Embedder | None:
     """The embedder that decides what another reads; None unless that is the shipped one."""
-    identity, static = _first_stage()
-    return static if embedder.identity == identity else None
+    from crp_integrations.engines.vector_cache import SharedEmbedder
+
+    if embedder.identity != _shipped_identity():
+        return None
+    static = _named_embedder("static")
+    return embedder.beside(static) if isinstance(embedder, SharedEmbedder) else static
 
 
 def judge_engine(

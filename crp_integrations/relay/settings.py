@@ -13,7 +13,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -384,6 +384,11 @@ class Settings(BaseSettings):
         toml = (TomlConfigSettingsSource(settings_cls, cls.toml_file),) if cls.toml_file else ()
         return (init_settings, env_settings, *toml)
 
+    def __copy__(self) -> Self:
+        """A copy without the cached digest, since `model_copy` changes its fields."""
+        (copied := super().__copy__()).__dict__.pop("digest", None)
+        return copied
+
     # Cached: an examination hashes its settings, which took a seventh of its time.
     @cached_property
     def digest(self) -> str:
@@ -397,13 +402,10 @@ class Settings(BaseSettings):
 
 def _merged(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The base with the overrides applied, recursively for mappings."""
-    merged = dict(base)
-    for name, value in overrides.items():
-        base_value = merged.get(name)
-        if isinstance(base_value, dict) and isinstance(value, Mapping):
-            merged[name] = _merged(base_value, value)
-        else:
-            merged[name] = value
+    merged = {**base, **overrides}
+    for name in base.keys() & overrides.keys():
+        if isinstance(base[name], dict) and isinstance(overrides[name], Mapping):
+            merged[name] = _merged(base[name], overrides[name])
     return merged
 
 
@@ -443,10 +445,7 @@ def _setting_names() -> list[str]:
 
 
 def _refuse_misspelt() -> None:
-    """Refuse a variable that is probably misspelt: ignoring it could leave a safeguard off.
-
-    Names that are not similar to a setting's are ignored, since other software may use them.
-    """
+    """Refuse a variable whose name is nearly a setting's: it could turn a safeguard on."""
     prefix, parts = "CRP_", Settings.model_fields
     unknown = [
         name

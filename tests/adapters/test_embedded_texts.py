@@ -85,8 +85,12 @@ WITHOUT_STORE = [through_wrap, through_compressor, through_postprocessor, throug
 @pytest.mark.parametrize("door", WITHOUT_STORE)
 @pytest.mark.parametrize("before", WITHOUT_STORE)
 def test_known_passages_are_not_embedded_again_at_any_door(
-    texts: list[str], door: Callable[[], Question], before: Callable[[], Question]
+    texts: list[str],
+    door: Callable[[], Question],
+    before: Callable[[], Question],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("CRP_ENVELOPE__HYBRID__READ_PASSAGES", "0")
     before()(FIRST)
     assert sorted(texts) == sorted([*PASSAGES, FIRST])
     texts.clear()
@@ -97,7 +101,24 @@ def test_known_passages_are_not_embedded_again_at_any_door(
     assert texts == []
 
 
-def test_the_vectors_of_a_store_with_our_embedder_are_used(texts: list[str]) -> None:
+@pytest.mark.parametrize("door", WITHOUT_STORE)
+def test_a_question_reads_what_it_chooses_and_no_other_did(
+    texts: list[str], door: Callable[[], Question]
+) -> None:
+    asked = door()
+    asked(FIRST)
+    assert FIRST in texts and len(texts) == len(set(texts)) < len(PASSAGES)
+    asked(SECOND)
+    assert len(texts) == len(set(texts)) <= len(PASSAGES) + 2
+    texts.clear()
+    asked(FIRST)
+    asked(SECOND)
+    assert texts == []
+
+
+def test_the_vectors_of_a_store_with_our_embedder_are_used(
+    texts: list[str],
+) -> None:
     with Relay.open() as relay:
         embeddings = FabricEmbeddings(relay.fabric.embedder)
         store = InMemoryVectorStore.from_texts(PASSAGES, embeddings)
@@ -113,7 +134,10 @@ def test_the_vectors_of_a_store_with_our_embedder_are_used(texts: list[str]) -> 
         assert texts == [SECOND]
 
 
-def test_an_ingestion_neither_fills_the_cache_nor_embeds_what_it_has(texts: list[str]) -> None:
+def test_an_ingestion_neither_fills_the_cache_nor_embeds_what_it_has(
+    texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRP_ENVELOPE__HYBRID__READ_PASSAGES", "0")
     pack(FIRST, PASSAGES[:10], model=MODEL)
     texts.clear()
     with Relay.open() as relay:

@@ -232,3 +232,16 @@ def test_altered_files_are_found_without_loading_the_model(tmp_path: Path) -> No
     model.write_bytes(data)
     with pytest.raises(EngineError, match=r"model\.onnx"):
         OnnxEmbedder(tmp_path).verify()
+
+
+def test_texts_are_embedded_in_this_thread_where_no_other_can_begin(
+    embedder: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"text {n} of some" for n in range(9)]
+    wanted = embedder.embed_passages(texts)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    assert (embedder.embed_passages(texts) == wanted).all()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations import pack
+from crp_integrations import Relay, pack
 from crp_integrations.engines.embeddings import StaticEmbedder
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
@@ -161,3 +161,32 @@ def test_pack_reads_sixteen_passages_and_the_question(monkeypatch: pytest.Monkey
     assert len(read) == 17
     assert QUESTION in read
     assert envelope.facts
+
+
+COLOURS = (
+    "red blue green yellow black white brown orange violet purple grey pink gold silver cyan"
+    " magenta olive navy teal maroon beige ivory lime coral"
+).split()
+WIRES = [
+    f"The {colour} wire goes to the terminal of the pump on the left side." for colour in COLOURS
+]
+
+
+@pytest.mark.parametrize("count", [19, 24])
+def test_texts_that_differ_in_one_word_are_no_duplicates(count: int) -> None:
+    packed = pack("Where do the wires go?", WIRES[:count], model="gpt-4o", budget_tokens=2_000)
+    assert len(packed.facts) == count
+
+
+def test_a_copy_in_capitals_is_a_duplicate_in_two_stages_too() -> None:
+    texts = [fact.content for fact in facts(30)]
+    packed = pack(texts[7], [*texts, texts[7].upper()], model="gpt-4o", budget_tokens=4_000)
+    assert [str(drop.reason) for drop in packed.dropped].count("duplicate") == 1
+
+
+def test_the_table_alone_takes_no_two_texts_that_differ_in_a_word_for_one() -> None:
+    packed = pack("Where do the wires go?", WIRES[:8], model="gpt-4o", embedder="static")
+    assert len(packed.facts) == 8
+    with Relay.open(embedder="static") as relay:
+        relay.add(WIRES[:8])
+        assert len(relay.preview("Where do the wires go?").facts) == 8

@@ -49,6 +49,8 @@ THRESHOLDS: Final = {
     "relevance_floor_measured": 0.55,
     "neighbour": 0.75,
     "opening_coherence": 0.35,
+    # Texts that differ in one word may have a cosine of .999: only equal words count as near.
+    "near_duplicate": 1.0,
 }
 
 

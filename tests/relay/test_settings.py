@@ -74,6 +74,10 @@ def test_the_digest_covers_what_decides_an_answer_and_no_secret():
     assert load(key="ab" * 32, clock=datetime(2026, 1, 1, tzinfo=UTC), timeout_s=1).digest == base
     assert load(max_windows=4).digest != base
     assert load(preset="literal").digest != base
+    used = load()
+    assert used.digest == base
+    assert used.model_copy(update={"max_windows": 4}).digest == load(max_windows=4).digest
+    assert used.model_copy(update={"max_windows": 4}, deep=True).digest != base
     assert "ab" * 32 not in repr(load(key="ab" * 32))
 
 
