@@ -166,7 +166,7 @@ class ActionGate:
         """Check the calls of one step.
 
         Args:
-            asking: the question fields of the step, with its judge.
+            asking: the question fields of the step, with its judge and its region.
 
         Returns:
             One entry of plain JSON for each call that is covered: the report, `call_hash`,
@@ -182,7 +182,7 @@ class ActionGate:
             _definitions(tools),
             judge=judge or False,
             rules={call.name: self.rules[call.name] for call in covered if call.name in self.rules},
-            facts=self._facts(envelope, judge, session_id),
+            facts=self._facts(envelope, judge, session_id, asking.get("residency")),
             approvals=approvals,
             payer=Payer(session_id, self.relay._world.budgets),
         )
@@ -215,17 +215,21 @@ class ActionGate:
             for entry in entries
         ]
 
-    def seal(self, entries: Iterable[Mapping[str, Any]], report: Report) -> None:
+    def seal(
+        self, entries: Iterable[Mapping[str, Any]], report: Report, asking: Mapping[str, Any]
+    ) -> None:
         """Add events about checked calls to the trail of the window that the report is on."""
         ids = {"session_id": report.session_id, "window_id": report.window_id}
         drafts = [EventDraft(event, data, **ids) for event, data in self.notes(entries)]
         if drafts:
-            self.relay._world.journal(self.relay.fabric, drafts)
+            self.relay._world.journal(self.relay.region(asking.get("residency")), drafts)
 
-    def _facts(self, envelope: Envelope | None, judge: Judge | None, session_id: str) -> list[str]:
+    def _facts(
+        self, envelope: Envelope | None, judge: Judge | None, session_id: str, residency: str | None
+    ) -> list[str]:
         """Texts of the facts that the model saw and the judge's provider may see."""
         packed = envelope.facts if envelope is not None else ()
-        namespace, barred = self.relay.fabric, set()
+        namespace, barred = self.relay.region(residency), set()
         if judge is not None and packed and session_id:
             barred = set(namespace.view(session_id, keep_counts=False).held())
         if judge is not None and packed and judge.settings.withhold_labels:

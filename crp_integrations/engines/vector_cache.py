@@ -87,8 +87,8 @@ class VectorCache:
                 if self._folder and file:
                     self._write(rows, self._folder, file)
 
-    def forget(self) -> None:
-        """Drop all vectors in memory and on disk, and those that are being made now.
+    def forget(self, lasting: bool = True) -> None:
+        """Drop all vectors in memory, on disk if `lasting`, and those that are being made now.
 
         Raises:
             StoreError: a file cannot be removed.
@@ -97,6 +97,10 @@ class VectorCache:
             self._rows.clear()
             self._used = 0
             self._forgotten += 1
+            if not lasting:
+                # The files stay, and are read again.
+                self._read.clear()
+                return
             for path in self._files("*"):
                 try:
                     path.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.rank import age_microseconds
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import ReuseSettings
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.records import Record
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import CacheStatus, Changed, GroundingMode, QualityTier, Strategy
@@ -224,6 +226,7 @@ class KnownEnvelopes:
         # Each entry's bytes, computed once; 0 for an entry whose texts were dropped.
         self._sizes: dict[_Key, int] = {}
         self._lock = threading.Lock()
+        _KNOWN.add(self)
 
     def __len__(self) -> int:
         """Number of entries."""
@@ -304,6 +307,8 @@ class KnownEnvelopes:
         reasons = validators.reasons(entry.validators)
         if not reasons and _crosses_age_limit(entry, validators.max_age_seconds, now):
             reasons = (Changed.MAX_AGE,)
+        if not reasons and entry.envelope is None:
+            reasons = (Changed.EXPIRED,)
         if not reasons:
             return ReuseMatch(CacheStatus.HIT, (), entry)
         return ReuseMatch(CacheStatus.MISS, reasons, entry)
@@ -316,7 +321,19 @@ class KnownEnvelopes:
                 self._drop(key)
         return len(gone)
 
+    def forget(self) -> None:
+        """Drop the texts of all entries, as one may have been erased."""
+        with self._lock:
+            for key in self._entries:
+                self._drop_texts(key)
+
     # --- called with the lock acquired -------------------------------------------------
+
+    def _drop_texts(self, key: _Key) -> None:
+        self._sizes[key] = 0
+        self._entries[key] = replace(
+            self._entries[key], envelope=None, candidates=None, headers=None, made=None
+        )
 
     def _put(self, key: _Key, known: KnownEnvelope) -> None:
         self._entries[key] = known
@@ -335,13 +352,21 @@ class KnownEnvelopes:
                 and _place(key[0]) == place
                 and known.validators.state_hash != state_hash
             ):
-                self._sizes[key] = 0
-                self._entries[key] = replace(
-                    known, envelope=None, candidates=None, headers=None, made=None
-                )
+                self._drop_texts(key)
 
     def _expired(self, known: KnownEnvelope, now: datetime) -> bool:
         return now - known.kept_at > timedelta(seconds=self._settings.lifetime_seconds)
+
+
+_KNOWN: weakref.WeakSet[KnownEnvelopes] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for known in list(_KNOWN):
+        known.forget()
+
+
+forgotten_with(_forget_all)
 
 
 def _place(scope: EnvelopeScope) -> _Place:

@@ -35,6 +35,7 @@ from crp_integrations.fabric.records import USER_SOURCE, Fact, Source
 from crp_integrations.fabric.region import PREFIX
 from crp_integrations.guard.decisions import Action, Guard, Subject, require
 from crp_integrations.language import memo
+from crp_integrations.ports import embedder_of_tenant
 from crp_integrations.seals import iso, sha256
 from crp_integrations.vocabulary import EventType, FactStatus, SourceKind
 
@@ -80,7 +81,7 @@ class NamespaceWriter:
         region = own.region
         self.namespace = own.name
         self.region = region
-        self.embedder = region.embedder
+        self.embedder = embedder_of_tenant(region.embedder, own.name)
         self.counter = region.counter
         self.clock = region.clock
         self.settings = region.settings

@@ -72,7 +72,7 @@ def checked_actions(
         approvals=state.get(APPROVALS_KEY, ()),
         session_id=state.get("crp_session", ""),
     )
-    gate.seal(entries, answer.report)
+    gate.seal(entries, answer.report, asking)
     return {ACTIONS_KEY: entries} if entries else {}
 
 

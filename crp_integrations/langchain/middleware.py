@@ -378,14 +378,13 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             attached = {METADATA_KEY: attachment_of(answer.report, self._attach)}
             _deliver_report(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
-        judging = with_judge(self._asking, self._judge_above())
+        own = with_judge(self._asking, self._judge_above())
+        asking = merge_fields(own, state.get("crp_asked", {}))
         return calls.released(
             answer,
             {
                 **attached,
-                **checked_actions(
-                    self._gate, request, calls.pending_calls(answer), answer, judging
-                ),
+                **checked_actions(self._gate, request, calls.pending_calls(answer), answer, asking),
                 RECEIPT_KEY: answer.receipt_id,
                 **answer_fields(answer, self._attach),
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),

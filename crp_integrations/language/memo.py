@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import lru_cache, wraps
 from typing import Generic, TypeVar
 
@@ -17,7 +18,8 @@ LONGEST = 4_000  # characters
 # Limit for results with a record per word: sentences are read often, passages rarely.
 SENTENCE = 600
 
-_FORGETTING: list[Callable[[], None]] = []
+# For each cache: what clears it, and what clears only its part in memory.
+_FORGETTING: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
 
 def remembered(function: Callable[[str], Result]) -> Callable[[str], Result]:
@@ -108,12 +110,16 @@ def remembered_within(
     return remembering
 
 
-def forgotten_with(clear: Callable[[], None]) -> None:
-    """Register a further cache that `forget` clears."""
-    _FORGETTING.append(clear)
+def forgotten_with(clear: Callable[[], None], in_memory: Callable[[], None] | None = None) -> None:
+    """Register a further cache that `forget` clears; `in_memory` leaves its files."""
+    _FORGETTING.append((clear, in_memory or clear))
 
 
-def forget() -> None:
-    """Clear all caches of texts in this process."""
-    for clear in _FORGETTING:
-        clear()
+def forget(lasting: bool = True) -> None:
+    """Clear all caches of texts in this process; the files of caches only with `lasting`.
+
+    An error does not prevent the other caches from being cleared.
+    """
+    with ExitStack() as clearing:
+        for clear, in_memory in _FORGETTING:
+            clearing.callback(clear if lasting else in_memory)

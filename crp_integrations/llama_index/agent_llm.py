@@ -414,17 +414,21 @@ class CRPAgentLLM(GroundingLLM):
         if self._gate is None:
             return {}
         calls, tools = step_calls(answer.reply, window.tools, self._gate, self._grounded)
+        asking = {
+            **with_judge(self._asking, window.run.judge),
+            "residency": window.turn.request.residency,
+        }
         window.run.actions = self._gate.check(
             calls,
             window.conversation,
             tools,
-            with_judge(self._asking, window.run.judge),
+            asking,
             envelope=answer.envelope,
             rejected=window.turn.request.rejected,
             approvals=tuple(window.run.approvals),
             session_id=window.run.session_id,
         )
-        self._gate.seal(window.run.actions, answer.report)
+        self._gate.seal(window.run.actions, answer.report, asking)
         return {ACTIONS_KEY: window.run.actions} if window.run.actions else {}
 
     def _current_run(self) -> CheckedRun:

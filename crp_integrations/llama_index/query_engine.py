@@ -147,7 +147,7 @@ class CRPQueryEngine(BaseQueryEngine):
         if not self._streaming:
             with self._relay.tracer.step(ASK):
                 answer = steps.answer_of(drive(turn, model))
-            return self._complete(Response(answer.text), span, answer)
+            return self._complete(Response(answer.text), span, answer, self._nodes(answer))
         played = trace_stream(
             self._relay.tracer, STREAM, drive_stream(turn, model, shows=turn.show_at_once)
         )
@@ -157,14 +157,16 @@ class CRPQueryEngine(BaseQueryEngine):
                 if isinstance(part, str):
                     yield part
                 else:
-                    self._complete(response, span, steps.answer_of(part))
+                    answer = steps.answer_of(part)
+                    self._complete(response, span, answer, self._nodes(answer))
 
         response = StreamingResponse(pieces())
         came: list[Any] = [next(played)]
         if not turn.show_at_once():
             # The answer was held back, so all of it is available now.
             came += played
-            self._complete(response, span, steps.answer_of(came.pop()))
+            answer = steps.answer_of(came.pop())
+            self._complete(response, span, answer, self._nodes(answer))
         return response
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
@@ -173,7 +175,8 @@ class CRPQueryEngine(BaseQueryEngine):
         if not self._streaming:
             with self._relay.tracer.step(ASK):
                 answer = steps.answer_of(await adrive(turn, model))
-            return await asyncio.to_thread(self._complete, Response(answer.text), span, answer)
+            nodes = await asyncio.to_thread(self._nodes, answer)
+            return self._complete(Response(answer.text), span, answer, nodes)
         played = atrace_stream(
             self._relay.tracer, STREAM, adrive_stream(turn, model, shows=turn.show_at_once)
         )
@@ -185,14 +188,16 @@ class CRPQueryEngine(BaseQueryEngine):
                 if isinstance(part, str):
                     yield part
                 else:
-                    await asyncio.to_thread(self._complete, response, span, steps.answer_of(part))
+                    answer = steps.answer_of(part)
+                    nodes = await asyncio.to_thread(self._nodes, answer)
+                    self._complete(response, span, answer, nodes)
 
         response = AsyncStreamingResponse(pieces())
         came: list[Any] = [await anext(played)]
         if not turn.show_at_once():
             came += [part async for part in played]
             answer = steps.answer_of(came.pop())
-            await asyncio.to_thread(self._complete, response, span, answer)
+            self._complete(response, span, answer, await asyncio.to_thread(self._nodes, answer))
         return response
 
     def _play(self, question: str, span: Span | None) -> tuple[Composition, Model]:
@@ -214,10 +219,15 @@ class CRPQueryEngine(BaseQueryEngine):
         session = span_session(span)
         return {**self._asking, "session_id": session} if session else self._asking
 
-    def _complete(self, response: Answered, span: Span | None, answer: Answer) -> Answered:
+    def _nodes(self, answer: Answer) -> list[NodeWithScore]:
+        """The facts that the model saw, read from the store."""
+        return stored_nodes(self._relay, answer.envelope)
+
+    def _complete(
+        self, response: Answered, span: Span | None, answer: Answer, nodes: list[NodeWithScore]
+    ) -> Answered:
         """Add source nodes and metadata to a response; publish events and record the turn."""
         metadata = answer_metadata(answer, self._attach)
-        nodes = stored_nodes(self._relay, answer.envelope)
         if span is not None:
             process_tree().record_turn(span, nodes, answer.envelope.query, metadata)
         dispatcher.event(EnvelopeEvent(envelope=metadata["crp_envelope"]))

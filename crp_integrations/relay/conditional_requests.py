@@ -168,10 +168,8 @@ class ConditionalRequest:
             facts = view.briefs(list(texts))
             current = {fact.fact_id: sha256(fact.content) for fact in facts}
             stale = {fact.fact_id for fact in facts if fact.status is FactStatus.STALE}
-            # With equal validators a status differs only where a ttl has run out in between.
-            if match.status is CacheStatus.HIT and stale != {
-                fact.fact_id for fact in known.candidates.facts if fact.stale
-            }:
+            # With the same state of the fabric a status differs only where a ttl has run out.
+            if stale != {fact.fact_id for fact in known.candidates.facts if fact.stale}:
                 match = ReuseMatch(CacheStatus.MISS, (Changed.FACTS,))
             # A guard may now decide otherwise on a fact while the number of facts is the same, or
             # redact personal data in it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +60,8 @@ def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedd
     """
     from crp_integrations.engines.vector_cache import CachedEmbedder, SharedEmbedder, object_scope
 
+    # Also made where it gets no vectors: an erasure removes the files of earlier processes.
+    cache = _vector_cache(settings.vector_cache, settings.vector_cache_mb)
     choice = source or settings.embedder or None
     if isinstance(choice, CachedEmbedder):
         return choice
@@ -73,9 +75,10 @@ def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedd
         # The identity of a framework's object is a guess, which can name two models alike.
         if embedder is not choice or not settings.vector_cache:
             scope = object_scope(choice)
+            # An object whose model was changed gives other vectors.
+            scope = scope and f"{scope} {embedder.identity}"
     if not settings.vector_cache_mb or scope == "":
         return embedder
-    cache = _vector_cache(settings.vector_cache, settings.vector_cache_mb)
     return SharedEmbedder(embedder, cache, scope=scope)
 
 
@@ -86,7 +89,7 @@ def _vector_cache(folder: str, megabytes: int) -> VectorCache:
 
     cache = VectorCache(megabytes, folder or None)
     # Erasure empties the caches of the process.
-    forgotten_with(cache.forget)
+    forgotten_with(cache.forget, partial(cache.forget, lasting=False))
     return cache
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from crp_integrations import Relay
 from crp_integrations.audit.records import Event
+from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import EventType
+from tests.adapters.langchain_doubles import opened
 from tests.relay.scripted_relays import session_events
 
 ORDER = "Pay 40 euros to DE02120300000000202051."
@@ -75,3 +78,26 @@ def checked_action(relay: Relay, session_id: str) -> Event:
     events = session_events(relay, EventType.ACTION_CHECKED)
     (event,) = [event for event in events if event.session_id == session_id]
     return event
+
+
+def in_region(folder: Path) -> Relay:
+    """A relay with a region that contains a fact which the judge may not see."""
+    relay = opened(regions={"eu": folder})
+    relay.region("eu").put(
+        [
+            Fact(content=f"{ORDER} The account is of Northfield.", labels=("secret",)),
+            Fact(content="Orders of 40 euros need no second signature."),
+        ]
+    )
+    return relay
+
+
+def assert_checked_in_region(
+    relay: Relay, entries: list[dict[str, Any]], judge: ActionJudge
+) -> None:
+    """The only call was checked without the withheld fact, and its event is in the region."""
+    assert session_events(relay, EventType.ACTION_CHECKED) == []
+    (event,) = session_events(relay, EventType.ACTION_CHECKED, residency="eu")
+    assert event.data["report_hash"] == entries[0]["report_hash"]
+    assert "second signature" in judge.evidence[0]
+    assert "Northfield" not in judge.evidence[0]

@@ -19,7 +19,7 @@ from crp_integrations import Relay, examine, pack
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.fabric.records import Where
 from crp_integrations.governance.tools import ToolSelector, ToolSpec
-from crp_integrations.guard.decisions import Decision, LabelFilter
+from crp_integrations.guard.decisions import Decision, LabelFilter, Subject
 from crp_integrations.langchain import (
     CRPDocumentCompressor,
     CRPMiddleware,
@@ -146,6 +146,17 @@ def test_an_ingestion_neither_fills_the_cache_nor_embeds_what_it_has(
     texts.clear()
     pack(FIRST, PASSAGES, model=MODEL)
     assert sorted(texts) == sorted(PASSAGES[10:])
+
+
+@pytest.mark.parametrize("tenant", ["local", "acme", "globex"])
+def test_writing_for_a_tenant_takes_no_vector_of_another(texts: list[str], tenant: str) -> None:
+    pack(FIRST, PASSAGES[:3], model=MODEL)
+    with Relay.open(subject=Subject(tenant="globex")) as relay:
+        relay.fabric.embedder.embed_passages(PASSAGES[:3])
+    texts.clear()
+    with Relay.open(subject=Subject(tenant=tenant)) as relay:
+        relay.add(PASSAGES[:3])
+    assert len(texts) == (3 if tenant == "acme" else 0)
 
 
 @pytest.mark.parametrize("settings", [{}, {"preset": "literal"}], ids=["default", "literal"])

@@ -14,10 +14,18 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import BaseModel
 
+from crp_integrations import Judge
 from crp_integrations.errors import ConfigError
 from crp_integrations.langchain import CRPMiddleware
 from crp_integrations.vocabulary import EventType
-from tests.adapters.actions import ORDER, RIGHT, WRONG, ActionJudge
+from tests.adapters.actions import (
+    ORDER,
+    RIGHT,
+    WRONG,
+    ActionJudge,
+    assert_checked_in_region,
+    in_region,
+)
 from tests.adapters.langchain_doubles import opened, prompts, scripted
 from tests.relay.scripted_relays import session_events
 
@@ -33,7 +41,9 @@ def calls(*each, name="pay"):
 class Payments:
     """An agent that pays, with what was paid, and its judge."""
 
-    def __init__(self, *script, saver=None, tools=(), others=(), response_format=None, **options):
+    def __init__(
+        self, *script, saver=None, tools=(), others=(), response_format=None, relay=None, **options
+    ):
         self.paid = []
         self.judge = ActionJudge()
 
@@ -45,7 +55,7 @@ class Payments:
 
         self.model = scripted(*script)
         options = {"ground_tools": True, "judge": self.judge, "judge_when": "doubt", **options}
-        self.relay = opened()
+        self.relay = relay or opened()
         self.make = lambda: create_agent(
             self.model,
             [pay, *tools],
@@ -296,3 +306,10 @@ def test_a_name_that_is_no_tool_is_an_error_before_the_model_is_paid():
 def test_arguments_that_can_check_nothing_are_errors(options, words):
     with pytest.raises(ConfigError, match=words):
         CRPMiddleware(opened(), **options)
+
+
+def test_a_call_is_checked_and_sealed_in_the_region_of_its_window(tmp_path):
+    relay, model = in_region(tmp_path), ActionJudge()
+    judge = Judge(model, withhold_labels=("secret",))
+    payments = Payments(calls(RIGHT), "Done.", relay=relay, judge=judge, residency="eu")
+    assert_checked_in_region(relay, entries(payments.run())[0], model)

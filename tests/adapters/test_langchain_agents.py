@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 
 import pytest
 from langchain.agents import create_agent
@@ -24,12 +25,14 @@ from crp_integrations.errors import (
     RequestError,
     SafetyHalt,
 )
+from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain import (
     CRPMiddleware,
     CRPRunnable,
     DPECallbackHandler,
     report_of,
 )
+from crp_integrations.relay.window_envelope import WindowEnvelope
 from crp_integrations.seals import sha256
 from tests.adapters.langchain_doubles import (
     FACTS,
@@ -45,7 +48,7 @@ from tests.adapters.langchain_doubles import (
     reader,
     scripted,
 )
-from tests.doubles import Recording, ScriptedModel
+from tests.doubles import FixedClock, Recording, ScriptedModel
 
 QUESTION = "How much power does the Meridian reactor deliver?"
 ASK = {"messages": [("user", QUESTION)]}
@@ -783,6 +786,29 @@ def test_later_steps_select_again_only_if_the_facts_have_changed(change):
     assert (second == first) is (third == first) is (not change)
     assert (added in second) is (change == "add")
     assert (FACTS[0] in third) is (change != "withdraw")
+
+
+@pytest.mark.parametrize("seconds", [30, 90])
+def test_a_later_step_reuses_no_candidates_over_the_end_of_a_ttl(monkeypatch, seconds):
+    clock, ages = FixedClock(), []
+    relay = opened(clock=clock)
+    relay.fabric.put([Fact(content=f"The Meridian reactor has {seconds} tall towers.", ttl="PT1M")])
+    assembled = WindowEnvelope._assembled
+
+    def noted(self, *args):
+        envelope = assembled(self, *args)
+        ages.append({fact.stale for fact in self.made.candidates.facts if "towers" in fact.content})
+        return envelope
+
+    @tool
+    def look(x: str) -> str:
+        """Look up."""
+        clock.moment += timedelta(seconds=seconds)
+        return "Nothing."
+
+    monkeypatch.setattr(WindowEnvelope, "_assembled", noted)
+    agent_of(scripted(calling("look", {"x": "y"}), FACTS[1]), relay, [look]).invoke(ASK)
+    assert ages == [{False}, {seconds > 60}]
 
 
 def test_what_does_not_go_with_an_agent_is_refused():

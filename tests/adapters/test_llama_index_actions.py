@@ -15,10 +15,18 @@ from llama_index.core.workflow import (
     JsonSerializer,
 )
 
+from crp_integrations import Judge
 from crp_integrations.errors import ConfigError
 from crp_integrations.llama_index import CRPAgentLLM, CRPAgentWorkflow
 from crp_integrations.vocabulary import EventType
-from tests.adapters.actions import ORDER, RIGHT, WRONG, ActionJudge
+from tests.adapters.actions import (
+    ORDER,
+    RIGHT,
+    WRONG,
+    ActionJudge,
+    assert_checked_in_region,
+    in_region,
+)
 from tests.adapters.llama_index_doubles import agent, heard, opened, outputs, prompts, scripted
 from tests.relay.scripted_relays import session_events
 
@@ -28,7 +36,9 @@ PAY_BOTH = [("pay", RIGHT), ("pay", WRONG)]
 class Payments:
     """An agent that pays, with what was paid, and its judge."""
 
-    def __init__(self, *script, kind="FunctionAgent", streaming=True, grounds=True, **options):
+    def __init__(
+        self, *script, kind="FunctionAgent", streaming=True, grounds=True, relay=None, **options
+    ):
         self.paid = []
         self.judge = ActionJudge()
 
@@ -39,7 +49,7 @@ class Payments:
 
         self.model = scripted(*script)
         options = {"ground_tools": True, "judge": self.judge, **options}
-        self.relay = opened()
+        self.relay = relay or opened()
         self.llm = CRPAgentLLM(self.relay, self.model, **options)
         tools = self.llm.grounded([pay]) if grounds else [pay]
         self.agent = agent(self.llm, tools, kind, streaming=streaming)
@@ -62,6 +72,15 @@ async def test_calls_are_reported_and_run_by_default():
     assert "crp_actions" not in prompts(payments.model)
     sealed = session_events(payments.relay, EventType.ACTION_CHECKED)
     assert [event.data["report_hash"] for event in sealed] == [e["report_hash"] for e in entries]
+
+
+async def test_a_call_is_checked_and_sealed_in_the_region_of_its_window(tmp_path):
+    relay, model = in_region(tmp_path), ActionJudge()
+    judge = Judge(model, withhold_labels=("secret",))
+    payments = Payments([("pay", RIGHT)], "Done.", relay=relay, judge=judge, residency="eu")
+    events, _, error = await heard(payments.agent.run(ORDER))
+    assert error is None
+    assert_checked_in_region(relay, outputs(events)[0].metadata["crp_actions"], model)
 
 
 @pytest.mark.parametrize("streaming", [True, False])

@@ -85,6 +85,24 @@ def events():
     assert len(process_tree()) == 0
 
 
+@pytest.mark.parametrize("fields", [{}, {"streaming": True}, {"streaming": True, **HALTING}])
+async def test_events_of_an_asynchronous_query_come_on_its_loop(monkeypatch, fields):
+    on_loop = []
+
+    class Noting(BaseEventHandler):
+        def handle(self, event, **kwargs):
+            if isinstance(event, EnvelopeEvent | ReportEvent):
+                on_loop.append(asyncio._get_running_loop() is loop)
+
+    loop, root = asyncio.get_running_loop(), get_dispatcher()
+    monkeypatch.setattr(root, "event_handlers", [*root.event_handlers, Noting()])
+    engine = CRPQueryEngine(opened(), llm=scripted(FACTS[0]), **fields)
+    response = await engine.aquery(QUESTION)
+    if fields:
+        await pieces(response)
+    assert on_loop == [True, True]
+
+
 def index(texts=FACTS, kind=VectorStoreIndex, **metadata):
     documents = [
         Document(text=text, doc_id=f"d{n}", metadata=dict(metadata)) for n, text in enumerate(texts)

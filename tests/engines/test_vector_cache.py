@@ -219,6 +219,19 @@ def test_emptying_the_cache_removes_its_files(tmp_path: Path) -> None:
     assert base.texts == ["one", "one"]
 
 
+def test_emptying_the_memory_alone_leaves_a_file_as_it_is(tmp_path: Path) -> None:
+    base = CountingEmbedder(HashEmbedder())
+    cache = VectorCache(1, tmp_path)
+    CachedEmbedder(base, cache).embed_passages(["one"])
+    [file] = tmp_path.iterdir()
+    before = file.read_bytes()
+    cache.forget(lasting=False)
+    assert cache.size == 0
+    CachedEmbedder(base, cache).embed_passages(["one"])
+    assert base.texts == ["one"]
+    assert file.read_bytes() == before
+
+
 def test_a_file_that_cannot_be_removed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +268,49 @@ def test_the_settings_choose_the_cache(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
     memo.forget()
     assert list(tmp_path.iterdir()) == []
+
+
+class Framework:
+    """An embedder of a framework."""
+
+    __slots__ = ("model_name",)
+
+    def __init__(self, model_name: str) -> None:
+        self.model_name = model_name
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[float(len(self.model_name)), 1.0] for _ in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+class Referenced(Framework):
+    """One that can be referenced weakly."""
+
+
+@pytest.mark.parametrize(
+    "source", [None, Framework("a"), CachedEmbedder(HashEmbedder(), VectorCache(1))]
+)
+def test_an_erasure_removes_the_files_whatever_embeds(tmp_path: Path, source: Any) -> None:
+    file = tmp_path / "earlier-256.vectors"
+    file.write_bytes(b"rows")
+    megabytes = 0 if source is None else 1
+    settings = load(vector_cache=str(tmp_path), vector_cache_mb=megabytes)
+    chosen_embedder(source, settings)
+    memo.forget(lasting=False)
+    assert file.exists()
+    memo.forget()
+    assert not file.exists()
+
+
+def test_an_object_whose_model_was_changed_gives_the_vectors_of_the_new_one() -> None:
+    source, rows = Referenced("short"), []
+    for source.model_name in ("short", "much-longer"):
+        embedder = chosen_embedder(source, load())
+        assert isinstance(embedder, SharedEmbedder)
+        rows.append(embedder.embed_query("one").tobytes())
+    assert rows[0] != rows[1]
 
 
 def test_two_objects_of_one_name_share_no_vectors() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +24,7 @@ from crp_integrations.envelope.reuse import (
     etag,
 )
 from crp_integrations.envelope.settings import ReuseSettings
+from crp_integrations.language import memo
 from crp_integrations.vocabulary import CacheStatus, Changed, GroundingMode, Strategy
 from tests.doubles import NOON
 from tests.envelope.builders import candidates, fact, made
@@ -262,6 +265,21 @@ def test_a_session_that_ends_is_forgotten_alone() -> None:
     assert kept.match(other, ANY_ETAG, validators(), NOON).status is CacheStatus.HIT
     assert kept.end("other") == 1
     assert len(kept) == kept.bytes == 0
+
+
+def test_an_erasure_drops_all_texts_at_once_and_keeps_no_memory_alive() -> None:
+    kept = known()
+    memo.forget()
+    assert texts(kept, MINE) == []
+    assert (len(kept), kept.bytes) == (1, 0)
+    match = kept.match(MINE, ENVELOPE.etag, validators(), NOON)
+    assert (match.status, match.reasons) == (CacheStatus.MISS, (Changed.EXPIRED,))
+    changed = kept.match(MINE, ENVELOPE.etag, validators(state_hash="other"), NOON)
+    assert changed.reasons == (Changed.FACTS,)
+    gone = weakref.ref(kept)
+    del kept
+    gc.collect()
+    assert gone() is None
 
 
 @settings(max_examples=50, deadline=None)

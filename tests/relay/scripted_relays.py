@@ -74,9 +74,11 @@ def refusal(relay: Relay, question: str = QUESTION, **asking: Any) -> CRPError:
     raise AssertionError("nothing was refused")
 
 
-def session_events(relay: Relay, *kinds: EventType, window: str = "") -> list[Event]:
+def session_events(
+    relay: Relay, *kinds: EventType, window: str = "", residency: str | None = None
+) -> list[Event]:
     """The journal's events of sessions, of some types, of a window."""
-    with relay.fabric.begin(write=False) as transaction:
+    with relay.region(residency).begin(write=False) as transaction:
         found = list(transaction.journal.events())
     return [
         event

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ from crp_integrations import Relay
 from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.stores.postgres import PostgresStore
+from crp_integrations.stores.postgres.pool import Listener
 from crp_integrations.testing.fixtures import KEY, NAMESPACE, fact, fill
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (
@@ -184,3 +186,21 @@ def test_a_standby_serves_reads_and_loses_nothing_acknowledged_when_it_takes_ove
         for one in (second, first):
             if one is not None:
                 one.close()
+
+
+def test_a_cache_that_cannot_be_cleared_does_not_end_the_listening(monkeypatch, caplog):
+    lasting = []
+
+    def forget(files):
+        lasting.append(files)
+        if len(lasting) == 3:
+            listener._closed.set()
+        raise StoreError("a.vectors cannot be removed")
+
+    raw = SimpleNamespace(execute=lambda _: None, notifies=lambda **_: iter(["erased"]))
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: nullcontext(raw))
+    listener = Listener("postgresql://", forget)
+    listener.start()
+    listener._thread.join(10.0)
+    assert lasting == [False, True, True], "a connection keeps files, a notification does not"
+    assert caplog.text.count("a.vectors cannot be removed") == 3

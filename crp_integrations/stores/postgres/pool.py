@@ -36,8 +36,8 @@ _log = logging.getLogger(__name__)
 class Listener:
     """Listens on its own connection while its store is open."""
 
-    def __init__(self, address: str, forget: Callable[[], None]) -> None:
-        """Keep the address; nothing is started."""
+    def __init__(self, address: str, forget: Callable[[bool], None]) -> None:
+        """Keep the address and what clears the caches, with or without files; start nothing."""
         self._address = address
         self._forget = forget
         self._closed = threading.Event()
@@ -73,7 +73,7 @@ class Listener:
                     raw.execute(f"LISTEN {CHANNEL}")
                     self._listening.set()
                     # Earlier notifications were missed.
-                    self._forget()
+                    self._drop(lasting=False)
                     self._take(raw)
             except psycopg.Error as error:
                 self._listening.clear()
@@ -84,7 +84,13 @@ class Listener:
     def _take(self, raw: psycopg.Connection) -> None:
         while not self._closed.is_set():
             for _ in raw.notifies(timeout=PAUSE_SECONDS, stop_after=1):
-                self._forget()
+                self._drop(lasting=True)
+
+    def _drop(self, *, lasting: bool) -> None:
+        try:
+            self._forget(lasting)
+        except StoreError as error:
+            _log.warning("a cache was not cleared after an erasure: %s", error)
 
 
 # A connection used this recently is reused without a check.
