@@ -126,7 +126,8 @@ def replace_text(
         separator: what stands between two texts in the whole text.
     """
     made: list[Block] = []
-    at = used = 0
+    texts: list[str] = []
+    left, at = list(edits), 0
     for block in blocks:
         own = text_of(block)
         if own is None:
@@ -135,14 +136,17 @@ def replace_text(
         end = at + len(own)
         own_edits = [
             edit.model_copy(update={"start": edit.start - at, "end": edit.end - at})
-            for edit in edits
+            for edit in left
             if at <= edit.start and edit.end <= end
         ]
+        # An insertion between two blocks is the first one's.
+        left = [edit for edit in left if not (at <= edit.start and edit.end <= end)]
         # A provider may refuse an empty text.
         if new := edited(own, own_edits):
             made.append(make(new) if own_edits else block)
-        at, used = end + len(separator), used + len(own_edits)
-    if at and used == len(edits):
+        texts.append(new)
+        at = end + len(separator)
+    if texts and not left and separator.join(texts) == text:
         return made
     others = [block for block in blocks if text_of(block) is None]
     first = next((n for n, block in enumerate(blocks) if text_of(block) is not None), len(others))

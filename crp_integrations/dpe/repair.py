@@ -42,7 +42,8 @@ EMPTY: Final = "nothing would stay"
 
 _BLANK: Final = re.compile(r"(\s+)")
 _CLOSERS: Final = re.compile(r"[*_)\]}”»`]*")
-_MARKS: Final = re.compile(r"\*\*|(?<=\S)\*|\*(?=\S)|[`\"()\[\]{}|]")
+# An apostrophe after an s or between letters is no quotation mark.
+_MARKS: Final = re.compile(r"\*\*|(?<=\S)\*|\*(?=\S)|[`\"()\[\]{}|“”„«»‚‘]|(?<!s)’(?!\w)")
 _COMMA_AFTER: Final = re.compile(r"\s*,\s*")
 _COMMA_BEFORE: Final = re.compile(r",\s*\Z")
 
@@ -263,8 +264,8 @@ def _replacement(layout: _Layout, claim: Claim, claims: Sequence[Claim]) -> Edit
     if place == "code":
         return CODE
     old = layout.text[claim.start : claim.end]
-    wrong = claim.wrong[0] - claim.start if claim.wrong else 0
-    new = in_row(old, claim.fix, wrong) if place == "row" else in_line(old, claim.fix)
+    wrong = (claim.wrong[0] - claim.start, claim.wrong[1] - claim.start) if claim.wrong else None
+    new = in_row(old, claim.fix, wrong) if place == "row" else in_line(old, claim.fix, wrong)
     if new is None or (place == "prose" and _beyond(layout, claim, new, claims)):
         return FORM
     start, end, words = _difference(old, new)
@@ -274,7 +275,7 @@ def _replacement(layout: _Layout, claim: Claim, claims: Sequence[Claim]) -> Edit
     json = layout.json_around(claim)
     if json is not None:
         return edit if layout.fits(json, edit) else FORM
-    return edit if _balance(edit.old) == _balance(edit.new) else FORM
+    return edit if _balance(old) == _balance(new) else FORM
 
 
 def _beyond(layout: _Layout, claim: Claim, new: str, claims: Sequence[Claim]) -> bool:
@@ -307,6 +308,9 @@ def _balance(text: str) -> Counter[str]:
     count = Counter(_MARKS.findall(text))
     for opening, closing in ("()", "[]", "{}"):
         count[opening] -= count.pop(closing, 0)
+    # Languages open with the mark with which others close.
+    for marks in ("“”„", "«»", "‚‘’"):
+        count[marks[0]] = sum(count.pop(mark, 0) for mark in marks) % 2
     for sign in ("**", "*", "`", '"'):
         count[sign] %= 2
     return Counter({sign: number for sign, number in count.items() if number})

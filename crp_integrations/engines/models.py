@@ -264,10 +264,18 @@ def model_object_name(source: object) -> str:
 
 def most_output_of(source: object) -> int | None:
     """The most tokens of a reply that a model object states; None if it states none."""
-    inner = _inner(source)
-    profile = getattr(inner, "profile", None)
-    stated = [getattr(inner, name, None) for name in _MOST_OUTPUT]
-    stated.append(profile.get("max_output_tokens") if isinstance(profile, Mapping) else None)
+    # A binding passes each attribute of the model inside it, so its own fields are read.
+    own, inner = getattr(source, "__dict__", {}), _inner(source)
+    if isinstance(others := own.get("fallbacks"), list | tuple):
+        each = [most_output_of(model) for model in (own.get("runnable"), *others)]
+        return None if None in each else max(most or 0 for most in each)
+    if inner is not source:
+        bound = own.get("kwargs") or {}
+        stated = [*(bound.get(name) for name in _MOST_OUTPUT), most_output_of(inner)]
+    else:
+        profile = getattr(source, "profile", None)
+        stated = [getattr(source, name, None) for name in _MOST_OUTPUT]
+        stated.append(profile.get("max_output_tokens") if isinstance(profile, Mapping) else None)
     return next((most for most in stated if isinstance(most, int) and most > 0), None)
 
 

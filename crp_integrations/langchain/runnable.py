@@ -38,7 +38,7 @@ from crp_integrations.relay.drive import (
     drive_stream,
     trace_stream,
 )
-from crp_integrations.relay.question_fields import QuestionFields
+from crp_integrations.relay.question_fields import QuestionFields, with_call_fields
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Outcome
 
@@ -212,7 +212,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         """The question's windows, the model that answers them, and the handlers for the report."""
         _check_fields(fields)
         read = question_of(input)
-        asking = {**self._asking, **fields}
+        asking = with_call_fields(self._asking, fields)
         session = session_of(config)
         if session and fields.get("session_id") is None:
             asking["session_id"] = session

@@ -36,7 +36,7 @@ from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.ports import share_in_copies
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive
-from crp_integrations.relay.question_fields import QuestionFields, from_headers
+from crp_integrations.relay.question_fields import QuestionFields, from_headers, with_call_fields
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Drivable, Halt, Outcome, Release
 
@@ -305,7 +305,7 @@ class CRPProxyHook(CustomLogger):
     def _question_fields(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """The operator's fields combined with those in a request's headers."""
         requested: dict[str, Any] = dict(from_headers(headers))
-        joined = {**self._asking, **requested}
+        joined = with_call_fields(self._asking, requested)
         joined["policy"] = requested.get("policy")
         if self._policy is not None:
             # Inherited like the policy of a parent session, so that the strictest rules apply.

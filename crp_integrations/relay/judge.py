@@ -28,6 +28,7 @@ from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.report_parts import FALLBACK, NO_DOUBT, UNAVAILABLE
 from crp_integrations.errors import ConfigError, ModelError, RequestError
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model, T, share_in_copies
 from crp_integrations.relay.budget import (
@@ -70,6 +71,19 @@ _RETRIED_STATUSES: Final = frozenset({408, 409, 429})
 
 # True in the context of a judge's call, so that callbacks on models do not examine its reply.
 JUDGING: Final[ContextVar[bool]] = ContextVar("crp_judging", default=False)
+
+# The caches of all judges, whose replies quote passages, with the lock of each.
+_CACHES: Final[WeakKeyDictionary[Any, tuple[OrderedDict[str, Any], ...]]] = WeakKeyDictionary()
+
+
+def _forget_replies() -> None:
+    for lock in filter(None, [reference() for reference in _CACHES.keyrefs()]):
+        with lock:
+            for cache in _CACHES[lock]:
+                cache.clear()
+
+
+forgotten_with(_forget_replies)
 
 
 class JudgeChoices(TypedDict, total=False):
@@ -158,6 +172,7 @@ class Judge:
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
         # What `confirm` was answered: a second reading of its own, made once for each answer.
         self._confirmed: OrderedDict[str, JudgeReply] = OrderedDict()
+        _CACHES[self._lock] = (self._known, self._confirmed)
         self._ledger: Ledger = process_ledger(model)
         self._breaker = Breaker()
         self._calling = JudgeCaller(

@@ -140,6 +140,15 @@ def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:
     )
 
 
+def with_call_fields(asking: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A component's fields under those of a call; `most_again` belongs to the `on_flag` with it."""
+    joined, on_flag = {**asking, **fields}, fields.get("on_flag")
+    replaced = asking.get("on_flag") and on_flag and FlagAction.ASK_AGAIN not in str(on_flag)
+    if replaced and fields.get("most_again") is None:
+        joined.pop("most_again", None)
+    return joined
+
+
 # Wording used instead of pydantic's message, by type of error.
 _WANTED: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -11,6 +11,7 @@ from langchain_core.outputs import ChatResult
 from llama_index.core.llms import MockLLM
 
 from crp_integrations import Relay, count_tokens, pack
+from crp_integrations.engines.models import most_output_of
 from crp_integrations.errors import ConfigError, CRPError, ModelError, RequestError
 from tests.doubles import HashEmbedder
 
@@ -111,3 +112,28 @@ def test_an_object_where_a_name_is_wanted_says_where_it_goes(door: str) -> None:
         with pytest.raises(CRPError, match=r"models? is .*Remembering.*llm=") as caught:
             doors[door]()
     assert isinstance(caught.value, RequestError | ConfigError)
+
+
+class Limited(FakeMessagesListChatModel):
+    """A chat model that states the most tokens of its replies, or does not."""
+
+    max_tokens: int | None = None
+
+
+def test_the_most_output_is_that_of_the_outermost_binding_and_the_largest_fallback() -> None:
+    own, other, silent = (Limited(responses=[], max_tokens=most) for most in (1_000, 9_000, None))
+    bound = own.bind(max_tokens=8_000)
+    for model, most in (
+        (own, 1_000),
+        (silent, None),
+        (bound, 8_000),
+        (bound.bind(stop=["."]), 8_000),
+        (bound.bind(max_tokens=50), 50),
+        (silent.bind(max_completion_tokens=300), 300),
+        (bound.with_retry(), 8_000),
+        (own.with_fallbacks([other]), 9_000),
+        (own.bind(max_tokens=50).with_fallbacks([own]), 1_000),
+        (own.with_fallbacks([other]).bind(stop=["."]), 9_000),
+        (own.with_fallbacks([silent]), None),
+    ):
+        assert most_output_of(model) == most, model

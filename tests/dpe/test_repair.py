@@ -77,6 +77,22 @@ def repaired(answer: str, fixes: dict[str, str | None], passages: list[str] = SH
         # A citation before the stop, in a row too.
         ("It closes at 17:00 [1]. It opens.", {"17:00": "It closes at 18:30."}, "It closes at 18:30 [1]. It opens."),
         ("It closes at 17:00 [1][^2]. It opens.", {"17:00": "It closes at 18:30"}, "It closes at 18:30 [1][^2]. It opens."),
+        # What ends a claim in brackets is a citation, and stands within its closing marks.
+        *(
+            (f"It closes at 17:00 {tail}. It opens.", {"17:00": "It closes at 18:30."}, f"It closes at 18:30 {tail}. It opens.")
+            for tail in ("[docs](http://x.org/a)", "[doc-3]", "[a1]", "[see source 1]", "(Miller, 2020)", "[1][a1]")
+        ),
+        *(
+            (f"{a}It closes at 17:00 [1].{b} It opens.", {"17:00": f"{a}It closes at 18:30.{b}"}, f"{a}It closes at 18:30 [1].{b} It opens.")
+            for a, b in ("“”", "«»", "‘’", ("**", "**"))
+        ),
+        # A note that stands in the claim is the claim's.
+        *(
+            (text.format(7), {"7": text.format(5)}, text.format(5))
+            for text in ("Parking costs {} euros (each).", "Parking costs {} euros (before and after).", "Which: Parking costs {} euros.")
+        ),
+        ("It closes at 17:00.", {"17:00": "Corrected: It closes at 18:30. (corrected)"}, "It closes at 18:30."),
+        ("The dogs’ park isn’t open at 8:00.", {"8:00": "The dogs’ park is not open at 9:00."}, "The dogs’ park is not open at 9:00."),
         ("It closes at 17:00 (source 1).", {"17:00": "It closes at 18:30."}, "It closes at 18:30 (source 1)."),
         ("It closes at 17:00 [2].", {"17:00": "It closes at 18:30 [1]."}, "It closes at 18:30 [1]."),
         ("| a | b |\n|---|---|\n| shop | 17:00 [1] |", {"17:00": "| shop | 18:30 |"}, "| a | b |\n|---|---|\n| shop | 18:30 [1] |"),
@@ -170,6 +186,9 @@ def test_a_correction_takes_the_place_of_its_claim(
         ("The shop opens at 8:00 and closes at 18:30.", {"8:00": "The shop opens at 9:00 and closes at 18:30."}, FORM),
         ("It opens at 9:00, and it closes at 17:00.", {"17:00": "It closes at 18:30. It opens."}, FORM),
         ("It closes at 17:00.[1] It opens at 9:00.", {"17:00": "It closes at 18:30."}, FORM),
+        ("“It closes at 17:00. It opens.”", {"17:00": "“It closes at 18:30.”"}, FORM),
+        ("It closes at 17:00 ([1]). It opens.", {"17:00": "It closes at 18:30."}, FORM),
+        ("It closes at 17:00 (in short). It opens.", {"17:00": "It closes at 18:30."}, FORM),
         ('She says: "It closes at 17:00." It opens.', {"17:00": "It closes at 18:30."}, FORM),
         ("It closes at 17:00 [1] on weekdays. It opens.", {"17:00": "It closes at 18:30 on weekdays."}, FORM),
         ("| n | b |\n|---|---|\n| 1 | pool |\n| 2 | 9:00 |", {"pool": ""}, NEEDED),

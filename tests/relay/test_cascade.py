@@ -12,6 +12,7 @@ import pytest
 from crp_integrations import Judge, Relay, examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import CRPError, RequestError
+from crp_integrations.language.memo import forget
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.receipt.records import write
 from crp_integrations.receipt.replay import replay
@@ -156,6 +157,16 @@ def test_both_readings_of_an_answer_are_bought_once(how: str) -> None:
     for _ in range(2):
         examine(ANSWER, PASSAGES, QUESTION, judge=no_cache)
     assert len(model.calls) == 4
+
+
+def test_what_is_erased_leaves_the_caches_of_all_judges() -> None:
+    model = Named("only", UNSUPPORTED)
+    judge = Judge(model, confirm=True)
+    for calls in (2, 2, 4):
+        if calls == 4:
+            forget()
+        examine(ANSWER, PASSAGES, QUESTION, judge=judge.altered(cache_size=9))
+        assert len(model.asked) == calls
 
 
 def test_both_spend_one_budget() -> None:

@@ -374,6 +374,13 @@ def test_each_block_gets_its_own_edits(
         return new, replace_text(texts, new, edits, own, str, separator)
 
     assert replaced(*changes)[1] == blocks
+    whole = separator.join(["aa bb.", "cc dd.", "ee."])
+    between = Edit(start=6, end=6, old="", new="!", claim="c1")
+    for more in ([], [edits_of(whole, (f"dd.{separator}ee", "zz"))[0]]):
+        new = edited(whole, [between, *more])
+        own: Any = lambda block: block if isinstance(block, str) else None  # noqa: E731
+        blocks_of = replace_text(texts, new, [between, *more], own, str, separator)
+        assert blocks_of == ([new, 5] if more else ["aa bb.!", 5, "cc dd.", "ee."])
     text, merged = replaced((f"bb.{separator}cc", "zz"))
     assert merged == [text, 5]
     assert replace_text([5], "aa", [], lambda block: None, str) == [5, "aa"]
@@ -426,6 +433,22 @@ def test_a_gate_refuses_what_has_no_effect(how: dict[str, Any], words: str) -> N
         CRPGate.around(RunnableLambda(str), judge=Repairs().judge, **how)
     with pytest.raises(RequestError, match=words):
         QueryEngineGate(Engine([]), judge=Repairs().judge, **how)
+
+
+def test_a_call_replaces_the_count_of_the_action_that_it_replaces() -> None:
+    relay = langchain.opened(judge=Repairs().judge)
+    made: dict[str, Any] = {"on_flag": "ask-again", "most_again": 2}
+    for how, calls in (
+        ({"on_flag": "repair"}, 1),
+        ({"on_flag": ["repair", "withhold"]}, 1),
+        ({"on_flag": ("ask-again", "repair")}, 3),
+    ):
+        model = langchain.scripted(WRONG, WRONG + " It is.", WRONG + " Yes.")
+        assert "412" in CRPRunnable(relay, llm=model, **made).invoke(QUESTION, **how).text
+        assert len(model.seen) == calls
+    chain = CRPRunnable(relay, llm=langchain.scripted(WRONG), **made)
+    with pytest.raises(RequestError, match="most_again 2 has no effect"):
+        chain.invoke(QUESTION, on_flag="repair", most_again=2)
 
 
 @pytest.mark.parametrize("action", ["ask-again", "repair"])

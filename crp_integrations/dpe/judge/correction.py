@@ -60,10 +60,19 @@ _CLOSED: Final = str.maketrans("([{“„«", ")]}”“»")
 _REMARK: Final = re.compile(r"[(\[{<][^()\[\]{}<>]*[)\]}>][.!]?\Z")
 _CITED: Final = re.compile(r"[.!?](?:\[\^?\w+\]|[⁰¹²³⁴-⁹†‡])+\s")
 _CITE: Final = rf"(?:{CITATION}|\[\^\w+\]|【[^】]*】)"
-_CITES: Final = re.compile(_CITE, re.IGNORECASE)
-_LAST_CITES: Final = re.compile(
-    rf"(?:[.!?…,;:]*\s*{_CITE})+[.!?…,;:]*(?=[*_)}}\]\"'”’»`]*\Z)", re.IGNORECASE
+_STATED_CITES: Final = re.compile(_CITE, re.IGNORECASE)
+# Also words and links in brackets, and a name with its year.
+_ANY_CITE: Final = (
+    rf"(?:{_CITE}|\[[^\[\]\n]+\](?:\([^()\s]+\))?"
+    r"|\([^()\n]+(?:,|\bal\.)\s(?:1[5-9]|20)\d\d[a-z]?\))"
 )
+_CITES: Final = re.compile(_ANY_CITE, re.IGNORECASE)
+_CLOSERS: Final = r"(?=[*_)}\]\"'”“’‘»«`]*\Z)"
+_LAST_STATED: Final = re.compile(rf"(?:[.!?…,;:]*\s*{_CITE})+[.!?…,;:]*{_CLOSERS}", re.IGNORECASE)
+_LAST_CITES: Final = re.compile(
+    rf"(?:[.!?…,;:]*\s*{_ANY_CITE})+[.!?…,;:]*{_CLOSERS}", re.IGNORECASE
+)
+_LAST_ROUND: Final = re.compile(rf"\((?:[^()\n]|\([^()\n]*\))*\)[.!?…,;:]*{_CLOSERS}")
 # "Corrected:" before a correction, and "(corrected)", "– corrected" or "Corrected." after it.
 _NOTE: Final = re.compile(
     r"\A(?:[^\W\d]+ ){0,2}[^\W\d]+:\s+|(?<=[.!?])\s+[([{][^()[\]{}\d]+[)\]}][.!]?\Z"
@@ -201,7 +210,8 @@ def without_note(fix: str | None, claim: Claim, grounds: Grounds) -> str | None:
     for note in _NOTE.findall(fix or ""):
         words = {word for word in pieces_of(note.casefold()) if word.isalnum()} - FUNCTION_WORDS
         stated = Grounds(claim.text).words | grounds.words
-        if not (note.isupper() or any(_is_among(word, stated) for word in words)):
+        stands = note.strip().casefold() in claim.text.casefold() or not words
+        if not (stands or note.isupper() or any(_is_among(word, stated) for word in words)):
             fix = (fix or "").replace(note, "", 1)
     return fix
 
@@ -332,12 +342,13 @@ def _is_on(mention: DateMention, day: date) -> bool:
     return mention.month is not None and all(own in (None, other) for own, other in parts)
 
 
-def in_row(old: str, fix: str, wrong: int) -> str | None:
+def in_row(old: str, fix: str, wrong: tuple[int, int] | None) -> str | None:
     """A table row with the cells that its correction changes; None for other cells.
 
     Args:
-        wrong: where the wrong words begin in it.
+        wrong: where the wrong words stand in it; None for all of it.
     """
+    begin = wrong[0] if wrong else 0
     bar = _BAR if "|" in old else re.compile("\t")
     fix = fix.strip()
     cells = bar.split(old)
@@ -350,7 +361,7 @@ def in_row(old: str, fix: str, wrong: int) -> str | None:
     made, at = list[str](), 0
     for cell, new in zip(cells, fixed, strict=True):
         own, number = cell.strip(), not "".join(made).strip(" |") and _NUMBERED.fullmatch(cell)
-        same = own == new.strip() or not own or (number and not at <= wrong <= at + len(cell))
+        same = own == new.strip() or not own or (number and not at <= begin <= at + len(cell))
         changed = own if same else _with_citations(own, new.strip())
         if changed is None:
             return None
@@ -361,8 +372,8 @@ def in_row(old: str, fix: str, wrong: int) -> str | None:
     return "".join(made)
 
 
-def in_line(old: str, fix: str) -> str | None:
-    """A correction with the signs around the claim: its final stop and its first letter."""
+def in_line(old: str, fix: str, wrong: tuple[int, int] | None = None) -> str | None:
+    """A correction with what stands around a claim's wrong words: stop, first letter, citations."""
     new = _BLANKS.sub(" ", fix).strip()
     if not _MARK.match(old):
         new = _MARK.sub("", new, count=1) if _MARK.match(new) else new
@@ -371,7 +382,7 @@ def in_line(old: str, fix: str) -> str | None:
     if len(_CITED.findall(old)) > len(_CITED.findall(new)):
         # The claim has a sentence more than its correction.
         return None
-    cited = _with_citations(old, new)
+    cited = _with_citations(old, new, wrong)
     if cited is None:
         return None
     new = cited
@@ -395,11 +406,20 @@ def in_line(old: str, fix: str) -> str | None:
     return new if any(sign.isalnum() for sign in new) else None
 
 
-def _with_citations(old: str, new: str) -> str | None:
+def _with_citations(old: str, new: str, wrong: tuple[int, int] | None = None) -> str | None:
     """A correction with the citations that end its claim; None if it would lose another one."""
-    own, last = _CITES.findall(old), _LAST_CITES.search(old)
+    start, end = wrong or (len(old), 0)
+    own = [
+        match.group()
+        for match in _CITES.finditer(old)
+        if _STATED_CITES.fullmatch(match.group()) or match.end() <= start or end <= match.start()
+    ]
     if len(_CITES.findall(new)) >= len(own):
-        return new
+        lost = wrong and _LAST_ROUND.search(old, end) and not _LAST_ROUND.search(new)
+        return None if lost else new
+    last = (wrong and _LAST_CITES.search(old, end)) or _LAST_STATED.search(old)
     if last is None or _CITES.search(new) or len(_CITES.findall(last.group())) < len(own):
         return None
-    return _STOP.sub("", new) + last.group()
+    closers = old[last.end() :]
+    closers = closers if new.endswith(closers) else ""
+    return _STOP.sub("", new.removesuffix(closers)) + last.group() + closers
