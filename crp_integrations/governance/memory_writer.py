@@ -94,7 +94,9 @@ class MemoryWriter:
         if check is not None and not callable(check):
             raise RequestError(f"check is {seen(check, hidden=True)}; give a function of an item")
         if iscoroutinefunction(check):
-            raise RequestError("check is a coroutine function, which is not awaited; give a plain one")
+            raise RequestError(
+                "check is a coroutine function, which is not awaited; give a plain one"
+            )
         self._namespace = namespace
         self._checks = check
 

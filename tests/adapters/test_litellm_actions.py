@@ -110,9 +110,7 @@ def test_an_unread_call_is_withheld() -> None:
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_an_error_of_a_receiver_costs_no_answer(
-    how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_of_a_receiver_costs_no_answer(how: str, caplog: pytest.LogCaptureFixture) -> None:
     def fail(report: ActionReport) -> None:
         raise RuntimeError(report.arguments[0].value)
 

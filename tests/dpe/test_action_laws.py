@@ -288,7 +288,14 @@ def test_a_short_form_stands(value: object, text: str) -> None:
                     for money in ("€40", "€ 40", "EUR 40", "€40.00")
                 ),
                 *("-40 EUR", "− 40 EUR", "–40 EUR", "menos 40 EUR", "| - 40 EUR |", "40.00- EUR"),
-                *("40 Mill. EUR", "40 mill €", "40 Md d'euros", "02 -€40", "rent\n-€40", "rent\n− €40"),
+                *(
+                    "40 Mill. EUR",
+                    "40 mill €",
+                    "40 Md d'euros",
+                    "02 -€40",
+                    "rent\n-€40",
+                    "rent\n− €40",
+                ),
             )
         ),
         (2, "2 million"),

@@ -66,7 +66,8 @@ _CURRENCY: Final = r"(?:[$\u20ac\u00a3\u00a5\u20b9]|(?:EUR|USD|GBP|CHF|JPY|PLN|S
 _SHORT: Final = rf"(?:mill|md)(?=\.|[ \u00a0\u202f]?(?:{_CURRENCY}|euro|dollar|d['\u2019]))"
 # A word that multiplies, or the minus of a bookkeeper: "40,00-".
 _MULTIPLIED: Final = re.compile(
-    rf"[ \u00a0\u202f-]?(?:(?i:{_MAGNITUDES}|{_SHORT})s?|[kKMT])(?![\w-])|-(?![\w-]|{_CURRENCY}\s?\d)"
+    rf"[ \u00a0\u202f-]?(?:(?i:{_MAGNITUDES}|{_SHORT})s?|[kKMT])(?![\w-])"
+    rf"|-(?![\w-]|{_CURRENCY}\s?\d)"
 )
 _CURRENCY_AT: Final = re.compile(_CURRENCY)
 _CURRENCY_BEFORE: Final = re.compile(rf"{_CURRENCY}\s?\Z")
