@@ -424,7 +424,7 @@ def test_tools_may_be_grounded_while_a_step_is_read():
     grounded = payments.llm._grounded
     made = []
 
-    class Metadata:
+    class GrowingTools:
         def get_name(self):
             made.extend(payments.llm.grounded([lambda: ""]))
             return "pay"
@@ -432,7 +432,7 @@ def test_tools_may_be_grounded_while_a_step_is_read():
         def to_openai_tool(self, **_):
             return {}
 
-    payments.agent.tools[0]._metadata = Metadata()
+    payments.agent.tools[0]._metadata = GrowingTools()
     text = REACT.format(json.dumps(RIGHT))
     (call,), _ = step_calls(Reply(text=text, model=""), (), payments.llm._gate, grounded)
     assert (call.name, len(grounded)) == ("pay", 2)
