@@ -20,10 +20,11 @@ from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.envelope.candidates import is_summary
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import ConfigError
+from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.relay.actions import check_calls, definition_of
 from crp_integrations.relay.budget import Payer
-from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
+from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge, call_receivers
 from crp_integrations.relay.judged_answer import barred_facts
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import sha256
@@ -170,7 +171,7 @@ class ActionGate:
 
         Returns:
             One entry of plain JSON for each call that is covered: the report, `call_hash`,
-            `report_hash` and `error_text`.
+            `report_hash` and `error_text`; and `no_store` where it is set.
         """
         covered = [call for call in calls if self.covers(call.name)]
         if not covered:
@@ -187,8 +188,9 @@ class ActionGate:
             payer=Payer(session_id, self.relay._world.budgets),
         )
         for report in reports:
-            if self.on_action is not None:
-                self.on_action(report)
+            call_receivers(report, self.on_action, name="on_action")
+        cache = asking.get("cache") or CacheDirectives()
+        cache = CacheDirectives.parse(cache) if isinstance(cache, str) else cache
         return [
             {
                 # Without the judge's call, which repeats the conversation.
@@ -196,6 +198,7 @@ class ActionGate:
                 "call_hash": call_hash(call.name, call.arguments),
                 "report_hash": sha256(report.changed(exchange=None).model_dump_json()),
                 "error_text": report.error_text(),
+                **({"no_store": True} if cache.no_store else {}),
             }
             for call, report in zip(covered, reports, strict=True)
         ]
@@ -206,7 +209,8 @@ class ActionGate:
             (
                 EventType.ACTION_CHECKED,
                 {
-                    "arguments_hash": entry["call_hash"],
+                    # A guess at the arguments could be confirmed by it.
+                    **({} if "no_store" in entry else {"arguments_hash": entry["call_hash"]}),
                     "report_hash": entry["report_hash"],
                     "verdict": _VERDICTS[entry["may_run"]],
                     "action": self.on_ungrounded,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Any
 from uuid import uuid5
 
@@ -92,6 +93,10 @@ class MemoryWriter:
             raise RequestError(f"namespace is {kind}; give a Namespace, as in relay.fabric")
         if check is not None and not callable(check):
             raise RequestError(f"check is {seen(check, hidden=True)}; give a function of an item")
+        if iscoroutinefunction(check):
+            raise RequestError(
+                "check is a coroutine function, which is not awaited; give a plain one"
+            )
         self._namespace = namespace
         self._checks = check
 
@@ -111,7 +116,8 @@ class MemoryWriter:
             AccessDenied: tenant or signer differ, or the guard denies writing these labels.
             FactRejected: the id has other content, the content is too short or long, or the check
                 does not let it be written.
-            RequestError: an edge does not name two ends that are stored here.
+            RequestError: an edge does not name two ends that are stored here, or the check returns
+                no report.
         """
         self._check(item, context)
         signed = self._signed(item, context)
@@ -125,9 +131,11 @@ class MemoryWriter:
             if stored == signed:
                 return self._ref(signed, "", written=False)
         ends = self._ends(signed)
-        checked = self._checks(item) if self._checks is not None else None
-        if checked is not None and checked.may_run is not True:
-            raise FactRejected(f"memory item {item.id} is not written: {checked.summary()}")
+        if self._checks is not None:
+            wanted = "an ActionReport, as check_call returns it"
+            checked = of_kind(self._checks(item), ActionReport, "the check's result", wanted)
+            if checked.may_run is not True:
+                raise FactRejected(f"memory item {item.id} is not written: {checked.summary()}")
         fact, namespace = as_fact(signed), self._namespace
         # A memory is extracted, so the minimum length binds it.
         tokens = namespace.counter.count(fact.content)

@@ -13,9 +13,11 @@ from crp_integrations.adapters.action_gate import (
     ActionGate,
     GroundTools,
     OnAction,
+    call_hash,
 )
 from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.adapters.conversations import context_value, question_of
+from crp_integrations.dpe.actions.records import RIGHT, SHOWN_ARGUMENTS, SHOWN_VALUE
 from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.litellm import (
     ARGUMENTS,
@@ -25,7 +27,7 @@ from crp_integrations.engines.litellm import (
 )
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import RequestError, printable
 from crp_integrations.litellm.attempt_packing import (
     FUNCTION_CALLBACKS,
     check_entries,
@@ -42,7 +44,7 @@ from crp_integrations.litellm.deployments import (
     run_blocking,
 )
 from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
-from crp_integrations.messages import Message, Reply
+from crp_integrations.messages import Message, Reply, ToolCall
 from crp_integrations.ports import share_in_copies
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream
@@ -264,8 +266,12 @@ class CRPRouter:
         )
         if entries:
             actions[ACTIONS_KEY] = entries
-        refusals = [gate.refusal(entries, call.name, call.arguments) for call in calls]
-        return CheckedCalls(next(filter(None, refusals), ""), tuple(gate.notes(entries)))
+        refused = (
+            _problem_of(call, entries)
+            for call in calls
+            if gate.refusal(entries, call.name, call.arguments)
+        )
+        return CheckedCalls(next(refused, ""), tuple(gate.notes(entries)))
 
     def completion(self, model: str, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> Any:
         """The synchronous twin of `acompletion`, which it runs in a separate event loop.
@@ -283,6 +289,14 @@ def _pop_fields(kwargs: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Remove fields of a question from LiteLLM's arguments and return them."""
     fields = {name: kwargs.pop(name, None) for name in names}
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _problem_of(call: ToolCall, entries: Sequence[Mapping[str, Any]]) -> str:
+    """The tool and the paths of the arguments that stop a call, without their text."""
+    hashed = call_hash(call.name, call.arguments)
+    checked = next((entry["arguments"] for entry in entries if entry["call_hash"] == hashed), ())
+    paths = [argument["path"] for argument in checked if argument["status"] not in RIGHT]
+    return " ".join(printable(part[:SHOWN_VALUE]) for part in (call.name, *paths[:SHOWN_ARGUMENTS]))
 
 
 def _entry(listed: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -48,6 +49,8 @@ _CONTEXT: Final = "crp_context"
 _WAITING: Final = "crp_waiting"
 _MEMORY: Final = "memory"
 _DECISIONS: Final = ("approve", "edit", "reject")
+# Held while the tools of a model are added to or listed, which threads do at once.
+_ADDING: Final = Lock()
 
 
 @dataclass(slots=True)
@@ -59,6 +62,7 @@ class CheckedRun:
         approvals: calls that a person approved, as texts.
         decisions: a person's first decision on each call.
         settled: ids of the calls whose decision was carried out.
+        waiting: ids of the calls whose decision was not carried out yet.
         unfounded: call id and text of the tool results that are errors.
     """
 
@@ -66,19 +70,24 @@ class CheckedRun:
     approvals: list[str] = field(default_factory=list)
     decisions: dict[str, HumanResponseEvent] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
     unfounded: set[tuple[str, str]] = field(default_factory=set)
 
     async def save(self, context: Context) -> None:
-        """Put what a restored run needs into the state of a run that waits."""
+        """Put what a restored run needs into the state of a run that waits; else remove it."""
         memory = await context.store.get(_MEMORY, default=None)
+        messages = [] if memory is None else await memory.aget_all()
+        # Nothing is awaited between this and the call that stores it, so that the latest counts.
         state = {
             "actions": self.actions,
             "approvals": self.approvals,
             "unfounded": sorted(self.unfounded),
+            "waiting": sorted(self.waiting),
             # The JSON form of a context leaves the memory out.
-            "messages": [] if memory is None else await memory.aget_all(),
+            "messages": messages,
+            "token_limit": getattr(memory, "token_limit", None),
         }
-        await context.store.set(_WAITING, state)
+        await context.store.set(_WAITING, state if self.waiting else None)
 
     async def restore(self, context: Context) -> None:
         """Take over the state of a run that waited, if this is its continuation."""
@@ -86,11 +95,20 @@ class CheckedRun:
         if state is None:
             return
         if await context.store.get(_MEMORY, default=None) is None:
-            memory = ChatMemoryBuffer.from_defaults(chat_history=state["messages"])
+            memory = ChatMemoryBuffer.from_defaults(
+                chat_history=state["messages"], token_limit=state.get("token_limit")
+            )
             await context.store.set(_MEMORY, memory)
         if not self.actions:
             self.actions, self.approvals = state["actions"], state["approvals"]
             self.unfounded.update((id_, text) for id_, text in state["unfounded"])
+            self.waiting.update(state.get("waiting", ()))
+
+    async def end(self, context: Context, action: str) -> None:
+        """Remove a call that waits no more from the state of the run."""
+        if action in self.waiting:
+            self.waiting.discard(action)
+            await self.save(context)
 
 
 class GroundingLLM(ChatLLM):
@@ -113,7 +131,8 @@ class GroundingLLM(ChatLLM):
             else grounded_tool(tool, self._gate, self._current_run)
             for tool in tools
         ]
-        self._grounded.update(made)
+        with _ADDING:
+            self._grounded.update(made)
         return made
 
     def _current_run(self) -> CheckedRun:
@@ -180,6 +199,8 @@ def step_calls(
         return (), ()
     if not isinstance(step, ActionReasoningStep):
         return (), ()
+    with _ADDING:
+        grounded = list(grounded)
     if gate.stops and gate.covers(step.action):
         _require(step.action, gate, {tool.metadata.get_name() for tool in grounded})
     arguments = json.dumps(step.action_input, ensure_ascii=False, default=str)
@@ -225,6 +246,7 @@ def grounded_tool(
                 arguments = dict(arguments if edited is None else edited)
                 checked.approvals.append(approval_of(name, arguments))
         if refusal is not None:
+            await checked.end(context, action)
             return ToolOutput(
                 tool_name=name,
                 content=refusal,
@@ -240,6 +262,9 @@ def grounded_tool(
             # The tool itself waits for an event; the workflow runs its step again then.
             checked.settled.discard(action)
             raise
+        finally:
+            if action in checked.settled:
+                await checked.end(context, action)
 
     async def as_it_is(output: ToolOutput) -> ToolOutput:
         return output
@@ -268,6 +293,8 @@ async def _decision(
 
     A step that runs again for a further decision waits without end, and so gives no result.
     """
+    if action not in checked.settled:
+        checked.waiting.add(action)
     await checked.save(context)
     # Nothing is awaited from here until the decision is settled, so that it counts once.
     again = action in checked.settled

@@ -548,11 +548,13 @@ def check_receiver(on_report: object) -> None:
         raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
 
 
-def call_receivers(report: Report, *receivers: OnReport | None) -> None:
+def call_receivers(
+    report: T, *receivers: Callable[[T], None] | None, name: str = "on_report"
+) -> None:
     """Call each receiver with a report; its errors are logged, so that no answer is lost by it."""
     for receiver in receivers:
         if receiver is not None:
-            _run_logged(partial(receiver, report), "on_report")
+            _run_logged(partial(receiver, report), name)
 
 
 def _run_logged(work: Callable[[], None], name: str = "a judgement in the background") -> None:

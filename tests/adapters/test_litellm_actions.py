@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations import Relay
+from crp_integrations import ActionReport, Relay
 from crp_integrations.errors import ConfigError, SafetyHalt
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.receipt.replay import replay
@@ -70,7 +70,9 @@ def test_a_call_that_may_not_run_is_withheld(how: str) -> None:
         asked(how, WRONG, judge, relay, **options)
     error = halted.value
     assert (error.directive, judge.asked) == ("on_ungrounded withhold", 1)
-    assert "/iban" in error.value
+    # Logs contain errors, so an error has no text of an argument.
+    assert error.value == "pay /iban"
+    assert WRONG["iban"] not in str(error)
     receipt = relay.receipt(error.trail)
     assert receipt is not None
     policy = receipt.content["policy"]
@@ -103,8 +105,30 @@ def test_a_call_that_may_run_is_returned(how: str) -> None:
 def test_an_unread_call_is_withheld() -> None:
     judge = ActionJudge()
     judge.fails = True
-    with pytest.raises(SafetyHalt):
+    with pytest.raises(SafetyHalt, match="pay /iban /euros"):
         asked("completion", RIGHT, judge, on_ungrounded="withhold")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_an_error_of_a_receiver_costs_no_answer(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(report: ActionReport) -> None:
+        raise RuntimeError(report.arguments[0].value)
+
+    assert asked(how, RIGHT, ActionJudge(), on_action=fail).crp_actions
+    assert "on_action failed with RuntimeError" in caplog.text
+    assert RIGHT["iban"] not in caplog.text
+
+
+@pytest.mark.parametrize("cache", ["no-store", None])
+def test_under_no_store_the_trail_has_no_hash_of_the_arguments(cache: str | None) -> None:
+    relay = opened()
+    with openai_double(tool_calls=[call(RIGHT)]) as server:
+        options = {"relay": relay, "ground_tools": True, "judge": ActionJudge()}
+        router = CRPRouter([entry(server, "main", "gpt-4o")], **options)
+        fields = {"cache": cache} if cache else {}
+        response = router.completion("main", MESSAGES, tools=[PAY], crp=fields)
+    event = checked_action(relay, response.crp["session_id"])
+    assert ("arguments_hash" in event.data) is not (cache == "no-store")
 
 
 @pytest.mark.parametrize(

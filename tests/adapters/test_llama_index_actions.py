@@ -6,6 +6,7 @@ import json
 import pytest
 from llama_index.core.agent.workflow import AgentOutput, AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.agent.workflow.workflow_events import ToolCallResult
+from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import (
     Context,
@@ -18,6 +19,8 @@ from llama_index.core.workflow import (
 from crp_integrations import Judge
 from crp_integrations.errors import ConfigError
 from crp_integrations.llama_index import CRPAgentLLM, CRPAgentWorkflow
+from crp_integrations.llama_index.grounded_tools import step_calls
+from crp_integrations.messages import Reply
 from crp_integrations.vocabulary import EventType
 from tests.adapters.actions import (
     ORDER,
@@ -384,6 +387,37 @@ async def test_a_paused_run_is_restored_without_another_check(kind, serializer, 
     assert [m.content for m in second.model.seen[0] if m.role == "user"] == [ORDER]
 
 
+@pytest.mark.parametrize("kind", ["FunctionAgent", "AgentWorkflow"])
+async def test_a_restored_run_has_the_whole_history_and_keeps_no_copy_of_it(kind):
+    roles = ("user", "assistant")
+    history = [ChatMessage(role=roles[n % 2], content=f"{n} " + "note " * 800) for n in range(8)]
+    options = {"on_ungrounded": "pause", "kind": kind}
+    first = Payments([("pay", WRONG), ("pay", WRONG)], **options)
+    handler = first.agent.run(ORDER, chat_history=history)
+    waiting = []
+    async for event in handler.stream_events():
+        waiting += [event.action_id] if isinstance(event, InputRequiredEvent) else []
+        if len(waiting) == 2:
+            break
+    saved = json.dumps(handler.ctx.to_dict(serializer=JsonSerializer()))
+    await handler.cancel_run()
+    second = Payments("Done.", **options)
+    context = Context.from_dict(second.agent, json.loads(saved), serializer=JsonSerializer())
+    handler = second.agent.run(ctx=context)
+    handler.ctx.send_event(HumanResponseEvent(action_id=waiting[0], response="approve"))
+    async for event in handler.stream_events():
+        if isinstance(event, ToolCallResult) and len(waiting) == 2:
+            # The other call still waits, and could be restored again.
+            assert "note" in json.dumps(handler.ctx.to_dict(serializer=JsonSerializer()))
+            id_ = waiting.pop()
+            handler.ctx.send_event(HumanResponseEvent(action_id=id_, response="reject"))
+    await handler
+    assert len(second.paid) == 1
+    sent = [message.content for message in second.model.seen[0]]
+    assert all(message.content in sent for message in history)
+    assert "note" not in json.dumps(handler.ctx.to_dict(serializer=JsonSerializer()))
+
+
 REACT = "Thought: I pay.\nAction: pay\nAction Input: {}"
 
 
@@ -402,3 +436,22 @@ async def test_the_calls_of_a_reasoning_agent_are_read_from_its_text(grounds):
     assert [entry["may_run"] for entry in outputs(events)[0].metadata["crp_actions"]] == [False]
     assert payments.paid == [RIGHT["iban"]]
     assert all(WRONG["iban"] not in text for text in payments.judge.evidence)
+
+
+def test_tools_may_be_grounded_while_a_step_is_read():
+    payments = Payments("", on_ungrounded="return")
+    grounded = payments.llm._grounded
+    made = []
+
+    class GrowingTools:
+        def get_name(self):
+            made.extend(payments.llm.grounded([lambda: ""]))
+            return "pay"
+
+        def to_openai_tool(self, **_):
+            return {}
+
+    payments.agent.tools[0]._metadata = GrowingTools()
+    text = REACT.format(json.dumps(RIGHT))
+    (call,), _ = step_calls(Reply(text=text, model=""), (), payments.llm._gate, grounded)
+    assert (call.name, len(grounded)) == ("pay", 2)

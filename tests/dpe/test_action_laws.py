@@ -218,6 +218,14 @@ def test_a_number_of_json_stands_in_money_and_in_its_minor_unit_if_wanted(cents:
             (40, text)
             for text in ("- 40 apples", "Rent - 40 EUR", "40 km", "40 Milch", "a 40 m hose")
         ),
+        *(
+            (40, text)
+            for text in (
+                *("40 Mill Road", "40 MD", "Pay this — $40 — to Anna", "Deposit – €40"),
+                *("- €40 rent\n- €50 food", "Pay these:\n- €50 food\n    - €40 rent"),
+                *("€10-€40", "€10 - €40", "(€30–€40)", "€40-€50"),
+            )
+        ),
         ("2024-02-03", "from 2024-02-01 - 2024-02-03"),
     ],
 )
@@ -280,6 +288,14 @@ def test_a_short_form_stands(value: object, text: str) -> None:
                     for money in ("€40", "€ 40", "EUR 40", "€40.00")
                 ),
                 *("-40 EUR", "− 40 EUR", "–40 EUR", "menos 40 EUR", "| - 40 EUR |", "40.00- EUR"),
+                *(
+                    "40 Mill. EUR",
+                    "40 mill €",
+                    "40 Md d'euros",
+                    "02 -€40",
+                    "rent\n-€40",
+                    "rent\n− €40",
+                ),
             )
         ),
         (2, "2 million"),

@@ -309,6 +309,19 @@ def test_items_ids_moments_and_the_namespace_are_given_as_such(made: Fabric) -> 
     with pytest.raises(RequestError, match=r"check is of type str; give a function"):
         MemoryWriter(bound(made), check=text)
 
+    async def later(_: MemoryItem) -> Any: ...
+
+    with pytest.raises(RequestError, match="check is a coroutine function"):
+        MemoryWriter(bound(made), check=later)
+
+
+@pytest.mark.parametrize("result", [None, True, False, {"may_run": True}])
+def test_a_check_that_returns_no_report_writes_nothing(made: Fabric, result: Any) -> None:
+    door = MemoryWriter(bound(made), check=lambda _: result)
+    with pytest.raises(RequestError, match=f"result is of type {type(result).__name__}; give an"):
+        door.write(memory(1), CONTEXT)
+    assert list(door.items()) == []
+
 
 def test_an_item_that_the_conversation_does_not_bear_out_is_not_written(made: Fabric) -> None:
     told = [{"role": "user", "content": f"Remember this: {TEXT}"}]

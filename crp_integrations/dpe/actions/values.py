@@ -57,25 +57,32 @@ LONGEST_FORM: Final = 200
 LONGEST_GROUP: Final = 24
 # Words that multiply the figure before them; `quantities` reads the English ones.
 _MAGNITUDES: Final = "|".join(SCALES) + (
-    "|hundert|tausend|tsd|mio|mill|million(?:en)?|mia|mrd|mlrd|mld|mds?|milliard(?:en?)?"
+    "|hundert|tausend|tsd|mio|million(?:en)?|mia|mrd|mlrd|mld|mds|milliard(?:en?)?"
     "|billion(?:en)?|dutzend|[tkm]eur|mill[eoó]n(?:es)?|mil(?:le|a)?|mili(?:oni|ard[io])"
     "|[mb]ilh(?:ão|ões)|cientos|docenas?|douzaines?"
 )
-# One of them, or the minus of a bookkeeper: "40,00-".
-_MULTIPLIED: Final = re.compile(
-    rf"[ \u00a0\u202f-]?(?:(?i:{_MAGNITUDES})s?|[kKMT])(?![\w-])|-(?![\w-])"
-)
 _CURRENCY: Final = r"(?:[$\u20ac\u00a3\u00a5\u20b9]|(?:EUR|USD|GBP|CHF|JPY|PLN|SEK)(?![^\W\d]))"
+# "Mill" and "Md" are also names and titles: they count before a stop or a currency.
+_SHORT: Final = rf"(?:mill|md)(?=\.|[ \u00a0\u202f]?(?:{_CURRENCY}|euro|dollar|d['\u2019]))"
+# A word that multiplies, or the minus of a bookkeeper: "40,00-".
+_MULTIPLIED: Final = re.compile(
+    rf"[ \u00a0\u202f-]?(?:(?i:{_MAGNITUDES}|{_SHORT})s?|[kKMT])(?![\w-])"
+    rf"|-(?![\w-]|{_CURRENCY}\s?\d)"
+)
 _CURRENCY_AT: Final = re.compile(_CURRENCY)
 _CURRENCY_BEFORE: Final = re.compile(rf"{_CURRENCY}\s?\Z")
 _SIGN: Final = re.compile(r"(?:(?i:\b(?:minus|moins|menos))|([-\u2010-\u2014])|\u2212)(\s?)\Z")
-# After one of these, or before a currency, a dash with a blank is a sign. Elsewhere it begins an
-# item or separates words: "- 40 apples", "Rent - 40 EUR".
+# No sign: a range's dash, one that begins a line, or a long one between blanks.
+_UNSIGNED: Final = re.compile(
+    rf"(?:{_CURRENCY}\s?\d[\d.,']*|\d\s?{_CURRENCY})(\s?)[-\u2010-\u2014]\1\Z"
+    r"|\n\s*[-\u2010\u2011]\s\Z|\s[\u2012-\u2014]\s\Z"
+)
+# After one of these, or before a currency, a hyphen with a blank is a sign: "Rent - 40 EUR" is not.
 _OPENS: Final = re.compile(r"[:|(=,;\[]\s?\Z")
 # A text that states a number.
 _AMOUNT: Final = re.compile(rf"(?:{_CURRENCY}\s?)?\d[\d.,' ]*(?:\s?(?:{_CURRENCY}|[^\W\d]+))?")
 # Characters before a figure that may contain a sign and a currency.
-LONGEST_SIGN: Final = 12
+LONGEST_SIGN: Final = 24
 # Maximum characters of the texts whose readings are cached.
 CACHED: Final = 1_000_000
 _DROPPED: Final = frozenset(SEPARATED) | {"\u202f"}
@@ -153,11 +160,11 @@ def _is_changed(text: str, start: int, end: int) -> bool:
     """Whether a sign or a word such as "tausend" makes a figure another number."""
     if text[end - 1].isdigit() and _MULTIPLIED.match(text, end):
         return True
-    before = text[max(0, start - LONGEST_SIGN) : start]
+    before = ("\n" * (start <= LONGEST_SIGN)) + text[max(0, start - LONGEST_SIGN) : start]
     money = _CURRENCY_AT.match(text, start) or _CURRENCY_BEFORE.search(before)
     before = _CURRENCY_BEFORE.sub("", before)
     sign = _SIGN.search(before)
-    if sign is None:
+    if sign is None or _UNSIGNED.search(before):
         return False
     apart = sign[1] and sign[2] and not money
     return not apart or _OPENS.search(before[: sign.start()]) is not None
