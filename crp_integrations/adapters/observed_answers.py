@@ -334,7 +334,7 @@ def critical_risk(report: Report) -> SafetyHalt:
 Attach = Literal["full", "summary", "id"]
 # Maximum size of a summary as JSON, also with all non-ASCII characters escaped.
 SUMMARY_BYTES: Final = 700
-_MAX_ID, _MAX_REASON = 80, 160
+_MAX_ID, _MIN_REASON, _MAX_REASON = 80, 80, 160
 # A field of every attached report; no other metadata has it.
 _REPORT_KEY: Final = "report_hash"
 
@@ -365,8 +365,8 @@ def _ids(report: Report) -> Attachment:
 def summarise_report(report: Report) -> Attachment:
     """Fields of a report in at most 700 bytes of JSON, each in the form that it has there.
 
-    `risk_score` is None if the level is UNKNOWN. Reasons, the gravest first, then the flagged
-    claims alone, in order, then flags are included as far as they fit.
+    `risk_score` is None if the level is UNKNOWN. The gravest reason is always included, cut if
+    need be; flags, then flagged claims, then further reasons as far as they fit.
     """
     made: Attachment = {
         **_ids(report),
@@ -379,11 +379,11 @@ def summarise_report(report: Report) -> Attachment:
         "grounding_pct": round(report.grounding_pct, 4),
         "flagged": report.flagged,
         "flags": [],
-        "reasons": [],
+        "reasons": [_clipped(reason, _MIN_REASON) for reason in report.reasons[:1]],
         "claims": [],
     }
-    for reason in report.reasons:
-        _append_fitting(made, "reasons", _clipped(reason, _MAX_REASON))
+    for flag in report.flags:
+        _append_fitting(made, "flags", _clipped(flag, _MAX_REASON))
     for claim in report.claims:
         entry = {
             "claim_id": _clipped(claim.claim_id, _MAX_ID),
@@ -394,8 +394,12 @@ def summarise_report(report: Report) -> Attachment:
         }
         if claim.flagged and not _append_fitting(made, "claims", entry):
             break
-    for flag in report.flags:
-        _append_fitting(made, "flags", _clipped(flag, _MAX_REASON))
+    if report.reasons:
+        made["reasons"] = [""]
+        spare = SUMMARY_BYTES - len(json.dumps(made))
+        made["reasons"] = [_clipped(report.reasons[0], min(_MAX_REASON, spare))]
+    for reason in report.reasons[1:]:
+        _append_fitting(made, "reasons", _clipped(reason, _MAX_REASON))
     return made
 
 

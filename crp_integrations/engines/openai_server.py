@@ -8,14 +8,16 @@ message may repeat parts of a prompt, so it is not part of an error's text, but 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from copy import copy
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final
 
@@ -229,6 +231,8 @@ class _Connections:
         self._deadline = deadline_s
         self._async: httpx.AsyncClient | None = None
         self._sync: httpx.Client | None = None
+        # For each thread, when the head that it waits for must be there.
+        self._calling = threading.local()
 
     async def aclose(self) -> None:
         """Close open connections."""
@@ -241,22 +245,16 @@ class _Connections:
 
     def fetched(self, url: str, timeout_s: float) -> bytes:
         """The body of a GET response from another address of the server."""
-        if self._sync is None:
-            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
-        with self._sync.stream("GET", url, timeout=timeout_s) as response:
+        begun = time.monotonic()
+        with closing(self._sent("GET", url, timeout=timeout_s)) as response:
             response.raise_for_status()
-            return b"".join(self._limited(response, time.monotonic()))
+            return b"".join(self._limited(response, begun))
 
     @contextmanager
     def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
         """The bytes of an answer, as they arrive."""
-        if self._sync is None:
-            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         begun = time.monotonic()
-        with (
-            _translated(model),
-            self._sync.stream("POST", self._url, json=body) as response,
-        ):
+        with _translated(model), closing(self._sent("POST", self._url, json=body)) as response:
             if response.status_code != OK:
                 raise self._refused(response, b"".join(self._limited(response, begun)), model)
             yield self._limited(response, begun)
@@ -270,11 +268,42 @@ class _Connections:
             self._async = httpx.AsyncClient(cookies=_no_cookies(), **self._options)
         begun = time.monotonic()
         with _translated(model):
-            async with self._async.stream("POST", self._url, json=body) as response:
+            request = self._async.build_request("POST", self._url, json=body)
+            async with asyncio.timeout(self._deadline):
+                response = await self._async.send(request, stream=True)
+            async with aclosing(response):
                 if response.status_code != OK:
                     pieces = [piece async for piece in self._alimited(response, begun)]
                     raise self._refused(response, b"".join(pieces), model)
                 yield self._alimited(response, begun)
+
+    def _sent(self, method: str, url: str, **content: Any) -> httpx.Response:
+        """A response whose head has arrived in time."""
+        if self._sync is None:
+            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
+        traced = {"trace": self._limit_reads}
+        request = self._sync.build_request(method, url, extensions=traced, **content)
+        self._calling.until = time.monotonic() + self._deadline
+        try:
+            return self._sync.send(request, stream=True)
+        finally:
+            self._calling.until = None
+
+    def _limit_reads(self, event: str, details: Mapping[str, Any]) -> None:
+        """Let no read of a new connection outlast a head's deadline; httpx limits only each read.
+
+        httpx calls this for each event of a request, also for a connection that is made.
+        """
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            stream = details["return_value"]
+            stream.read = partial(self._read, stream.read)
+
+    def _read(self, read: Callable[..., bytes], most: int, timeout: float | None = None) -> bytes:
+        if (until := getattr(self._calling, "until", None)) is None:
+            return read(most, timeout)
+        if (left := until - time.monotonic()) <= 0:
+            raise httpx.ReadTimeout(f"the head took more than {self._deadline:g} seconds")
+        return read(most, left if timeout is None else min(timeout, left))
 
     def _refused(self, response: httpx.Response, body: bytes, model: str) -> ModelError:
         status = response.status_code
@@ -444,7 +473,7 @@ def _translated(model: str) -> Iterator[None]:
     """Turn errors of httpx into the package's."""
     try:
         yield
-    except httpx.TimeoutException as error:
+    except (httpx.TimeoutException, TimeoutError) as error:
         raise ModelTimeout(f"model {model!r} did not answer in time") from error
     except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
         raise ModelError(f"the upstream of model {model!r} cannot be reached") from error

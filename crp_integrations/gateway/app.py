@@ -113,6 +113,7 @@ def create_app(
         SqliteStore(root).close()
     # A database is opened once for all tenants, with the login of its address.
     shared = None if root else store_at(str(store), busy_seconds=limits.busy_seconds)
+    probed: Any = shared or SqliteStore(store, busy_seconds=limits.ready_seconds)
     keyring = (options or {}).get("keyring")
     if shared is not None and keyring is None and tree.key is None:
         refuse_lost_keys([shared])
@@ -152,7 +153,7 @@ def create_app(
         rates=RequestRates(limits.requests_per_minute, limits.burst),
         together=ConcurrencyLimit(limits.at_once, limits.at_once_in_all),
         metrics=GatewayMetrics(),
-        probe=StoreProbe(shared.namespaces if shared else lambda: SqliteStore(store).close()),
+        probe=StoreProbe(probed.ping),
         clock=clock_of(tree),
         keyring=keyring or keyring_of(tree, root),
     )
@@ -169,7 +170,6 @@ def create_app(
             asyncio.get_running_loop().set_default_executor(threads)
             yield
             await tenants.close()
-            state.probe.close()
             if shared is not None:
                 await asyncio.to_thread(shared.close)
             await asked.aclose()

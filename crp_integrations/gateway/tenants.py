@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any, Final, Protocol, runtime_checkable
 
 from crp_integrations.engines.models import Models
@@ -118,7 +119,6 @@ class StoreProbe:
     def __init__(self, ask: Callable[[], object]) -> None:
         """Store the question; nothing is asked yet."""
         self._ask = ask
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="crp-probe")
         self._asking: Future[object] | None = None
 
     async def ask(self, most_seconds: float) -> None:
@@ -128,18 +128,23 @@ class StoreProbe:
             StoreBusy: the store failed or did not answer in time.
         """
         if self._asking is None or self._asking.done():
-            self._asking = self._thread.submit(self._ask)
+            self._asking = Future()
+            # A daemon, since the process must not wait for it at its end.
+            Thread(target=self._answer, args=[self._asking], name="crp-probe", daemon=True).start()
         answered = asyncio.shield(asyncio.wrap_future(self._asking))
         try:
             await asyncio.wait_for(answered, most_seconds)
         except TimeoutError:
             raise StoreBusy(f"the store did not answer in {most_seconds:g} s") from None
-        except CRPError as error:
-            raise StoreBusy(f"the store does not answer: {error}") from error
+        except Exception as error:
+            why = error if isinstance(error, CRPError) else type(error).__name__
+            raise StoreBusy(f"the store does not answer: {why}") from error
 
-    def close(self) -> None:
-        """Ask no more; a question that hangs is not waited for."""
-        self._thread.shutdown(wait=False)
+    def _answer(self, asking: Future[object]) -> None:
+        try:
+            asking.set_result(self._ask())
+        except Exception as error:  # noqa: BLE001 - `ask` raises it
+            asking.set_exception(error)
 
 
 # Fields that providers refuse in a call without tools.

@@ -284,17 +284,22 @@ def earlier_facts(namespace: Namespace, prior: Sequence[EarlierWindow]) -> list[
     return [fact for fact in namespace.facts(ids) if sha256(fact.content) == shown[fact.fact_id]]
 
 
-def evidence_vectors(evidence: AnswerEvidence, view: FabricView) -> FloatRows | None:
+def evidence_vectors(evidence: AnswerEvidence, view: FabricView) -> FloatRows:
     """Unit rows of the passages in their order, shape (passages, dimensions)."""
-    # A text that is not stored has no vector yet, and an excerpt needs one of its own.
-    made = [(name, text) for name, text in evidence.passages if text and name not in evidence.whole]
     stored = [name for name in evidence.ids if name in evidence.whole]
     try:
         rows = view.vectors(stored)
     except StoreError:
-        return None
+        # A fact that can no longer be retrieved counts as a text that is not stored.
+        there = {brief.fact_id for brief in view.briefs(stored)}
+        if there.issuperset(stored):
+            raise
+        stored = [name for name in stored if name in there]
+        rows = view.vectors(stored)
     if len(stored) == len(evidence.passages):
         return rows
+    # A text that is not stored has no vector yet, and an excerpt needs one of its own.
+    made = [(name, text) for name, text in evidence.passages if text and name not in stored]
     new = view.embedder.embed_passages([text for _, text in made])
     ids = [*stored, *(name for name, _ in made)]
     row_of = dict(zip(ids, [*rows, *new], strict=True))

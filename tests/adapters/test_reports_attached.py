@@ -93,11 +93,31 @@ def test_a_summary_names_what_is_wrong_and_where_the_report_is():
     made = summarise_report(report)
     assert relay.report(made["window_id"]).report_hash == made["report_hash"]
     assert made["risk_level"] == report.risk_level
-    assert made["reasons"] == list(report.reasons)
+    (reason,) = made["reasons"]
+    assert len(reason) > 100 and report.reasons[0].startswith(reason)
+    assert made["flags"] == list(report.flags)
     (claim,) = made["claims"]
     assert "512" in WRONG[claim["start"] : claim["end"]]
     assert (claim["status"], claim["error"]) == ("CONTRADICTED", "NUMBER")
     assert len(json.dumps(report.model_dump(mode="json"))) > 4 * SUMMARY_BYTES
+
+
+def test_a_summary_loses_further_reasons_before_claims_and_claims_before_flags():
+    claim = next(one for one in REPORT.claims if one.flagged)
+    report = REPORT.changed(
+        window_id="w" * 36,
+        session_id="s" * 36,
+        checked_by="judge gpt-4o-mini",
+        flags=("judge-not-asked=budget", "repaired=2"),
+        claims=tuple(claim.model_copy(update={"claim_id": f"c{n}"}) for n in range(6)),
+        reasons=tuple(f"{n} The answer says 512 megawatts. " * 5 for n in range(5)),
+    )
+    made = summarise_report(report)
+    assert made["flags"] == list(report.flags)
+    assert made["claims"][0]["claim_id"] == "c0"
+    (reason,) = made["reasons"]
+    assert len(reason) >= 80 and report.reasons[0].startswith(reason)
+    assert summarise_report(report.changed(claims=()))["reasons"] == [report.reasons[0][:160]]
 
 
 def test_a_checkpointer_keeps_little_of_each_answer():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,14 +34,19 @@ def test_every_door_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(bench.table(report, *bench.PAGES["README.md"]).splitlines()) > 6
 
 
-def test_a_call_that_holds_the_loop_is_a_gap() -> None:
+def test_a_call_that_holds_the_loop_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = [0.0]
+    clock = SimpleNamespace(perf_counter=lambda: passed[0], process_time=lambda: 0.0)
+    monkeypatch.setattr(bench, "time", clock)
+
     async def holding(question: str) -> None:
-        time.sleep(0.05)
+        passed[0] += 0.05
 
     async def waiting(question: str) -> None:
-        await asyncio.to_thread(time.sleep, 0.05)
+        # Every tick sees a part of it.
+        for _ in range(50):
+            passed[0] += 0.001
+            await asyncio.sleep(0.002)
 
-    # The ticks are real: what waits in a thread holds nothing, so its longest gap is the shorter.
-    held = asyncio.run(bench.gap_ms(holding, ["a"] * 8, 8))
-    assert held > 8 * 40
-    assert asyncio.run(bench.gap_ms(waiting, ["a"] * 8, 8)) < held
+    assert asyncio.run(bench.gap_ms(holding, ["a"] * 8, 8)) > 8 * 40
+    assert asyncio.run(bench.gap_ms(waiting, ["a"], 1)) < 50

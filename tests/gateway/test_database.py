@@ -7,15 +7,25 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from starlette.testclient import TestClient
 
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.gateway import KeyFile, create_app
 from crp_integrations.gateway.tenants import StoreProbe
 from crp_integrations.guard.decisions import Subject
+from crp_integrations.stores.postgres import PostgresStore
 from tests.commands import Here
 from tests.doubles import HashEmbedder
-from tests.gateway.application import FACTS, QUESTION, SECRET, FixedKeys, key_for, opened
+from tests.gateway.application import (
+    FACTS,
+    QUESTION,
+    SECRET,
+    FixedKeys,
+    application,
+    key_for,
+    opened,
+)
 from tests.postgres import Server as Database
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.postgres import server as database
@@ -111,9 +121,13 @@ def test_a_region_in_a_database_needs_a_key(
         Relay.open(tmp_path / "kb", regions={"eu": postgres_address}, embedder=HashEmbedder())
 
 
-def test_a_gateway_is_ready_while_its_store_answers(with_key: None, server: Double) -> None:
+def test_a_gateway_is_ready_while_its_store_answers(
+    with_key: None, server: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = Database()
     with own.database() as name, opened(own.address(name), server) as gateway:
+        # A statement for each tenant would be slow with many.
+        monkeypatch.setattr(PostgresStore, "namespaces", None)
         assert gateway.client.get("/readyz").status_code == 200
         own.stop()
         assert gateway.client.get("/readyz").status_code == 503
@@ -123,10 +137,41 @@ def test_a_gateway_is_ready_while_its_store_answers(with_key: None, server: Doub
     own.close()
 
 
+@pytest.mark.parametrize("fault", ["damaged", "removed", "unreadable"])
+def test_a_gateway_on_a_folder_is_ready_while_its_databases_can_be_read(
+    tmp_path: Path, server: Double, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    folder = tmp_path / "kb"
+    folder.mkdir()
+    with opened(folder, server) as gateway:
+        assert gateway.client.get("/readyz").status_code == 200
+        if fault == "removed":
+            folder.rename(tmp_path / "away")
+        elif fault == "damaged":
+            for path in folder.rglob("*.sqlite"):
+                path.with_name(path.name + "-wal").unlink(missing_ok=True)
+                path.write_bytes(b"no database" * 1_000)
+        else:
+            monkeypatch.setattr("os.scandir", lambda path: 1 / 0)
+        refused = gateway.client.get("/readyz")
+        assert refused.status_code == 503
+        assert str(tmp_path) not in refused.text
+        assert gateway.client.get("/healthz").status_code == 200
+
+
+def test_a_gateway_is_ready_before_its_first_fact(tmp_path: Path, server: Double) -> None:
+    app = application(tmp_path / "kb", server)
+    with TestClient(app) as client:
+        assert client.get("/readyz").status_code == 200
+    assert not (tmp_path / "kb").exists()
+
+
 async def test_a_store_that_hangs_holds_one_thread() -> None:
     released, calls = threading.Event(), []
 
     def hang() -> None:
+        # The process must be able to end while it hangs.
+        assert threading.current_thread().daemon
         calls.append(1)
         released.wait(20)
 
@@ -137,7 +182,6 @@ async def test_a_store_that_hangs_holds_one_thread() -> None:
     assert len(calls) == 1
     released.set()
     await probe.ask(10)
-    probe.close()
 
 
 def test_serve_reads_the_store_from_its_variable(here: Here, tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def test_a_halt_names_directive_and_value(judged: Gateway, server: Double) -> No
 
 
 @contextmanager
-def dripping() -> Iterator[str]:
+def dripping(sent_at_once: bytes) -> Iterator[str]:
     """The address of a server that never ends its answer and sends a byte of it at a time."""
     listening = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
@@ -331,7 +331,7 @@ def dripping() -> Iterator[str]:
     def drip(client: socket.socket) -> None:
         with client, suppress(OSError):
             client.recv(65_536)
-            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            client.sendall(sent_at_once)
             while not over.wait(0.02):
                 client.sendall(b" ")
 
@@ -348,9 +348,13 @@ def dripping() -> Iterator[str]:
         listening.close()
 
 
-async def test_an_answer_that_drips_in_ends_at_the_deadline() -> None:
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent_at_once", [HEAD, HEAD[:30]], ids=["body", "head"])
+async def test_an_answer_that_drips_in_ends_at_the_deadline(sent_at_once: bytes) -> None:
     call = ModelCall(model="m", messages=(Message(role="user", content="Go on."),))
-    with dripping() as address:
+    with dripping(sent_at_once) as address:
         server = OpenAIServer(address, deadline_s=0.1)
         with pytest.raises(ModelTimeout):
             await asyncio.to_thread(server.call, call)
@@ -360,4 +364,5 @@ async def test_an_answer_that_drips_in_ends_at_the_deadline() -> None:
             await server.acall(call)
         with pytest.raises(ModelTimeout):
             [piece async for piece in server.astream(call)]
+        assert await asyncio.to_thread(server.context_limit, "m") is None
         await server.aclose()

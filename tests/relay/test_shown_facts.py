@@ -22,6 +22,8 @@ from crp_integrations.engines.tokens.counters import CounterBase
 from crp_integrations.envelope.prompt import ELLIPSIS, SEPARATOR
 from crp_integrations.envelope.records import Envelope, PackedFact
 from crp_integrations.envelope.retrieval import gather
+from crp_integrations.errors import StoreBusy
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.langchain import CRPRetriever, envelope_text
 from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt.verify import verify
@@ -95,12 +97,30 @@ def test_what_was_not_shown_grounds_nothing(open_relay: Opener) -> None:
     assert CAT not in shown.content
     # The row of the whole fact would speak for sentences that the model never saw.
     rows = evidence_vectors(evidence_of(answer.envelope), opened.fabric.view(SESSION))
-    assert rows is not None
     place = next(n for n, one in enumerate(answer.envelope.facts) if one.spans)
     expected = HashEmbedder().embed_passages([shown.content])[0]
     assert np.allclose(rows[place], expected)
     whole = next(n for n, one in enumerate(answer.envelope.facts) if not one.spans)
     assert np.allclose(rows[whole], HashEmbedder().embed_passages([SHORT])[0])
+
+
+def test_a_fact_that_is_gone_is_embedded_and_a_failed_read_is_raised(
+    parted_relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envelope = asked(parted_relay).envelope
+    whole = next(n for n, one in enumerate(envelope.facts) if not one.spans)
+    before = evidence_vectors(evidence_of(envelope), parted_relay.fabric.view(SESSION))
+    parted_relay.fabric.quarantine([envelope.facts[whole].fact_id])
+    view = parted_relay.fabric.view(SESSION)
+    assert np.allclose(evidence_vectors(evidence_of(envelope), view), before)
+
+    def busy(ids: Sequence[str]) -> None:
+        raise StoreBusy("try again")
+
+    again = asked(parted_relay).envelope
+    monkeypatch.setattr(FabricView, "vectors", lambda view, ids: busy(ids))
+    with pytest.raises(StoreBusy):
+        evidence_vectors(evidence_of(again), parted_relay.fabric.view(SESSION))
 
 
 @pytest.mark.parametrize(("dpe", "parts"), [(DpeSettings(), 0), (MEASURED, 1)])

@@ -178,6 +178,11 @@ class PostgresStore:
         with self._connection() as connection:
             return schemas.names(connection)
 
+    def ping(self) -> None:
+        """Raise StoreBusy if the server does not answer."""
+        with self._connection() as connection:
+            connection.one("SELECT 1", [])
+
     def cache(self, namespace: str) -> None:
         """None: derived data is in the database."""
         self._refuse_closed()

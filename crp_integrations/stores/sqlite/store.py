@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import threading
@@ -179,6 +180,7 @@ class SqliteStore:
         self._lock = threading.Lock()
         self._pools: dict[str, SqlitePool] = {}
         self._closed = False
+        self._was_read = False
 
     @property
     def root(self) -> Path:
@@ -222,6 +224,21 @@ class SqliteStore:
             finally:
                 connection.close()
         return sorted(names)
+
+    def ping(self) -> None:
+        """Read one database; raise StoreError if that fails, or if all were removed since."""
+        self._refuse_closed()
+        path = None
+        with suppress(FileNotFoundError), os.scandir(self._root / NAMESPACES) as folders:
+            paths = (Path(folder.path) / DATABASE for folder in folders)
+            path = next((path for path in paths if self._present(path) is not None), None)
+        if path is not None:
+            with closing(SqliteConnection(path, self._busy_seconds)) as connection:
+                if connection.version():
+                    owner(connection, path)
+            self._was_read = True
+        elif self._was_read:
+            raise StoreDamaged(f"the databases of store {self._root} were removed")
 
     def cache(self, namespace: str) -> FileCache:
         """The cache for the derived files of a namespace."""
