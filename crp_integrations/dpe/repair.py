@@ -71,9 +71,7 @@ class Unrepaired(Part):
 
     Attributes:
         claim: id of the claim.
-        reason: `no correction`, `unfounded correction`, `correction without a change`, `code`,
-            `correction of another form`, `rest of the sentence needs it`,
-            `overlaps another edit`, `nothing would stay`.
+        reason: one of the eight above, such as `no correction`.
     """
 
     claim: str
@@ -116,7 +114,7 @@ def repair(report: Report, answer: str | None = None) -> Repair:
     flagged = [claim for claim in report.claims if claim.flagged]
     if not flagged:
         return Repair(text=text)
-    # Numbered claims come first: the judge's further assertions may overlap them.
+    # Numbered claims first, since further assertions may overlap them.
     flagged.sort(key=lambda claim: (claim.sentence_index < 0, claim.start))
     layout = _Layout.of(text)
     reasons: dict[str, str] = {}
@@ -308,7 +306,6 @@ def _balance(text: str) -> Counter[str]:
     count = Counter(_MARKS.findall(text))
     for opening, closing in ("()", "[]", "{}"):
         count[opening] -= count.pop(closing, 0)
-    # Languages open with the mark with which others close.
     for marks in ("“”„", "«»", "‚‘’"):
         count[marks[0]] = sum(count.pop(mark, 0) for mark in marks) % 2
     for sign in ("**", "*", "`", '"'):

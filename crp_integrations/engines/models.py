@@ -254,17 +254,13 @@ def model_object_name(source: object) -> str:
         return source
     inner = _inner(source)
     metadata = getattr(inner, "metadata", None)
-    for holder, names in ((inner, _NAMES), (metadata, ("model_name",))):
-        for name in names:
-            model_name = getattr(holder, name, None)
-            if isinstance(model_name, str) and model_name:
-                return model_name
-    return type(source).__name__
+    named = [getattr(inner, name, None) for name in _NAMES]
+    named.append(getattr(metadata, "model_name", None))
+    return next((n for n in named if isinstance(n, str) and n), type(source).__name__)
 
 
 def most_output_of(source: object) -> int | None:
     """The most tokens of a reply that a model object states; None if it states none."""
-    # A binding passes each attribute of the model inside it, so its own fields are read.
     own, inner = getattr(source, "__dict__", {}), _inner(source)
     if isinstance(others := own.get("fallbacks"), list | tuple):
         each = [most_output_of(model) for model in (own.get("runnable"), *others)]

@@ -14,10 +14,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from copy import copy
-from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final
 
@@ -68,7 +67,8 @@ class OpenAIServer:
 
         Args:
             timeout_s: maximum seconds without a byte of an answer.
-            deadline_s: maximum seconds of a whole answer, however it trickles in.
+            deadline_s: maximum seconds of a whole answer, however it trickles in; the synchronous
+                methods count from the first byte of its body.
         """
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"upstream {base_url!r:.80} is not an http or https address")
@@ -231,8 +231,6 @@ class _Connections:
         self._deadline = deadline_s
         self._async: httpx.AsyncClient | None = None
         self._sync: httpx.Client | None = None
-        # For each thread, when the head that it waits for must be there.
-        self._calling = threading.local()
 
     async def aclose(self) -> None:
         """Close open connections."""
@@ -245,16 +243,23 @@ class _Connections:
 
     def fetched(self, url: str, timeout_s: float) -> bytes:
         """The body of a GET response from another address of the server."""
+        if self._sync is None:
+            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         begun = time.monotonic()
-        with closing(self._sent("GET", url, timeout=timeout_s)) as response:
+        with self._sync.stream("GET", url, timeout=timeout_s) as response:
             response.raise_for_status()
             return b"".join(self._limited(response, begun))
 
     @contextmanager
     def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
         """The bytes of an answer, as they arrive."""
+        if self._sync is None:
+            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         begun = time.monotonic()
-        with _translated(model), closing(self._sent("POST", self._url, json=body)) as response:
+        with (
+            _translated(model),
+            self._sync.stream("POST", self._url, json=body) as response,
+        ):
             if response.status_code != OK:
                 raise self._refused(response, b"".join(self._limited(response, begun)), model)
             yield self._limited(response, begun)
@@ -276,34 +281,6 @@ class _Connections:
                     pieces = [piece async for piece in self._alimited(response, begun)]
                     raise self._refused(response, b"".join(pieces), model)
                 yield self._alimited(response, begun)
-
-    def _sent(self, method: str, url: str, **content: Any) -> httpx.Response:
-        """A response whose head has arrived in time."""
-        if self._sync is None:
-            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
-        traced = {"trace": self._limit_reads}
-        request = self._sync.build_request(method, url, extensions=traced, **content)
-        self._calling.until = time.monotonic() + self._deadline
-        try:
-            return self._sync.send(request, stream=True)
-        finally:
-            self._calling.until = None
-
-    def _limit_reads(self, event: str, details: Mapping[str, Any]) -> None:
-        """Let no read of a new connection outlast a head's deadline; httpx limits only each read.
-
-        httpx calls this for each event of a request, also for a connection that is made.
-        """
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            stream = details["return_value"]
-            stream.read = partial(self._read, stream.read)
-
-    def _read(self, read: Callable[..., bytes], most: int, timeout: float | None = None) -> bytes:
-        if (until := getattr(self._calling, "until", None)) is None:
-            return read(most, timeout)
-        if (left := until - time.monotonic()) <= 0:
-            raise httpx.ReadTimeout(f"the head took more than {self._deadline:g} seconds")
-        return read(most, left if timeout is None else min(timeout, left))
 
     def _refused(self, response: httpx.Response, body: bytes, model: str) -> ModelError:
         status = response.status_code

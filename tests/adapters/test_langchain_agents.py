@@ -782,7 +782,7 @@ def test_later_steps_select_again_only_if_the_facts_have_changed(change):
     agent_of(model, relay, [look]).invoke(ASK)
     first, second, third = (messages[0].text for messages in model.seen)
     assert FACTS[0] in first
-    assert embedder.texts.count(QUESTION) == 1 or change
+    assert embedder.texts.count(QUESTION) <= 1 or change
     assert (second == first) is (third == first) is (not change)
     assert (added in second) is (change == "add")
     assert (FACTS[0] in third) is (change != "withdraw")

@@ -197,7 +197,7 @@ def _place_of_form(value: str, text: str) -> tuple[int, int] | None:
     return None
 
 
-class _Reading:
+class _Figures:
     """A text, and what it states."""
 
     def __init__(self, text: str) -> None:
@@ -227,7 +227,7 @@ class _Reading:
         return _marked(self.text, [m for m in self.mentions if m[2][0] == "number"])
 
 
-_read = remembered_within(CACHED, longest=CACHED)(_Reading)
+_read = remembered_within(CACHED, longest=CACHED)(_Figures)
 
 
 def _marked(text: str, spans: Iterable[tuple[int, int, *tuple[object, ...]]]) -> bytearray:
