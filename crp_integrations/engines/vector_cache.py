@@ -101,14 +101,17 @@ class VectorCache:
                 # The files stay, and are read again.
                 self._read.clear()
                 return
+            left: list[tuple[Path, OSError]] = []
             for path in self._files("*"):
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:
-                    raise StoreError(
-                        f"{path.name} in vector_cache cannot be removed ({error.strerror}); erased "
-                        "content may be in it: remove it, then erase again"
-                    ) from error
+                    left.append((path, error))
+        for path, failure in left:
+            raise StoreError(
+                f"{path.name} in vector_cache cannot be removed ({failure.strerror}); erased "
+                "content may be in it: remove it, then erase again"
+            ) from failure
 
     def _add(self, rows: Mapping[bytes, bytes]) -> None:
         for key, row in rows.items():

@@ -237,14 +237,20 @@ def test_a_file_that_cannot_be_removed_is_named(
 ) -> None:
     cache = VectorCache(1, tmp_path)
     CachedEmbedder(HashEmbedder(), cache).embed_passages(["one"])
+    later = tmp_path / "later-64.vectors"
+    later.write_bytes(b"")
+    unlink = Path.unlink
 
     def refuse(self: Path, missing_ok: bool = False) -> None:
-        raise PermissionError(13, "Permission denied")
+        if self != later:
+            raise PermissionError(13, "Permission denied")
+        unlink(self, missing_ok)
 
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(StoreError, match=r"\.vectors in vector_cache cannot be removed .*: remove"):
         cache.forget()
     assert cache.size == 0
+    assert not later.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
