@@ -135,6 +135,8 @@ class MemoryWriter:
             wanted = "an ActionReport, as check_call returns it"
             checked = of_kind(self._checks(item), ActionReport, "the check's result", wanted)
             if checked.may_run is not True:
+                # What is missing is a judge's text, which may quote the item.
+                checked = checked.model_copy(update={"missing": ""})
                 raise FactRejected(f"memory item {item.id} is not written: {checked.summary()}")
         fact, namespace = as_fact(signed), self._namespace
         # A memory is extracted, so the minimum length binds it.

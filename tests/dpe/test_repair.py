@@ -91,6 +91,7 @@ def repaired(answer: str, fixes: dict[str, str | None], passages: list[str] = SH
             (text.format(7), {"7": text.format(5)}, text.format(5))
             for text in ("Parking costs {} euros (each).", "Parking costs {} euros (before and after).", "Which: Parking costs {} euros.")
         ),
+        ("Yes: it closes at 17:00.", {"17:00": "No: it closes at 18:30."}, "No: it closes at 18:30."),
         ("It closes at 17:00.", {"17:00": "Corrected: It closes at 18:30. (corrected)"}, "It closes at 18:30."),
         ("The dogs’ park isn’t open at 8:00.", {"8:00": "The dogs’ park is not open at 9:00."}, "The dogs’ park is not open at 9:00."),
         ("It closes at 17:00 (source 1).", {"17:00": "It closes at 18:30."}, "It closes at 18:30 (source 1)."),

@@ -346,6 +346,10 @@ def test_an_item_that_the_conversation_does_not_bear_out_is_not_written(made: Fa
     assert [item.text for item in door.items()] == [TEXT]
     # What is stored already is not checked again.
     assert checked == [memory(number).id for number in (1, 2, 3)]
+    quoting = ActionReport(tool="save_memory", arguments=(), may_run=False, missing=TEXT)
+    with pytest.raises(FactRejected) as caught:
+        MemoryWriter(bound(made), check=lambda _: quoting).write(memory(4), CONTEXT)
+    assert TEXT not in str(caught.value)
     call = {"name": "save_memory", "arguments": {"content": TEXT}}
     unread = MemoryWriter(bound(made), check=lambda _: check_call(call, told, [], judge=False))
     with pytest.raises(FactRejected, match="was not read"):

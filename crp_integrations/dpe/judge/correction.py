@@ -211,6 +211,8 @@ def without_note(fix: str | None, claim: Claim, grounds: Grounds) -> str | None:
         words = {word for word in pieces_of(note.casefold()) if word.isalnum()} - FUNCTION_WORDS
         stated = Grounds(claim.text).words | grounds.words
         stands = note.strip().casefold() in claim.text.casefold() or not words
+        # "No:" in the place of the claim's own "Yes:".
+        stands |= (fix or "").startswith(note) and bool(_NOTE.match(claim.text))
         if not (stands or note.isupper() or any(_is_among(word, stated) for word in words)):
             fix = (fix or "").replace(note, "", 1)
     return fix
