@@ -21,7 +21,6 @@ import numpy as np
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.settings import COVERED_NEED, REPEATED, QualitySettings
 from crp_integrations.dpe.stages.coherence import repeated
-from crp_integrations.dpe.stages.completeness import by_cosine, by_words
 from crp_integrations.dpe.state import SessionSentences, SessionText
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.evaluation.data_sets import rows_of
@@ -55,7 +54,7 @@ def questions(path: Path, limit: int) -> dict[str, list[str]]:
     for row in rows_of(path):
         if row["task"] == "QA" and (row["question"] in found or len(found) < limit):
             found[row["question"]].append(row["answer"])
-    told = {q: [a for a in answers if any(SessionText(a).tells)] for q, answers in found.items()}
+    told = {q: [a for a in answers if SessionText(a).sentences] for q, answers in found.items()}
     return {question: answers for question, answers in told.items() if len(answers) > 1}
 
 
@@ -97,45 +96,12 @@ def coverage(asked: dict[str, list[str]], texts: Embedded) -> Report:
     np.fill_diagonal(alike, -1.0)
 
     def best(need: int, whose: int) -> float:
-        told = [
-            text
-            for answer in asked[needs[whose]][:1]
-            for text, tells in zip(
-                SessionText(answer).sentences, SessionText(answer).tells, strict=True
-            )
-            if tells
-        ]
-        return float((texts.rows(told) @ rows[need]).max()) if told else -1.0
+        answers = SessionText(asked[needs[whose]][0]).sentences
+        return float((texts.rows(answers) @ rows[need]).max()) if answers else -1.0
 
     covered = np.array([best(at, at) for at in range(len(needs))], np.float32)
     open_ = np.array([best(at, int(alike[at].argmax())) for at in range(len(needs))], np.float32)
     return {"needs": len(needs), **separation({"ragtruth": (covered, open_)}, COVERED_NEED, None)}
-
-
-def rules(asked: dict[str, list[str]], embedder: OnnxEmbedder, texts: Embedded) -> Report:
-    """Share of questions covered by their own answer and by the neighbour's, for each rule."""
-    needs = list(asked)
-    rows = texts.rows(needs)
-    alike = rows @ rows.T
-    np.fill_diagonal(alike, -1.0)
-    found: dict[str, dict[str, float]] = {}
-    settings = QualitySettings().in_force(embedder.thresholds)
-    for name in ("words", "cosine", "words without embedder"):
-        counts = {"own": 0, "neighbour": 0}
-        for at, need in enumerate(needs):
-            for which, whose in (("own", at), ("neighbour", int(alike[at].argmax()))):
-                answer = asked[needs[whose]][0]
-                session = SessionSentences(Dossier(need, answer, ()), embedder)
-                if name == "cosine":
-                    literal = QualitySettings.literal()
-                    ok = by_cosine([need], session, [session.answer], literal)
-                else:
-                    ok = by_words(
-                        [need], session, [session.answer], settings, embedded=name == "words"
-                    )
-                counts[which] += ok[0]
-        found[name] = {which: round(count / len(needs), 3) for which, count in counts.items()}
-    return found
 
 
 def lost(asked: dict[str, list[str]], embedder: OnnxEmbedder) -> Report:
@@ -162,7 +128,6 @@ def run(data: Path, limit: int = 100) -> dict[str, Any]:
         "questions": len(asked),
         "repeated_sentence": repeats(asked, texts),
         "covered_need": coverage(asked, texts),
-        "rules": rules(asked, embedder, texts),
         "shortcut": lost(asked, embedder),
     }
 
