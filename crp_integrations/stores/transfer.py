@@ -67,8 +67,7 @@ TABLES = (
         ],
     ),
     _table("window_contents", [_WINDOW], ["padding", "prior", "report"]),
-    _table("window_facts", [_WINDOW, "fact_id"]),
-    _table("window_sources", [_WINDOW, "source_id"]),
+    _table("window_facts", [_WINDOW], ["keys"]),
     _table("withdrawn_facts", ["fact_id"], ["withdrawn_at"]),
     _table("judge_spending", ["session_id", "judge"], ["period", "calls", "tokens", "usd"]),
     _table(
@@ -78,7 +77,7 @@ TABLES = (
     ),
     _table("receipt_log", ["position"], ["hash"]),
     _table("receipt_contents", ["place"], ["padding", "texts"]),
-    _table("receipt_facts", ["fact_id", "place"], ["source_id"]),
+    _table("receipt_facts", ["place"], ["keys"]),
 )
 
 

@@ -202,6 +202,29 @@ def test_the_log_is_proved_after_opening_again(open_relay: Opener, place: Path) 
     again.close()
 
 
+def test_a_call_writes_as_many_rows_over_any_number_of_facts(
+    open_relay: Opener, place: Path
+) -> None:
+    relay = opened(open_relay, store=SqliteStore(place))
+    relay.ask(QUESTION)
+    more = [f"The Meridian reactor in block {n} delivers {n} megawatts." for n in range(60)]
+    relay.fabric.add(more)
+    (database,) = place.rglob("*.sqlite")
+    tables = [
+        *("receipts", "receipt_contents", "receipt_facts"),
+        *("windows", "window_contents", "window_facts"),
+    ]
+    connection = sqlite3.connect(database)
+    rows = []
+    for _ in range(2):
+        counts = (connection.execute(f"SELECT count(*) FROM {name}") for name in tables)
+        rows.append([cursor.fetchone()[0] for cursor in counts])
+        relay.ask(QUESTION)
+    connection.close()
+    added = {after - before for before, after in zip(*rows, strict=True)}
+    assert len(added) == 1 and added != {0}
+
+
 def test_an_erased_source_is_a_tombstone(open_relay: Opener, place: Path, tmp_path: Path) -> None:
     """Its texts are off the disk, receipt and log verify, and what is left is shown."""
     relay = opened(open_relay, store=SqliteStore(place))

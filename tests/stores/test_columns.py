@@ -91,8 +91,7 @@ COVERED = {
         "record": "a `WindowNode`; its fields are listed below",
     },
     "window_contents": {"padding": "zeros", "prior": WINDOW, "report": WINDOW},
-    "window_facts": {"fact_id": WINDOW},
-    "window_sources": {"source_id": WINDOW},
+    "window_facts": {"keys": WINDOW},
     "withdrawn_facts": {
         "fact_id": "an id, a hash of hashes; gone a day later",
         "withdrawn_at": LABEL,
@@ -104,7 +103,7 @@ COVERED = {
     },
     "receipt_log": {"hash": CHAIN},
     "receipt_contents": {"padding": "zeros", "texts": RECEIPT},
-    "receipt_facts": {"fact_id": RECEIPT, "source_id": RECEIPT},
+    "receipt_facts": {"keys": RECEIPT},
     "facts_text": {"content": INDEX, "facts_text": INDEX, "rank": INDEX},
     "facts_text_data": {"block": INDEX},
     "facts_text_idx": {"segid": INDEX, "term": INDEX, "pgno": INDEX},

@@ -223,17 +223,10 @@ _SESSIONS: Final = (
         "window" BIGINT PRIMARY KEY REFERENCES windows ("window") ON DELETE CASCADE,
         padding BYTEA NOT NULL, prior {_T}, report {_T}
     )""",
-    *(
-        statement
-        for table, column in (("window_facts", "fact_id"), ("window_sources", "source_id"))
-        for statement in (
-            f"""CREATE TABLE {table} (
-                "window" BIGINT NOT NULL REFERENCES window_contents ("window") ON DELETE CASCADE,
-                {column} {_T} NOT NULL, PRIMARY KEY ("window", {column})
-            )""",
-            f"CREATE INDEX {table}_by_id ON {table} ({column})",
-        )
-    ),
+    """CREATE TABLE window_facts (
+        "window" BIGINT PRIMARY KEY REFERENCES window_contents ("window") ON DELETE CASCADE,
+        keys BYTEA NOT NULL
+    )""",
     f"CREATE TABLE withdrawn_facts (fact_id {_T} PRIMARY KEY, withdrawn_at {_T} NOT NULL)",
     "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
     f"""CREATE TABLE judge_spending (
@@ -255,13 +248,10 @@ _RECEIPTS: Final = (
         place BIGINT PRIMARY KEY REFERENCES receipts (place), padding BYTEA NOT NULL,
         texts {_T} NOT NULL
     )""",
-    f"""CREATE TABLE receipt_facts (
-        fact_id {_T} NOT NULL,
-        place BIGINT NOT NULL REFERENCES receipt_contents (place) ON DELETE CASCADE,
-        source_id {_T} NOT NULL, PRIMARY KEY (fact_id, place)
+    """CREATE TABLE receipt_facts (
+        place BIGINT PRIMARY KEY REFERENCES receipt_contents (place) ON DELETE CASCADE,
+        keys BYTEA NOT NULL
     )""",
-    "CREATE INDEX receipt_facts_by_source ON receipt_facts (source_id) WHERE source_id <> ''",
-    "CREATE INDEX receipt_facts_by_place ON receipt_facts (place)",
     """CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         RAISE EXCEPTION '% are never changed or removed', TG_TABLE_NAME;
     END $$""",

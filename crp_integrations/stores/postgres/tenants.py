@@ -46,7 +46,7 @@ SEALING: Final = (
         (table, "INSERT")
         for table in (
             *("fact_uses", *SEALED),
-            *("sessions", "windows", "window_contents", "window_facts", "window_sources"),
+            *("sessions", "windows", "window_contents", "window_facts"),
             *("receipt_contents", "receipt_facts"),
         )
     ),

@@ -29,10 +29,7 @@ CONTENTS = {
         *("facts", "vectors", "postings", "token_counts", "edges", "prepared_vectors"),
         *("fact_findings", "fact_uses", "sources", "withdrawn_facts"),
     ),
-    WINDOWS_DUE: (
-        *("window_contents", "window_facts", "window_sources", "receipt_contents"),
-        "receipt_facts",
-    ),
+    WINDOWS_DUE: (*("window_contents", "window_facts", "receipt_contents", "receipt_facts"),),
 }
 # The planner's statistics contain values of every column, and old ones stay in the catalogue's
 # file. Only the database's owner may rewrite it; for a tenant's login the server skips this.

@@ -22,6 +22,7 @@ from crp_integrations.receipt.records import (
 from crp_integrations.receipt.redaction import erased, silent
 from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, Statement, keyid_of
 from crp_integrations.stores import rules
+from crp_integrations.stores.relational.rows import NO_KEY, keys_of, naming, source_name
 from crp_integrations.stores.rules import (
     AMONG,
     MAX_SHOWN,
@@ -82,7 +83,9 @@ class RelationalReceipts:
                 for level, at, root in grown(place, receipt.log_hash, self.node)
             ],
         )
-        _keep(self._connection, place, receipt, sources)
+        keys = {id_: keys_of([source_name(id_)]) for id_ in {*sources.values()} if id_}
+        shown = [(id_, keys.get(sources.get(id_, ""), NO_KEY)) for id_ in _shown_facts(receipt)]
+        _keep(self._connection, place, receipt, shown)
         return place
 
     def get(self, receipt_id: str) -> Receipt | None:
@@ -154,25 +157,19 @@ def erase(
     Returns:
         Ids of the windows whose receipts lost a text.
     """
-    wanted: dict[int, set[str]] = {}
-    touched: set[str] = set()
-    for place, id_ in connection.rows(
-        f"SELECT place, fact_id FROM receipt_facts WHERE fact_id {AMONG} UNION "
-        "SELECT place, fact_id FROM receipt_facts WHERE source_id = ? AND source_id <> ''",
-        [among(fact_ids), source_id],
-    ):
-        wanted.setdefault(place, set()).add(id_)
-    for (place,) in connection.rows(
+    named = naming(connection, "receipt_facts", "place", fact_ids, source_id)
+    emptied = connection.rows(
         f"SELECT place FROM receipts JOIN receipt_contents USING (place) WHERE window_id {AMONG}",
         [among(sorted(windows))],
-    ):
-        wanted.setdefault(place, set())
-    for place in sorted(wanted):
+    )
+    gone, touched = {*fact_ids}, set[str]()
+    for place in sorted({*named, *(place for (place,) in emptied)}):
         try:
             for receipt in _at(connection, "place = ?", place):
-                emptied = receipt.chain.window_id in windows
+                facts = gone | _of_source(receipt, named.get(place, b""), source_id)
+                answers = receipt.chain.window_id in windows
                 touched |= _replace(
-                    connection, place, receipt, erased(receipt, wanted[place], answers=emptied)
+                    connection, place, receipt, erased(receipt, facts, answers=answers)
                 )
         except StoreDamaged:
             touched.add(_silenced(connection, place))
@@ -222,28 +219,54 @@ def _replace(connection: Statements, place: int, old: Receipt, new: Receipt) -> 
     """Replace a receipt's texts; return its window's id if they changed."""
     if new.texts == old.texts:
         return set()
-    rows = connection.rows("SELECT fact_id, source_id FROM receipt_facts WHERE place = ?", [place])
-    # Its `receipt_facts` are removed by the table's ON DELETE CASCADE.
+    ((keys,),) = connection.rows("SELECT keys FROM receipt_facts WHERE place = ?", [place])
+    # Its keys are removed by the table's ON DELETE CASCADE.
     connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
-    _keep(connection, place, new, dict(rows))
+    sources = dict(_pairs(keys))
+    _keep(
+        connection,
+        place,
+        new,
+        [(id_, sources.get(keys_of([id_]), NO_KEY)) for id_ in _shown_facts(new)],
+    )
     return {new.chain.window_id}
 
 
-def _keep(connection: Statements, place: int, receipt: Receipt, sources: Mapping[str, str]) -> None:
-    """Store a receipt's texts; nothing if all of them are left out."""
+def _keep(
+    connection: Statements, place: int, receipt: Receipt, facts: Sequence[tuple[str, bytes]]
+) -> None:
+    """Store a receipt's texts, and the keys of its facts; nothing if all texts are left out."""
     if silent(receipt):
         return
     texts = dumps(texts_to_json(receipt.texts), strings_only=True).decode()
     connection.execute(ADD_CONTENT, [place, connection.padding, texts])
-    facts = {
+    keys = b"".join([keys_of([id_]) + source for id_, source in facts])
+    connection.execute("INSERT INTO receipt_facts (place, keys) VALUES (?, ?)", [place, keys])
+
+
+def _shown_facts(receipt: Receipt) -> list[str]:
+    """Ids of the facts whose texts a receipt contains."""
+    return [
         leaf.fact_id
         for leaf, text in zip(receipt.leaves, receipt.texts, strict=True)
         if leaf.fact_id and not isinstance(text, OmissionReason)
-    }
-    connection.executemany(
-        "INSERT INTO receipt_facts (fact_id, place, source_id) VALUES (?, ?, ?)",
-        [(id_, place, sources.get(id_, "")) for id_ in sorted(facts)],
-    )
+    ]
+
+
+def _pairs(keys: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The key of each fact of a receipt, with its source's."""
+    size = len(NO_KEY)
+    for at in range(0, len(keys), 2 * size):
+        yield keys[at : at + size], keys[at + size : at + 2 * size]
+
+
+def _of_source(receipt: Receipt, keys: bytes, source_id: str) -> set[str]:
+    """The facts of a receipt that come from a source."""
+    if not source_id:
+        return set()
+    source = keys_of([source_name(source_id)])
+    facts = {fact for fact, own in _pairs(keys) if own == source}
+    return {id_ for id_ in _shown_facts(receipt) if keys_of([id_]) in facts}
 
 
 def _receipt(row: Sequence[Any]) -> tuple[int, Receipt]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from hashlib import blake2b
+from typing import Any, Final, TypeVar
 
+import numpy as np
 from pydantic import ValidationError
 
 from crp_integrations.errors import StoreDamaged, StoreError
@@ -16,9 +18,13 @@ from crp_integrations.fabric.records import MEMORY_KEY, Fact, age_start
 from crp_integrations.fabric.state_hash import WAY_OUT
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical, iso, sha256
+from crp_integrations.stores.rules import Statements, pages
 from crp_integrations.vocabulary import FactStatus
 
 _Kind = TypeVar("_Kind")
+# The key of nothing, and rows whose keys are read at a time.
+NO_KEY: Final = bytes(8)
+_PAGE = 1_000
 STATUSES = {status.value: status for status in FactStatus}
 
 
@@ -211,3 +217,36 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, datetime):
         return iso(value)
     return value
+
+
+def keys_of(ids: Iterable[str]) -> bytes:
+    """Eight bytes of the hash of each id.
+
+    What a window or receipt names is stored as one block of keys. An index of ids would have a row
+    for each of a hundred facts, and a call would write to as many pages. In return an erasure reads
+    the keys of all rows: a third of a second for 100,000 receipts of 110 facts.
+    """
+    return b"".join(
+        [blake2b(id_.encode(errors="surrogatepass"), digest_size=8).digest() for id_ in ids]
+    )
+
+
+def source_name(source_id: str) -> str:
+    """A source's id as `keys_of` takes it; no fact id contains a NUL."""
+    return f"\0{source_id}"
+
+
+def naming(
+    connection: Statements, table: str, number: str, fact_ids: Iterable[str], source_id: str
+) -> dict[int, bytes]:
+    """The keys of each row that names one of the facts or the source, by the row's number."""
+    names = [*fact_ids, *([source_name(source_id)] if source_id else [])]
+    wanted = np.frombuffer(keys_of(names), dtype=np.uint64)
+    rows: dict[int, bytes] = {}
+    what = f"SELECT {number}, keys FROM {table} WHERE {number} > ? ORDER BY {number} LIMIT ?"  # noqa: S608
+    for page in pages(connection, what, -1, _PAGE) if names else ():
+        block = np.frombuffer(b"".join([keys for _, keys in page]), dtype=np.uint64)
+        ends = np.cumsum([len(keys) // len(NO_KEY) for _, keys in page])
+        places = np.searchsorted(ends, np.flatnonzero(np.isin(block, wanted)), side="right")
+        rows |= {page[place][0]: page[place][1] for place in {*places.tolist()}}
+    return rows

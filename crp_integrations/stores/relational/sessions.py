@@ -20,7 +20,13 @@ from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational.receipts import erase
 from crp_integrations.stores.relational.receipts import forget as forget_texts
-from crp_integrations.stores.relational.rows import read, sortable
+from crp_integrations.stores.relational.rows import (
+    keys_of,
+    naming,
+    read,
+    sortable,
+    source_name,
+)
 from crp_integrations.stores.rules import (
     AMONG,
     MAX_SHOWN,
@@ -116,14 +122,10 @@ class RelationalSessions:
             f"SELECT DISTINCT source_id FROM facts WHERE fact_id {AMONG}", [among(made.facts)]
         )
         named = {id_ for (id_,) in own if id_} | {*made.sources}
-        for table, column, ids in (
-            ("window_facts", "fact_id", made.facts),
-            ("window_sources", "source_id", sorted(named)),
-        ):
-            self._connection.executemany(
-                f'INSERT INTO {table} ({column}, "window") VALUES (?, ?)',
-                [(id_, window) for id_ in ids],
-            )
+        self._connection.execute(
+            'INSERT INTO window_facts ("window", keys) VALUES (?, ?)',
+            [window, keys_of([*made.facts, *map(source_name, sorted(named))])],
+        )
 
     def windows(self, session_id: str) -> list[WindowNode]:
         """A session's windows by number, then id."""
@@ -434,18 +436,14 @@ _NEXT = (
 
 def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: str = "") -> int:
     """Remove window contents that used some facts, in the open transaction; return how many."""
-    roots = connection.rows(
-        f'SELECT "window" FROM window_facts WHERE fact_id {AMONG} '
-        'UNION SELECT "window" FROM window_sources WHERE source_id = ?',
-        [among(fact_ids), source_id],
-    )
+    roots = naming(connection, "window_facts", '"window"', fact_ids, source_id)
     if not roots:
         # A fact may be a candidate of a window that did not show it, and then be in its receipt.
         return len(erase(connection, fact_ids, source_id, ()))
     by_session: dict[str, list[tuple[str, str]]] = {}
     for session_id, window_id, closed_at in connection.rows(
         f'SELECT session_id, window_id, closed_at FROM windows WHERE "window" {AMONG}',
-        [Among(window for (window,) in roots)],
+        [Among(roots)],
     ):
         by_session.setdefault(session_id, []).append((window_id, closed_at))
     gone: set[str] = set()
@@ -473,7 +471,7 @@ def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: st
     )
     numbers = Among(window for window, _ in saying)
     connection.execute(f'UPDATE windows SET emptied = 1 WHERE "window" {AMONG}', [numbers])
-    # The ids of facts and sources are removed by the tables' ON DELETE CASCADE.
+    # The keys of facts and sources are removed by the table's ON DELETE CASCADE.
     connection.execute(f'DELETE FROM window_contents WHERE "window" {AMONG}', [numbers])
     note_due(connection, WINDOWS_DUE)
     taken = {window_id for _, window_id in saying}

@@ -189,17 +189,11 @@ _SESSIONS: Final = (
         window INTEGER PRIMARY KEY REFERENCES windows (window) ON DELETE CASCADE,
         padding BLOB NOT NULL, prior TEXT, report TEXT
     )""",
-    *(
-        statement
-        for table, column in (("window_facts", "fact_id"), ("window_sources", "source_id"))
-        for statement in (
-            f"""CREATE TABLE {table} (
-                window INTEGER NOT NULL REFERENCES window_contents (window) ON DELETE CASCADE,
-                {column} TEXT NOT NULL, PRIMARY KEY (window, {column})
-            ) WITHOUT ROWID""",
-            f"CREATE INDEX {table}_by_id ON {table} ({column})",
-        )
-    ),
+    # Keys of the facts and sources that a window's content names (`rows.keys_of`).
+    """CREATE TABLE window_facts (
+        window INTEGER PRIMARY KEY REFERENCES window_contents (window) ON DELETE CASCADE,
+        keys BLOB NOT NULL
+    )""",
     # Facts that were withdrawn while windows were running, which may still show them.
     """CREATE TABLE withdrawn_facts (
         fact_id TEXT PRIMARY KEY, withdrawn_at TEXT NOT NULL
@@ -228,14 +222,11 @@ _RECEIPTS: Final = (
         place INTEGER PRIMARY KEY REFERENCES receipts (place), padding BLOB NOT NULL,
         texts TEXT NOT NULL
     )""",
-    # Facts whose text is in a receipt.
+    # The facts whose text is in a receipt: for each its key and that of its source.
     """CREATE TABLE receipt_facts (
-        fact_id TEXT NOT NULL,
-        place INTEGER NOT NULL REFERENCES receipt_contents (place) ON DELETE CASCADE,
-        source_id TEXT NOT NULL, PRIMARY KEY (fact_id, place)
-    ) WITHOUT ROWID""",
-    "CREATE INDEX receipt_facts_by_source ON receipt_facts (source_id) WHERE source_id <> ''",
-    "CREATE INDEX receipt_facts_by_place ON receipt_facts (place)",
+        place INTEGER PRIMARY KEY REFERENCES receipt_contents (place) ON DELETE CASCADE,
+        keys BLOB NOT NULL
+    )""",
 )
 STEPS: tuple[tuple[str, ...], ...] = (
     (*_FACTS, *_TEXT_INDEX, *_CHANGES, *_JOURNAL, *_SESSIONS, *_RECEIPTS),
