@@ -97,10 +97,19 @@ _FACTS: Final = (
             DEFERRABLE INITIALLY DEFERRED,
         vector vector NOT NULL, series INTEGER NOT NULL DEFAULT 0
     )""",
-    # Positions of each stem in each fact, four little-endian bytes each.
+    # Postings of retrievable facts, packed (`postings.POSTING`). `reach` is the maximum impact of a
+    # row's postings where facts have the mean length `mean`.
+    "CREATE SEQUENCE segments",
     f"""CREATE TABLE postings (
-        stem {_T} NOT NULL, fact BIGINT NOT NULL, places BYTEA NOT NULL, PRIMARY KEY (stem, fact)
+        stem {_T} NOT NULL, segment BIGINT NOT NULL, rank INTEGER NOT NULL, level INTEGER NOT NULL,
+        size INTEGER NOT NULL, reach DOUBLE PRECISION NOT NULL, mean DOUBLE PRECISION NOT NULL,
+        entries BYTEA NOT NULL, PRIMARY KEY (stem, segment, rank)
     )""",
+    # Unpacking what the server compresses costs more than reading it.
+    "ALTER TABLE postings ALTER COLUMN entries SET STORAGE EXTERNAL",
+    # Hashes of a retrievable fact's stems in the order of the text, eight bytes each.
+    "CREATE TABLE stem_sequences (fact BIGINT PRIMARY KEY, stems BYTEA NOT NULL)",
+    "ALTER TABLE stem_sequences ALTER COLUMN stems SET STORAGE EXTERNAL",
     f"""CREATE TABLE token_counts (
         fact BIGINT NOT NULL REFERENCES facts (fact) ON DELETE CASCADE, tokenizer {_T} NOT NULL,
         tokens BIGINT NOT NULL, PRIMARY KEY (fact, tokenizer)
