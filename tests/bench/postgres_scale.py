@@ -40,7 +40,7 @@ MODULE: Final = "tests.bench.postgres_scale"
 TENANT: Final = "scale"
 DIMENSIONS, CENTRES, SPREAD = 384, 500, 0.9
 # Words of the vocabulary, and by how much the rank of the most frequent ones is flattened.
-VOCABULARY, FLAT, POWER = 200_000, 12.0, 1.07
+VOCABULARY, FLAT, POWER = 40_000, 12.0, 1.07
 AT_A_TIME: Final = (1, 8, 32)
 BATCH, PART = 1_000, 10_000
 # Nearest facts whose recall is measured, and questions that it is measured with.

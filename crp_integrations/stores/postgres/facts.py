@@ -119,7 +119,7 @@ class PostgresFacts(RelationalFacts):
                 for number, vector in zip(numbers, vectors, strict=True)
             ),
         )
-        lengths = postings.add(self._connection, texts)
+        lengths, stems = postings.add(self._connection, texts)
         self._connection.copy(
             f"facts ({', '.join(_FACT_COLUMNS)})",
             _FACT_TYPES,
@@ -137,7 +137,7 @@ class PostgresFacts(RelationalFacts):
                 f"the vectors of namespace {self._namespace!r:.80} were replaced while these "
                 "facts were added; nothing was added"
             )
-        postings.merge(self._connection, [text for _, text, searched in texts if searched])
+        postings.merge(self._connection, stems)
         self._grow()
         self._look_at_index()
 
@@ -200,8 +200,8 @@ class PostgresFacts(RelationalFacts):
         ]
         if not changed:
             return
-        lengths = postings.add(self._connection, changed)
-        postings.merge(self._connection, [text for _, text, searched in changed if searched])
+        lengths, stems = postings.add(self._connection, changed)
+        postings.merge(self._connection, stems)
         rewritten = [
             (number, length)
             for (number, text, _), length in zip(changed, lengths, strict=True)
@@ -243,8 +243,8 @@ class PostgresFacts(RelationalFacts):
         for row in rows:
             number, content, status, archived_at = (row[place] for place in places)
             texts.append((number, content, status in RETRIEVABLE and archived_at is None))
-        lengths = postings.add(self._connection, texts)
-        postings.merge(self._connection, [text for _, text, searched in texts if searched])
+        lengths, stems = postings.add(self._connection, texts)
+        postings.merge(self._connection, stems)
         return [*names, "words"], [
             (*row, length) for row, length in zip(rows, lengths, strict=True)
         ]

@@ -74,11 +74,16 @@ def _unpacked(rows: Sequence[bytes]) -> Postings:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def add(connection: PostgresConnection, texts: Sequence[tuple[int, str, bool]]) -> list[int]:
-    """Store the postings of retrievable facts; return the number of stems of every text.
+def add(
+    connection: PostgresConnection, texts: Sequence[tuple[int, str, bool]]
+) -> tuple[list[int], list[str]]:
+    """Store the postings of retrievable facts.
 
     Args:
         texts: number and text of each fact, and whether it is retrievable.
+
+    Returns:
+        Number of stems of every text, and the distinct stems of retrievable ones for `merge`.
     """
     lengths: list[int] = []
     sequences: list[tuple[int, bytes]] = []
@@ -97,7 +102,7 @@ def add(connection: PostgresConnection, texts: Sequence[tuple[int, str, bool]]) 
     if sequences:
         connection.copy("stem_sequences (fact, stems)", ("int8", "bytea"), sequences)
         _store(connection, list(codes), stems_by_part, np.array(parts, dtype=POSTING), 0)
-    return lengths
+    return lengths, sorted(codes)
 
 
 def _store(
@@ -141,9 +146,8 @@ def _store(
     )
 
 
-def merge(connection: PostgresConnection, texts: Sequence[str]) -> None:
-    """Merge the segments of the texts' stems where there are many; needs the writers' lock."""
-    stems = sorted({stem for text in texts for stem in stems_of(text)})
+def merge(connection: PostgresConnection, stems: Sequence[str]) -> None:
+    """Merge the segments of stems that have many; needs the writers' lock."""
     due = connection.rows(
         "SELECT stem, level FROM postings WHERE stem = ANY(?) AND rank = 0 "
         f"GROUP BY stem, level HAVING count(*) >= {_MERGED} ORDER BY level, stem",
