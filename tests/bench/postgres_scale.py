@@ -38,7 +38,7 @@ from tests.postgres import NEWEST, Server
 
 MODULE: Final = "tests.bench.postgres_scale"
 TENANT: Final = "scale"
-DIMENSIONS, CENTRES, SPREAD = 384, 500, 0.9
+CENTRES, SPREAD = 500, 0.9
 # Words of the vocabulary, and by how much the rank of the most frequent ones is flattened.
 VOCABULARY, FLAT, POWER = 40_000, 12.0, 1.07
 AT_A_TIME: Final = (1, 8, 32)
@@ -51,9 +51,10 @@ ONCE: Final = {"redispatches": 0, "continue_incomplete": False}
 class Given:
     """An embedder that looks its vectors up."""
 
-    identity, dimensions, thresholds = "bench-given/384", DIMENSIONS, {}
+    thresholds: Mapping[str, float] = {}
 
-    def __init__(self) -> None:
+    def __init__(self, dimensions: int) -> None:
+        self.identity, self.dimensions = f"bench-given/{dimensions}", dimensions
         self.rows: dict[str, FloatRows] = {}
 
     def embed_query(self, text: str) -> FloatRows:
@@ -89,18 +90,18 @@ class Material:
     embedder: Given
 
 
-def material(count: int, questions: int) -> Material:
+def material(count: int, questions: int, dimensions: int) -> Material:
     """Facts of 20 to 200 words, and questions of six words of a fact and two frequent ones."""
     chance = np.random.default_rng(count)
     shares = 1.0 / (np.arange(VOCABULARY) + 1.0 + FLAT) ** POWER
     ends = np.cumsum(shares / shares.sum())
-    centres = chance.standard_normal((CENTRES, DIMENSIONS)).astype(np.float32)
-    rows = np.empty((count, DIMENSIONS), dtype=np.float32)
+    centres = chance.standard_normal((CENTRES, dimensions)).astype(np.float32)
+    rows = np.empty((count, dimensions), dtype=np.float32)
     lengths = np.clip(chance.lognormal(4.2, 0.45, count), 20, 200).astype(np.int64)
     facts: list[Fact] = []
     for start in range(0, count, PART):
         many = lengths[start : start + PART]
-        noise = chance.standard_normal((len(many), DIMENSIONS)).astype(np.float32)
+        noise = chance.standard_normal((len(many), dimensions)).astype(np.float32)
         own = centres[chance.integers(CENTRES, size=len(many))]
         rows[start : start + PART] = unit_rows(own + SPREAD * noise)
         drawn = np.searchsorted(ends, chance.random(int(many.sum()))).tolist()
@@ -109,13 +110,16 @@ def material(count: int, questions: int) -> Material:
             line = " ".join([f"w{word:x}" for word in drawn[at : at + length]])
             facts.append(Fact(content=f"Passage {number:x}: {line}."))
             at += length
-    embedder = Given()
+    embedder = Given(dimensions)
     for number in range(questions):
         place = int(chance.integers(count))
         words = facts[place].content.rstrip(".").split()[2:]
         chosen = [words[at] for at in chance.choice(len(words), 6, replace=False)]
         common = [f"w{word:x}" for word in chance.integers(20, size=2)]
-        near = rows[place] + 0.5 * chance.standard_normal(DIMENSIONS).astype(np.float32) / 20
+        near = (
+            rows[place]
+            + 0.5 * chance.standard_normal(dimensions).astype(np.float32) / dimensions**0.5
+        )
         text = f"Q{number} what of {' '.join([*chosen, *common])}?"
         embedder.rows[text] = unit_rows(near[None])[0]
     return Material(facts, rows, list(embedder.rows), embedder)
@@ -226,11 +230,11 @@ def stores(address: str) -> Iterator[tuple[str, Path, psutil.Process | None]]:
 
 
 def run(
-    counts: Sequence[int], rounds: int, address: str, kinds: Sequence[str]
+    counts: Sequence[int], dimensions: int, rounds: int, address: str, kinds: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Measure each store with each number of facts."""
     for count in counts:
-        made = material(count, rounds * 2 * len(AT_A_TIME) + 10)
+        made = material(count, rounds * 2 * len(AT_A_TIME) + 10, dimensions)
         with stores(address) as (place, folder, root), ExitStack() as stack:
             for kind in kinds:
                 store: Any = SqliteStore(folder)
@@ -262,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     asked = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     asked.add_argument("--facts", default="20000,300000", help="numbers of facts, by commas")
+    asked.add_argument("--dimensions", type=int, default=384)
     asked.add_argument("--rounds", type=int, default=60, help="calls of each door and level")
     asked.add_argument("--store", default="", help="address of a server; the tests' own without")
     asked.add_argument("--kinds", default="postgres,sqlite")
@@ -271,7 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return in_one_thread(MODULE, sys.argv[1:] if arguments is None else arguments)
     reports = []
     counts = [int(count) for count in options.facts.split(",")]
-    for report in run(counts, options.rounds, options.store, options.kinds.split(",")):
+    kinds = options.kinds.split(",")
+    for report in run(counts, options.dimensions, options.rounds, options.store, kinds):
         print(json.dumps(report), flush=True)
         reports.append(report)
         if options.json:

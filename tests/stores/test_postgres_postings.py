@@ -37,7 +37,8 @@ def pair(postgres_address, small_rows):  # noqa: F811
 def texts(chance: random.Random, count: int, words: tuple[int, int]) -> list[str]:
     """Texts whose words have a skewed distribution, each a text of its own."""
     return [
-        f"text{chance.random()} " + " ".join(chance.choices(WORDS, SHARES, k=chance.randint(*words)))
+        f"text{chance.random()} "
+        + " ".join(chance.choices(WORDS, SHARES, k=chance.randint(*words)))
         for _ in range(count)
     ]
 
@@ -107,7 +108,7 @@ def test_a_search_reads_few_rows_of_frequent_stems(pair, monkeypatch):
         (all_rows,) = transaction.facts.statements.one(
             "SELECT count(*) FROM postings WHERE stem IN ('word2', 'word3', 'word40')"
         )
-        transaction.facts.search_text(['word2', 'word3', 'word40'], 5)
+        transaction.facts.search_text(["word2", "word3", "word40"], 5)
     assert 0 < sum(sizes) < all_rows / 2
 
 

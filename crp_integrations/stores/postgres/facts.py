@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports.facts import LogMark
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
 from crp_integrations.stores.postgres import postings, upkeep
@@ -31,6 +32,26 @@ from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 _LOCK = "SELECT value FROM own WHERE name = 'generation' FOR UPDATE"
+
+
+# The values of a whole namespace, all of them in the one round trip that begins a reading.
+READ = (
+    "SELECT 'own', name, value::text FROM own "
+    "UNION ALL SELECT 'setting', name, value FROM settings UNION ALL "
+    "(SELECT 'mark', sequence::text, token FROM changes ORDER BY sequence DESC LIMIT 1)"
+)
+
+
+def snapshot_of(rows: Sequence[tuple[str, str, str | None]]) -> RelationalSnapshot:
+    """The values that `READ` returned."""
+    parts: dict[str, dict[str, str]] = {"own": {}, "setting": {}, "mark": {}}
+    for kind, name, value in rows:
+        parts[kind][name] = value or ""
+    mark = LogMark(0, "")
+    for sequence, token in parts["mark"].items():
+        mark = LogMark(int(sequence), token)
+    own = {name: int(value or 0) for name, value in parts["own"].items()}
+    return RelationalSnapshot(own, parts["setting"], mark)
 
 
 class WriterLockGate(TransactionGate):
@@ -77,17 +98,15 @@ class PostgresFacts(RelationalFacts):
         connection: PostgresConnection,
         gate: WriterLockGate,
         namespace: str,
-        owned: Mapping[str, Any] | None = None,
+        seen: RelationalSnapshot | None = None,
         index_from: int = INDEX_FROM,
         want_index: Callable[[], None] = lambda: None,
     ) -> None:
         """Keep the connection."""
         self._index_from = index_from
         self._want_index = want_index
-        super().__init__(
-            connection, gate, namespace, None if owned is None else RelationalSnapshot(owned)
-        )
-        self.searching = PostgresSearching(connection, gate, owned)
+        super().__init__(connection, gate, namespace, seen)
+        self.searching = PostgresSearching(connection, gate, None if seen is None else seen.own)
 
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
         """Add facts with their unit vectors, shape (len(facts), dimensions)."""
@@ -228,6 +247,19 @@ class PostgresFacts(RelationalFacts):
         if changed.rowcount:
             self._grow()
 
+    def save_token_counts(self, tokenizer: str, counts: Mapping[str, int]) -> None:
+        """Store counts; the generation stays."""
+        self._gate.writing()
+        saved = self._connection.execute(
+            "INSERT INTO token_counts (fact, tokenizer, tokens) "
+            "SELECT fact, ?, new.tokens FROM unnest(?::text[], ?::bigint[]) AS new (id, tokens) "
+            "JOIN facts ON fact_id = id "
+            "ON CONFLICT (fact, tokenizer) DO UPDATE SET tokens = excluded.tokens",
+            [tokenizer, Among(counts), Among(counts.values())],
+        )
+        if saved.rowcount < len(counts):
+            rules.refuse_unknown(list(counts), self._numbers(list(counts)))
+
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that contain any of the terms: id and BM25 score."""
         self._gate.reading()
@@ -240,8 +272,8 @@ class PostgresFacts(RelationalFacts):
         """Columns and rows for facts that are about to be moved in; writes their postings."""
         places = [names.index(name) for name in ("fact", "content", "status", "archived_at")]
         texts = []
-        for row in rows:
-            number, content, status, archived_at = (row[place] for place in places)
+        for values in rows:
+            number, content, status, archived_at = (values[place] for place in places)
             texts.append((number, content, status in RETRIEVABLE and archived_at is None))
         lengths, stems = postings.add(self._connection, texts)
         postings.merge(self._connection, stems)

@@ -327,7 +327,9 @@ def _best(
             if near.sum() <= max(_LOOKED_UP, 4 * k):
                 facts, scores = facts[near], scores[:, near]
                 _look_up(connection, columns, facts, scores)
-                return facts, _totals(scores, order)
+                totals = _totals(scores, order)
+                best = totals >= np.partition(totals, -k)[-k]
+                return facts[best], totals[best]
         _read_more(connection, columns)
 
 
@@ -438,11 +440,15 @@ def _phrase(
         places = places[owners[places] == owners[places + len(wanted) - 1]]
         times = np.bincount(owners[places], minlength=len(held))
         part = np.zeros(np.count_nonzero(times), dtype=POSTING)
-        part["fact"], part["times"], part["words"] = held[times > 0], times[times > 0], lengths[times > 0]
+        part["fact"], part["times"], part["words"] = (
+            held[times > 0],
+            times[times > 0],
+            lengths[times > 0],
+        )
         parts.append(part)
     return np.concatenate(parts)
 
 
 def _length(words: npt.NDArray[np.integer], mean: float) -> npt.NDArray[np.float64]:
     """BM25's factor for a text's length."""
-    return K1 * (1.0 - B + B * words / mean)
+    return K1 * (1.0 - B + B * words.astype(np.float64) / mean)

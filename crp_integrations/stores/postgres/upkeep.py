@@ -134,9 +134,7 @@ def _texts(connection: PostgresConnection) -> Iterator[str]:
             indexed = words if searched else 0
             if sha256(content) != stored:
                 yield f"the text of fact {id} does not match its content hash"
-            elif words != len(stems_of(content)) or not (
-                indexed == listed == counted.get(fact, 0)
-            ):
+            elif words != len(stems_of(content)) or not (indexed == listed == counted.get(fact, 0)):
                 yield f"the postings of fact {id} do not fit its text"
 
 
