@@ -155,7 +155,6 @@ class LexicalProfile:
 
 def _profile(text: str) -> LexicalProfile:
     spans = sentence_spans(text)
-    whole = stems_of(text)
     within: dict[str, list[tuple[int, int]]] = {}
     lengths = []
     for number, span in enumerate(spans):
@@ -163,13 +162,22 @@ def _profile(text: str) -> LexicalProfile:
         lengths.append(len(stems))
         for word, count in Counter(stems).items():
             within.setdefault(word, []).append((number, count))
-    hits = {}
-    for word, count in Counter(whole).items():
-        # A span may end within an overlong word, so a stem of the whole may be in no span.
-        places = within.get(word, ())
-        hits[word] = StemHits(count, tuple(n for n, _ in places), tuple(n for _, n in places))
-    starts, ends = tuple(span.start for span in spans), tuple(span.end for span in spans)
+    starts, ends = tuple([span.start for span in spans]), tuple([span.end for span in spans])
+    # A span may end within an overlong word, so a stem of the whole may be in no span. Otherwise
+    # the whole has the spans' stems: reading it again would take a tenth of a preview.
+    if text.isascii() and not any(text[end - 1 : end + 1].isalnum() for end in ends[:-1]):
+        hits = {word: _hits(sum([n for _, n in at]), at) for word, at in within.items()}
+        return LexicalProfile(sum(lengths), hits, starts, ends, tuple(lengths))
+    whole = stems_of(text)
+    hits = {word: _hits(count, within.get(word, ())) for word, count in Counter(whole).items()}
     return LexicalProfile(len(whole), hits, starts, ends, tuple(lengths))
+
+
+def _hits(often: int, places: Sequence[tuple[int, int]]) -> StemHits:
+    if len(places) == 1:
+        number, count = places[0]
+        return StemHits(often, (number,), (count,))
+    return StemHits(often, tuple([n for n, _ in places]), tuple([n for _, n in places]))
 
 
 _PROFILES = Memory(_profile, _CACHE_SIZE, longest=_LONGEST_CACHED)

@@ -25,8 +25,9 @@ OWN_COLUMNS = {
     },
     "postings": {
         "stem": "removed with its fact, and written anew by scrub",
-        "places": "numbers; removed with their fact",
+        "entries": "numbers; removed with their fact",
     },
+    "stem_sequences": {"stems": "hashes of words; removed with their fact"},
 }
 
 
@@ -110,7 +111,7 @@ def test_what_the_planner_noted_of_a_text_goes_with_it(postgres_address):  # noq
     ids = {name: archive.add(store, name, 40) for name in (NAMESPACE, OTHER)}
     with psycopg.connect(postgres_address, autocommit=True) as raw:
         for name in ids:
-            for table in ("facts", "vectors", "postings"):
+            for table in ("facts", "vectors", "postings", "stem_sequences"):
                 # As the server does by itself after a while.
                 raw.execute(f"ANALYZE {schema_of(name)}.{table}")
     with store.begin(NAMESPACE) as transaction:

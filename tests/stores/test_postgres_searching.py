@@ -10,7 +10,7 @@ from crp_integrations.errors import EngineError, StoreBusy, StoreError
 from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.search.store_index import StoreIndex
 from crp_integrations.stores.postgres import PostgresStore, search
-from crp_integrations.stores.postgres.connection import vector_sent
+from crp_integrations.stores.postgres.connection import PostgresConnection, vector_sent
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
@@ -107,3 +107,17 @@ def test_a_row_of_another_length_is_refused_by_its_fact(lengths):
     first = next(place for place, length in enumerate(lengths) if length != 3)
     with pytest.raises(EngineError, match=f"of fact {'abc'[first]} has {lengths[first]} numbers"):
         search._block([(b"a\0b\0c", sent(*lengths))], 3)
+
+
+def test_what_a_whole_namespace_has_is_read_when_a_reading_begins(store, monkeypatch):
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.set_setting("a", "b\0c")
+    with store.begin(NAMESPACE, write=False) as transaction:
+        facts = transaction.facts
+        for name in ("rows", "one", "execute"):
+            monkeypatch.setattr(PostgresConnection, name, None)
+        assert (facts.setting("a"), facts.setting("b")) == ("b\0c", None)
+        assert facts.generation() == 1
+        assert facts.mark().sequence == len(TEXTS)
+        assert facts.mark().token
+        monkeypatch.undo()

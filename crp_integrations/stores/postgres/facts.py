@@ -4,25 +4,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports.facts import LogMark
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
-from crp_integrations.stores.postgres import search, upkeep
+from crp_integrations.stores.postgres import postings, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.pool import CHANNEL
 from crp_integrations.stores.postgres.schema import OWN, SERIES
 from crp_integrations.stores.postgres.search import INDEXED, PostgresSearching
 from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
 from crp_integrations.stores.relational.rows import columns, row, sortable
-from crp_integrations.stores.rules import AMONG, Among, PackedVector, TransactionGate, among
+from crp_integrations.stores.rules import (
+    AMONG,
+    RETRIEVABLE_SQL,
+    Among,
+    PackedVector,
+    TransactionGate,
+    among,
+)
 from crp_integrations.vectors import FloatRows, to_bytes
-from crp_integrations.vocabulary import FactStatus
+from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 _LOCK = "SELECT value FROM own WHERE name = 'generation' FOR UPDATE"
+
+
+# The values of a whole namespace, all of them in the one round trip that begins a reading.
+READ = (
+    "SELECT 'own', name, value::text FROM own "
+    "UNION ALL SELECT 'setting', name, value FROM settings UNION ALL "
+    "(SELECT 'mark', sequence::text, token FROM changes ORDER BY sequence DESC LIMIT 1)"
+)
+
+
+def snapshot_of(rows: Sequence[tuple[str, str, str | None]]) -> RelationalSnapshot:
+    """The values that `READ` returned."""
+    parts: dict[str, dict[str, str]] = {"own": {}, "setting": {}, "mark": {}}
+    for kind, name, value in rows:
+        parts[kind][name] = value or ""
+    mark = LogMark(0, "")
+    for sequence, token in parts["mark"].items():
+        mark = LogMark(int(sequence), token)
+    own = {name: int(value or 0) for name, value in parts["own"].items()}
+    return RelationalSnapshot(own, parts["setting"], mark)
 
 
 class WriterLockGate(TransactionGate):
@@ -69,17 +98,15 @@ class PostgresFacts(RelationalFacts):
         connection: PostgresConnection,
         gate: WriterLockGate,
         namespace: str,
-        owned: Mapping[str, Any] | None = None,
+        seen: RelationalSnapshot | None = None,
         index_from: int = INDEX_FROM,
         want_index: Callable[[], None] = lambda: None,
     ) -> None:
         """Keep the connection."""
         self._index_from = index_from
         self._want_index = want_index
-        super().__init__(
-            connection, gate, namespace, None if owned is None else RelationalSnapshot(owned)
-        )
-        self.searching = PostgresSearching(connection, gate, owned)
+        super().__init__(connection, gate, namespace, seen)
+        self.searching = PostgresSearching(connection, gate, None if seen is None else seen.own)
 
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
         """Add facts with their unit vectors, shape (len(facts), dimensions)."""
@@ -98,7 +125,10 @@ class PostgresFacts(RelationalFacts):
                 "SELECT nextval('numbers') FROM generate_series(1, ?)", [len(named)]
             )
         ]
-        texts = [fact.content for fact in named]
+        texts = [
+            (number, fact.content, fact.retrievable)
+            for number, fact in zip(numbers, named, strict=True)
+        ]
         # Vectors and postings first: their indexes are slow to write, and need no lock.
         self._connection.copy(
             f"vectors (fact, vector, {SERIES})",
@@ -108,7 +138,7 @@ class PostgresFacts(RelationalFacts):
                 for number, vector in zip(numbers, vectors, strict=True)
             ),
         )
-        lengths = search.add(self._connection, list(zip(numbers, texts, strict=True)))
+        lengths, stems = postings.add(self._connection, texts)
         self._connection.copy(
             f"facts ({', '.join(_FACT_COLUMNS)})",
             _FACT_TYPES,
@@ -126,6 +156,7 @@ class PostgresFacts(RelationalFacts):
                 f"the vectors of namespace {self._namespace!r:.80} were replaced while these "
                 "facts were added; nothing was added"
             )
+        postings.merge(self._connection, stems)
         self._grow()
         self._look_at_index()
 
@@ -153,27 +184,54 @@ class PostgresFacts(RelationalFacts):
     def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
         """Replace the records with the same ids."""
         self._gate.writing()
-        old = self._texts([fact.fact_id for fact in facts])
-        super().replace(facts, vectors)
-        changed = [
-            (old[fact.fact_id][0], old[fact.fact_id][1], fact.content)
-            for fact in facts
-            if old[fact.fact_id][1] != fact.content
-        ]
-        if changed:
-            search.remove(self._connection, [(number, text) for number, text, _ in changed])
-            lengths = search.add(self._connection, [(number, text) for number, _, text in changed])
-            self._connection.execute(
-                "UPDATE facts SET words = new.words FROM unnest(?::bigint[], ?::int[]) "
-                "AS new (fact, words) WHERE facts.fact = new.fact",
-                [Among(number for number, _, _ in changed), Among(lengths)],
-            )
+        with self._reindexed([fact.fact_id for fact in facts]):
+            super().replace(facts, vectors)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove facts and all rows that depend on them; unknown ids are ignored."""
         self._gate.writing()
-        search.remove(self._connection, list(self._texts(ids).values()))
-        super().remove(ids)
+        with self._reindexed(ids):
+            super().remove(ids)
+
+    def set_archived(self, ids: Sequence[str], at: datetime | None) -> None:
+        """Archive facts, or bring them back with None; status and `modified_at` stay."""
+        self._gate.writing()
+        with self._reindexed(ids):
+            super().set_archived(ids, at)
+
+    @contextmanager
+    def _reindexed(self, ids: Sequence[str]) -> Iterator[None]:
+        """Bring postings and lengths in line with what the block changes in these facts."""
+        before = self._contents(ids)
+        yield
+        after = self._contents(ids)
+        lost = [
+            (number, text)
+            for number, (text, searched) in before.items()
+            if searched and after.get(number) != (text, True)
+        ]
+        if lost:
+            postings.remove(self._connection, lost)
+        changed = [
+            (number, text, searched)
+            for number, (text, searched) in after.items()
+            if before[number] != (text, searched)
+        ]
+        if not changed:
+            return
+        lengths, stems = postings.add(self._connection, changed)
+        postings.merge(self._connection, stems)
+        rewritten = [
+            (number, length)
+            for (number, text, _), length in zip(changed, lengths, strict=True)
+            if before[number][0] != text
+        ]
+        if rewritten:
+            self._connection.execute(
+                "UPDATE facts SET words = new.words FROM unnest(?::bigint[], ?::int[]) "
+                "AS new (fact, words) WHERE facts.fact = new.fact",
+                [Among(column) for column in zip(*rewritten, strict=True)],
+            )
 
     def set_communities(self, labels: Mapping[str, str | None]) -> None:
         """Set the facts' community labels; `modified_at` stays."""
@@ -189,17 +247,36 @@ class PostgresFacts(RelationalFacts):
         if changed.rowcount:
             self._grow()
 
+    def save_token_counts(self, tokenizer: str, counts: Mapping[str, int]) -> None:
+        """Store counts; the generation stays."""
+        self._gate.writing()
+        saved = self._connection.execute(
+            "INSERT INTO token_counts (fact, tokenizer, tokens) "
+            "SELECT fact, ?, new.tokens FROM unnest(?::text[], ?::bigint[]) AS new (id, tokens) "
+            "JOIN facts ON fact_id = id "
+            "ON CONFLICT (fact, tokenizer) DO UPDATE SET tokens = excluded.tokens",
+            [tokenizer, Among(counts), Among(counts.values())],
+        )
+        if saved.rowcount < len(counts):
+            rules.refuse_unknown(list(counts), self._numbers(list(counts)))
+
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that contain any of the terms: id and BM25 score."""
         self._gate.reading()
-        return search.search(self._connection, terms, k)
+        live = int(self._own("live_facts") or 0), int(self._own("live_words") or 0)
+        return postings.search(self._connection, terms, k, live)
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]
     ) -> tuple[list[str], list[Sequence[Any]]]:
         """Columns and rows for facts that are about to be moved in; writes their postings."""
-        number, content = names.index("fact"), names.index("content")
-        lengths = search.add(self._connection, [(row[number], row[content]) for row in rows])
+        places = [names.index(name) for name in ("fact", "content", "status", "archived_at")]
+        texts = []
+        for values in rows:
+            number, content, status, archived_at = (values[place] for place in places)
+            texts.append((number, content, status in RETRIEVABLE and archived_at is None))
+        lengths, stems = postings.add(self._connection, texts)
+        postings.merge(self._connection, stems)
         return [*names, "words"], [
             (*row, length) for row, length in zip(rows, lengths, strict=True)
         ]
@@ -225,7 +302,9 @@ class PostgresFacts(RelationalFacts):
 
     def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
         """Set the status, and `modified_at` of the facts whose status changes."""
-        super().set_status(ids, status, at)
+        self._gate.writing()
+        with self._reindexed(ids):
+            super().set_status(ids, status, at)
         if status is FactStatus.DELETED:
             self._tell()
 
@@ -249,9 +328,10 @@ class PostgresFacts(RelationalFacts):
         )
         return None if values is None else int(values[0])
 
-    def _texts(self, ids: Sequence[str]) -> dict[str, tuple[int, str]]:
-        """Row number and content of the stored facts, by id."""
+    def _contents(self, ids: Sequence[str]) -> dict[int, tuple[str, bool]]:
+        """Content of the stored facts and whether they are retrievable, by row number."""
         rows = self._connection.rows(
-            f"SELECT fact_id, fact, content FROM facts WHERE fact_id {AMONG}", [among(ids)]
+            f"SELECT fact, content, {RETRIEVABLE_SQL} FROM facts WHERE fact_id {AMONG}",
+            [among(ids)],
         )
-        return {id: (number, content) for id, number, content in rows}
+        return {number: (content, searched) for number, content, searched in rows}

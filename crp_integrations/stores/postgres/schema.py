@@ -68,8 +68,8 @@ _FACTS: Final = (
         fact_count BIGINT NOT NULL, status {_T} NOT NULL, labels {_T} NOT NULL,
         metadata {_T} NOT NULL
     )""",
-    "CREATE SEQUENCE numbers",
-    # `words` is the text's length in stems, which BM25 uses.
+    *(f"CREATE SEQUENCE {name}" for name in ("numbers", "segments")),
+    # `words` is the text's length in stems.
     f"""CREATE TABLE facts (
         fact BIGINT PRIMARY KEY, fact_id {_T} NOT NULL UNIQUE, schema {_T} NOT NULL,
         content {_T} NOT NULL, content_hash {_T} NOT NULL, namespace {_T} NOT NULL,
@@ -97,10 +97,15 @@ _FACTS: Final = (
             DEFERRABLE INITIALLY DEFERRED,
         vector vector NOT NULL, series INTEGER NOT NULL DEFAULT 0
     )""",
-    # Positions of each stem in each fact, four little-endian bytes each.
+    # Packed; `reach` bounds a row's impacts where `mean` is the mean length. The server compresses
+    # nothing, since unpacking costs more than reading.
     f"""CREATE TABLE postings (
-        stem {_T} NOT NULL, fact BIGINT NOT NULL, places BYTEA NOT NULL, PRIMARY KEY (stem, fact)
+        stem {_T} NOT NULL, segment BIGINT NOT NULL, rank INTEGER NOT NULL, level INTEGER NOT NULL,
+        size INTEGER NOT NULL, reach DOUBLE PRECISION NOT NULL, mean DOUBLE PRECISION NOT NULL,
+        entries BYTEA STORAGE EXTERNAL NOT NULL, PRIMARY KEY (stem, segment, rank)
     )""",
+    # Hashes of a retrievable fact's stems in order, eight bytes each.
+    "CREATE TABLE stem_sequences (fact BIGINT PRIMARY KEY, stems BYTEA STORAGE EXTERNAL NOT NULL)",
     f"""CREATE TABLE token_counts (
         fact BIGINT NOT NULL REFERENCES facts (fact) ON DELETE CASCADE, tokenizer {_T} NOT NULL,
         tokens BIGINT NOT NULL, PRIMARY KEY (fact, tokenizer)

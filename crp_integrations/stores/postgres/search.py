@@ -1,129 +1,19 @@
-"""Vector search by an HNSW index, and word search over postings, scored as in SQLite's FTS5."""
+"""Vector search by an HNSW index."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.errors import EngineError
-from crp_integrations.language.words import stems_of
 from crp_integrations.stores.postgres.connection import ESCAPE, PostgresConnection, unescaped
 from crp_integrations.stores.postgres.schema import SERIES
 from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among, PackedVector, TransactionGate
 from crp_integrations.vectors import FloatRows, to_bytes
-
-# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
-
-
-# BM25 as in SQLite's FTS5; a term in half of all facts or more has the weight `MIN_IDF`.
-K1 = 1.2
-B = 0.75
-MIN_IDF = 1e-6
-# Bytes of one position in `postings.places`.
-_PLACE = 4
-# BM25 over the retrievable facts; hits come from a term's stem, or as parameters for a phrase. The
-# sum is in the order of the terms, so that equal facts get exactly equal scores.
-_HITS = f"""WITH hits AS (
-    SELECT asked.term, fact, length(places) / {_PLACE} AS times
-        FROM unnest(?::int[], ?::text[]) AS asked (term, stem) JOIN postings USING (stem)
-    UNION ALL SELECT * FROM unnest(?::int[], ?::bigint[], ?::int[])
-), live AS (
-    SELECT term, times, fact_id, words FROM hits JOIN facts USING (fact) WHERE {RETRIEVABLE_SQL}
-), everything AS (
-    SELECT max(value) FILTER (WHERE name = 'live_facts')::float8 AS facts,
-        max(value) FILTER (WHERE name = 'live_words')::float8 AS words FROM own
-), weights AS (
-    SELECT term, greatest(ln((facts - count(*) + 0.5) / (count(*) + 0.5)), 0.0) AS idf
-        FROM live, everything GROUP BY term, facts
-)"""
-_SCORE = f"""CASE WHEN idf > 0 THEN idf ELSE {MIN_IDF} END * times * {K1 + 1.0}
-        / (times + {K1} * ({1.0 - B} + {B} * live.words * facts / everything.words))"""
-SEARCH = f"""{_HITS}
-SELECT fact_id, sum({_SCORE} ORDER BY term) AS score
-FROM live JOIN weights USING (term), everything
-GROUP BY fact_id ORDER BY score DESC, fact_id LIMIT ?"""
-
-
-def search(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
-    """Best retrievable facts that contain any of the terms: id and BM25 score, ties by id."""
-    asked = asking(connection, terms, k)
-    if asked is None:
-        return []
-    return [(str(id), float(score)) for id, score in connection.rows(SEARCH, asked)]
-
-
-def asking(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[Any] | None:
-    """The parameters of `SEARCH`; None if nothing can be found."""
-    single: list[tuple[int, str]] = []
-    phrases: list[tuple[int, int, int]] = []
-    for number, term in enumerate(dict.fromkeys(terms)):
-        stems = stems_of(term)
-        if len(stems) == 1:
-            single.append((number, stems[0]))
-        elif stems:
-            phrases += ((number, *hit) for hit in _phrase(connection, stems))
-    if k <= 0 or not (single or phrases):
-        return None
-    columns = [Among(column) for column in zip(*single, strict=True)] or [Among(), Among()]
-    phrase_columns = [Among(column) for column in zip(*phrases, strict=True)] or [Among()] * 3
-    return [*columns, *phrase_columns, k]
-
-
-def _phrase(connection: PostgresConnection, stems: Sequence[str]) -> list[tuple[int, int]]:
-    """Facts that contain the stems one after another, and how often."""
-    distinct = sorted({*stems})
-    places_by_fact: dict[int, dict[str, set[int]]] = defaultdict(dict)
-    # Read only facts that contain all of the stems.
-    for fact, stem, places in connection.rows(
-        "SELECT fact, stem, places FROM postings WHERE stem = ANY(?) AND fact IN "
-        "(SELECT fact FROM postings WHERE stem = ANY(?) GROUP BY fact HAVING count(*) = ?)",
-        [Among(distinct), Among(distinct), len(distinct)],
-    ):
-        places_by_fact[fact][stem] = {*np.frombuffer(places, dtype="<u4").tolist()}
-    hits = []
-    for fact, places_of in places_by_fact.items():
-        count = sum(
-            all(start + step in places_of[stem] for step, stem in enumerate(stems))
-            for start in places_of[stems[0]]
-        )
-        if count:
-            hits.append((fact, count))
-    return hits
-
-
-def add(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> list[int]:
-    """Store the positions of each stem in the facts' texts; return each text's number of stems."""
-    lengths: list[int] = []
-    rows: list[tuple[str, int, bytes]] = []
-    for fact, text in texts:
-        places: dict[str, list[int]] = defaultdict(list)
-        stems = stems_of(text)
-        lengths.append(len(stems))
-        for place, stem in enumerate(stems):
-            places[stem].append(place)
-        rows += ((stem, fact, np.array(at, dtype="<u4").tobytes()) for stem, at in places.items())
-    # In the order of the index, so that each of its pages is written once.
-    connection.copy("postings (stem, fact, places)", ("text", "int8", "bytea"), sorted(rows))
-    return lengths
-
-
-def remove(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> None:
-    """Remove the postings of some facts; `texts` are their old texts."""
-    pairs = [(stem, fact) for fact, text in texts for stem in sorted({*stems_of(text)})]
-    if pairs:
-        stems, facts = zip(*pairs, strict=True)
-        connection.execute(
-            "DELETE FROM postings USING unnest(?::text[], ?::bigint[]) AS gone (stem, fact) "
-            "WHERE postings.stem = gone.stem AND postings.fact = gone.fact",
-            [Among(stems), Among(facts)],
-        )
-
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 

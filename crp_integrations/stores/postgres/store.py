@@ -16,11 +16,18 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tenants, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection, translated
-from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterLockGate
+from crp_integrations.stores.postgres.facts import (
+    INDEX_FROM,
+    READ,
+    PostgresFacts,
+    WriterLockGate,
+    snapshot_of,
+)
 from crp_integrations.stores.postgres.pool import CHANNEL, Listener, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.upkeep import VectorIndexes, index_due
 from crp_integrations.stores.relational import receipts, sessions
+from crp_integrations.stores.relational.facts import RelationalSnapshot
 from crp_integrations.stores.relational.transaction import facets
 from crp_integrations.stores.rules import Among, checked_name
 
@@ -146,14 +153,14 @@ class PostgresStore:
             return
         with (
             self._connection() as connection,
-            self._reading(connection, namespace, schema) as owned,
+            self._reading(connection, namespace, schema) as seen,
         ):
-            if owned is not None:
+            if seen is not None:
                 turn = WriterLockGate(connection, write=False)
-                facts = PostgresFacts(connection, turn, namespace, owned, self._index_from)
+                facts = PostgresFacts(connection, turn, namespace, seen, self._index_from)
                 with facets(facts, connection, turn) as transaction:
                     yield transaction
-        if owned is None:
+        if seen is None:
             with self._empty.begin(namespace, write=False) as nothing:
                 yield nothing
 
@@ -291,8 +298,8 @@ class PostgresStore:
             AccessDenied: the login role has no right to the namespace.
         """
         schema = schema_of(namespace)
-        with self._connection() as connection, self._reading(connection, namespace, schema) as own:
-            wanted = own is not None and index_due(own, self._index_from)
+        with self._connection() as connection, self._reading(connection, namespace, schema) as seen:
+            wanted = seen is not None and index_due(seen.own, self._index_from)
         return wanted and self._indexing.build(schema)
 
     def close(self) -> None:
@@ -396,13 +403,13 @@ class PostgresStore:
     @contextmanager
     def _reading(
         self, connection: PostgresConnection, namespace: str, schema: str
-    ) -> Iterator[dict[str, int] | None]:
-        """A read-only transaction on one state; yields the values of `own`, None if never made."""
+    ) -> Iterator[RelationalSnapshot | None]:
+        """A read-only transaction on one state; yields its values, None if never made."""
         if schema not in self._ready:
             with self._within(connection, schema, SNAPSHOT):
                 owned = self._owned(connection, namespace, schema)
                 if owned is None or schema in self._ready:
-                    yield owned
+                    yield None if owned is None else RelationalSnapshot(owned)
                     return
             # An older version made the schema; a read-only transaction cannot update it.
             with self._within(connection, schema):
@@ -410,7 +417,7 @@ class PostgresStore:
             self._ready.add(schema)
         # One round trip; the first read fixes what the whole transaction sees.
         try:
-            rows = connection.at_once(f"{self._begin(SNAPSHOT, schema)}; {schemas.OWN}")
+            rows = connection.at_once(f"{self._begin(SNAPSHOT, schema)}; {READ}")
         except StoreDamaged:
             connection.script("ROLLBACK")
             if schemas.is_there(connection, schema):
@@ -419,7 +426,7 @@ class PostgresStore:
             self._ready.discard(schema)
             yield None
             return
-        yield {name: int(value or 0) for name, value in rows}
+        yield snapshot_of(rows)
         connection.script("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:

@@ -17,6 +17,7 @@ from crp_integrations.seals import sha256
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import search
 from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.postgres.postings import counted_stems
 from crp_integrations.stores.postgres.search import INDEXED, MAX_DIMENSIONS
 from crp_integrations.stores.rules import FACTS_DUE, MAX_SHOWN, RETRIEVABLE_SQL, WINDOWS_DUE, pages
 
@@ -26,8 +27,8 @@ from crp_integrations.stores.rules import FACTS_DUE, MAX_SHOWN, RETRIEVABLE_SQL,
 # Tables with content, by the entry that marks them as due. Rewriting one drops removed rows.
 CONTENTS = {
     FACTS_DUE: (
-        *("facts", "vectors", "postings", "token_counts", "edges", "prepared_vectors"),
-        *("fact_findings", "fact_uses", "sources", "withdrawn_facts"),
+        *("facts", "vectors", "postings", "stem_sequences", "token_counts", "edges"),
+        *("prepared_vectors", "fact_findings", "fact_uses", "sources", "withdrawn_facts"),
     ),
     WINDOWS_DUE: (*("window_contents", "window_facts", "receipt_contents", "receipt_facts"),),
 }
@@ -119,22 +120,18 @@ def problems(connection: PostgresConnection) -> Iterator[str]:
 
 def _texts(connection: PostgresConnection) -> Iterator[str]:
     """Texts that do not match their hash, and postings that do not match their text."""
+    counted = counted_stems(connection)
     statement = (
-        "SELECT fact, fact_id, content, content_hash, words FROM facts WHERE fact > ? "
-        "ORDER BY fact LIMIT ?"
+        "SELECT facts.fact, fact_id, content, content_hash, words, coalesce(length(stems), 0) / 8, "
+        f"{RETRIEVABLE_SQL} FROM facts LEFT JOIN stem_sequences USING (fact) "
+        "WHERE facts.fact > ? ORDER BY facts.fact LIMIT ?"
     )
     for page in pages(connection, statement, 0, TEXTS_PER_PAGE):
-        counted = dict(
-            connection.rows(
-                "SELECT fact, sum(length(places)) / 4 FROM postings WHERE fact >= ? AND fact <= ? "
-                "GROUP BY fact",
-                [page[0][0], page[-1][0]],
-            )
-        )
-        for fact, id, content, stored, words in page:
+        for fact, id, content, stored, words, listed, searched in page:
+            indexed = words if searched else 0
             if sha256(content) != stored:
                 yield f"the text of fact {id} does not match its content hash"
-            elif not words == len(stems_of(content)) == counted.get(fact, 0):
+            elif words != len(stems_of(content)) or not (indexed == listed == counted.get(fact, 0)):
                 yield f"the postings of fact {id} do not fit its text"
 
 

@@ -1,0 +1,454 @@
+"""Word search over postings by falling impact, with the scores of SQLite's FTS5.
+
+Only retrievable facts have postings. Each addition of facts makes a segment of each of its stems;
+eight segments of a level are merged into one of the next. A segment's rows contain its postings by
+falling impact, and each row the bound of its impacts. A search reads rows by falling bound, so
+that frequent stems come last, until no unread row can change the k best facts (MaxScore).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.language.words import stems_of
+from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+# BM25 as in SQLite's FTS5; a term in half of all facts or more has the weight `MIN_IDF`.
+K1 = 1.2
+B = 0.75
+MIN_IDF = 1e-6
+# A posting in a row: the fact's number, how often it has the stem, and how many stems it has.
+POSTING: Final = np.dtype([("fact", "<i8"), ("times", "<i4"), ("words", "<i4")])
+Postings = npt.NDArray[np.void]
+# Postings of a segment's first rows: the first is small enough to be stored within its page, each
+# further one is longer, so that few rows are listed, and the last ones can be rewritten quickly.
+_ROWS: Final = (100, 400, 1_600)
+_LAST_ROWS: Final = 4_096
+# Segments of a level that are merged, and stems that are read at a time.
+_MERGED: Final = 8
+_STEMS: Final = 500
+# Minimum postings of one round trip, and maximum facts whose missing stems are looked up.
+_READ: Final = 4_096
+_LOOKED_UP: Final = 1_024
+# Allows for the rounding of sums.
+_MARGIN: Final = 1.0 + 1e-9
+
+_DIRECTORY = (
+    "SELECT stem, segment, rank, size, reach, mean, CASE WHEN rank = 0 THEN entries END "
+    "FROM postings WHERE stem = ANY(?)"
+)
+_ENTRIES = (
+    "SELECT stem, entries FROM postings JOIN unnest(?::text[], ?::bigint[], ?::int[]) "
+    "AS wanted (stem, segment, rank) USING (stem, segment, rank)"
+)
+_IDS = f"SELECT fact, fact_id FROM facts WHERE fact = ANY(?) AND {RETRIEVABLE_SQL}"
+_SEQUENCES = "SELECT fact, stems FROM stem_sequences WHERE fact = ANY(?)"
+
+
+@lru_cache(maxsize=65_536)
+def _hashed(stem: str) -> bytes:
+    return hashlib.blake2b(stem.encode(), digest_size=8).digest()
+
+
+def _codes(stems: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Hashes of stems, as in `stem_sequences.stems`."""
+    return np.frombuffer(b"".join(map(_hashed, stems)), dtype="<u8")
+
+
+def _unpacked(rows: Sequence[bytes]) -> Postings:
+    return np.frombuffer(b"".join(rows), dtype=POSTING)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def add(
+    connection: PostgresConnection, texts: Sequence[tuple[int, str, bool]]
+) -> tuple[list[int], list[str]]:
+    """Store the postings of retrievable facts.
+
+    Args:
+        texts: number and text of each fact, and whether it is retrievable.
+
+    Returns:
+        Number of stems of every text, and the distinct stems of retrievable ones for `merge`.
+    """
+    lengths: list[int] = []
+    sequences: list[tuple[int, bytes]] = []
+    codes: dict[str, int] = {}
+    parts: list[tuple[int, int, int]] = []
+    stems_by_part: list[int] = []
+    for fact, text, retrievable in texts:
+        stems = stems_of(text)
+        lengths.append(len(stems))
+        if not (retrievable and stems):
+            continue
+        sequences.append((fact, b"".join(map(_hashed, stems))))
+        for stem, times in Counter(stems).items():
+            stems_by_part.append(codes.setdefault(stem, len(codes)))
+            parts.append((fact, times, len(stems)))
+    if sequences:
+        connection.copy("stem_sequences (fact, stems)", ("int8", "bytea"), sequences)
+        _store(connection, list(codes), stems_by_part, np.array(parts, dtype=POSTING), 0)
+    return lengths, sorted(codes)
+
+
+def _store(
+    connection: PostgresConnection,
+    stems: Sequence[str],
+    owners: Sequence[int] | npt.NDArray[np.int64],
+    postings: Postings,
+    level: int,
+) -> None:
+    """Write postings as one segment of each stem; `owners` are places in `stems`."""
+    row = connection.one("SELECT nextval('segments')")
+    assert row is not None
+    # In the order of the index, so that each of its pages is written once.
+    names = sorted(range(len(stems)), key=stems.__getitem__)
+    order = np.empty(len(stems), dtype=np.int64)
+    order[names] = np.arange(len(stems))
+    places = order[owners]
+    mean = float(postings["words"].mean())
+    impact = postings["times"] / _length(postings["words"], mean)
+    sorting = np.lexsort((postings["fact"], -impact, places))
+    ends = np.searchsorted(places[sorting], np.arange(len(stems)), side="right").tolist()
+    reach, packed = impact[sorting], postings[sorting].tobytes()
+    size = POSTING.itemsize
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        start = 0
+        for name, end in zip(names, ends, strict=True):
+            rank = 0
+            while start < end:
+                most = _ROWS[rank] if rank < len(_ROWS) else _LAST_ROWS
+                stop = min(end, start + most)
+                entries = packed[size * start : size * stop]
+                key = (stems[name], row[0], rank)
+                yield *key, level, stop - start, float(reach[start]), mean, entries
+                start, rank = stop, rank + 1
+
+    connection.copy(
+        "postings (stem, segment, rank, level, size, reach, mean, entries)",
+        ("text", "int8", "int4", "int4", "int4", "float8", "float8", "bytea"),
+        rows(),
+    )
+
+
+def merge(connection: PostgresConnection, stems: Sequence[str]) -> None:
+    """Merge the segments of stems that have many; needs the writers' lock."""
+    due = connection.rows(
+        "SELECT stem, level FROM postings WHERE stem = ANY(?) AND rank = 0 "
+        f"GROUP BY stem, level HAVING count(*) >= {_MERGED} ORDER BY level, stem",
+        [Among(stems)],
+    )
+    for level in sorted({level for _, level in due}):
+        own = [stem for stem, at in due if at == level]
+        for start in range(0, len(own), _STEMS):
+            part = own[start : start + _STEMS]
+            place = {stem: number for number, stem in enumerate(part)}
+            rows = connection.rows(
+                "DELETE FROM postings WHERE stem = ANY(?) AND level = ? RETURNING stem, entries",
+                [Among(part), level],
+            )
+            sizes = [len(entries) // POSTING.itemsize for _, entries in rows]
+            owners = np.repeat([place[stem] for stem, _ in rows], sizes)
+            _store(connection, part, owners, _unpacked([e for _, e in rows]), level + 1)
+
+
+def remove(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> None:
+    """Remove the postings of some facts; `texts` are their old texts."""
+    facts = sorted(fact for fact, _ in texts)
+    connection.execute("DELETE FROM stem_sequences WHERE fact = ANY(?)", [Among(facts)])
+    stems = sorted({stem for _, text in texts for stem in stems_of(text)})
+    # One fact is looked for by the server, so that only rows that contain it are sent.
+    held, only = "", []
+    if len(facts) == 1:
+        held, only = " AND position(? IN entries) > 0", [facts[0].to_bytes(8, "little")]
+    for start in range(0, len(stems), _STEMS):
+        rows = connection.rows(
+            f"SELECT stem, segment, rank, entries FROM postings WHERE stem = ANY(?){held}",
+            [Among(stems[start : start + _STEMS]), *only],
+        )
+        for *key, entries in rows:
+            postings = _unpacked([entries])
+            left = postings[~np.isin(postings["fact"], facts)]
+            if len(left) < len(postings):
+                # The bound stays: it is still one.
+                connection.execute(
+                    "UPDATE postings SET size = ?, entries = ? "
+                    "WHERE stem = ? AND segment = ? AND rank = ?",
+                    [len(left), left.tobytes(), *key],
+                )
+        connection.execute(
+            "DELETE FROM postings WHERE stem = ANY(?) AND size = 0",
+            [Among(stems[start : start + _STEMS])],
+        )
+
+
+def counted_stems(connection: PostgresConnection) -> dict[int, int]:
+    """Number of stems of each fact in the postings."""
+    counts: Counter[int] = Counter()
+    after: tuple[Any, ...] = ("", 0, 0)
+    statement = (
+        "SELECT stem, segment, rank, entries FROM postings WHERE (stem, segment, rank) > (?, ?, ?) "
+        f"ORDER BY stem, segment, rank LIMIT {_STEMS}"
+    )
+    while page := connection.rows(statement, after):
+        postings = _unpacked([row[-1] for row in page])
+        facts, places = np.unique(postings["fact"], return_inverse=True)
+        times = np.bincount(places, weights=postings["times"])
+        counts.update(dict(zip(facts.tolist(), times.astype(np.int64).tolist(), strict=True)))
+        after = page[-1][:3]
+    return counts
+
+
+# --- searching ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _TermPostings:
+    """The postings of a stem or phrase as far as they were read.
+
+    Attributes:
+        code: hash of the stem.
+        weight: inverse document frequency.
+        unread: bound, key and size of each unread row, highest bound first.
+    """
+
+    code: int
+    weight: float
+    mean: float
+    read: list[Postings]
+    unread: list[tuple[float, tuple[str, int, int], int]] = field(default_factory=list)
+
+    @property
+    def bound(self) -> float:
+        """Maximum score of a posting that was not read."""
+        return self.unread[0][0] if self.unread else 0.0
+
+    def scores(
+        self, times: npt.NDArray[np.integer], words: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.float64]:
+        # In the order of FTS5's operations, so that the sums are equal bit by bit.
+        return self.weight * ((times * (K1 + 1.0)) / (times + _length(words, self.mean)))
+
+
+def search(
+    connection: PostgresConnection, terms: Sequence[str], k: int, live: tuple[int, int]
+) -> list[tuple[str, float]]:
+    """Best retrievable facts that contain any of the terms: id and BM25 score, ties by id.
+
+    Args:
+        live: number of retrievable facts, and of their words.
+    """
+    asked = [stems for term in dict.fromkeys(terms) if (stems := stems_of(term))]
+    if k <= 0 or not asked or not live[0] or not live[1]:
+        return []
+    rows_by_stem: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    wanted = sorted({stem for stems in asked for stem in stems})
+    for stem, *row in connection.rows(_DIRECTORY, [Among(wanted)]):
+        rows_by_stem[stem].append(tuple(row))
+    known: dict[tuple[str, ...], _TermPostings | None] = {}
+    for stems in asked:
+        if stems not in known:
+            known[stems] = _term(connection, stems, rows_by_stem, live)
+    columns = [column for column in known.values() if column is not None]
+    if not columns:
+        return []
+    place = {id(column): number for number, column in enumerate(columns)}
+    # Two terms of one stem count twice; the sum is in the order of the terms.
+    order = [place[id(column)] for stems in asked if (column := known[stems]) is not None]
+    facts, totals = _best(connection, columns, order, k)
+    ids = dict(connection.rows(_IDS, [Among(facts.tolist())]))
+    scores = zip(facts.tolist(), totals.tolist(), strict=True)
+    ranked = sorted((-score, str(ids[fact])) for fact, score in scores if fact in ids)
+    return [(id_, -score) for score, id_ in ranked[:k]]
+
+
+def _term(
+    connection: PostgresConnection,
+    stems: tuple[str, ...],
+    rows_by_stem: dict[str, list[tuple[Any, ...]]],
+    live: tuple[int, int],
+) -> _TermPostings | None:
+    """What is known of a term after the first rows; None if no fact contains it."""
+    facts, mean = live[0], live[1] / live[0]
+    rows = rows_by_stem[stems[0]]
+    if len(stems) == 1:
+        count = sum(row[2] for row in rows)
+    else:
+        postings = _phrase(connection, stems, rows_by_stem)
+        count = len(postings)
+    if not count:
+        return None
+    weight = math.log((facts - count + 0.5) / (count + 0.5)) if count < facts else 0.0
+    weight = weight if weight > 0.0 else MIN_IDF
+    if len(stems) > 1:
+        return _TermPostings(0, weight, mean, [postings])
+    unread = []
+    for segment, rank, size, reach, row_mean, entries in rows:
+        if entries is None:
+            # Lengths count at least this share of what they did when the row was written.
+            most = reach * max(1.0, mean / row_mean)
+            bound = weight * (K1 + 1.0) * most / (1.0 + most) * _MARGIN
+            unread.append((bound, (stems[0], segment, rank), size))
+    read = _unpacked([row[-1] for row in rows if row[-1] is not None])
+    code = int(_codes(stems)[0])
+    return _TermPostings(code, weight, mean, [read], sorted(unread, reverse=True))
+
+
+def _best(
+    connection: PostgresConnection, columns: Sequence[_TermPostings], order: Sequence[int], k: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The facts that may be among the k best, at least all of these, with their exact scores."""
+    while True:
+        facts, scores = _scored(columns)
+        totals = _totals(scores, order)
+        least = np.partition(totals, -k)[-k] if len(totals) >= k else -math.inf
+        left = np.array([column.bound for column in columns])
+        if not left.any():
+            best = totals >= least
+            return facts[best], totals[best]
+        if left[order].sum() * _MARGIN < least:
+            missing = np.where(scores == 0.0, left[:, None], 0.0)
+            near = (totals + _totals(missing, order)) * _MARGIN >= least
+            if near.sum() <= max(_LOOKED_UP, 4 * k):
+                facts, scores = facts[near], scores[:, near]
+                _look_up(connection, columns, facts, scores)
+                totals = _totals(scores, order)
+                best = totals >= np.partition(totals, -k)[-k]
+                return facts[best], totals[best]
+        _read_more(connection, columns)
+
+
+def _scored(
+    columns: Sequence[_TermPostings],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The facts of all postings that were read, and the score of each for each column or 0."""
+    for column in columns:
+        column.read = [np.concatenate(column.read)]
+    postings = [column.read[0] for column in columns]
+    facts, places = np.unique(np.concatenate([p["fact"] for p in postings]), return_inverse=True)
+    scores = np.zeros((len(columns), len(facts)))
+    start = 0
+    for number, (column, own) in enumerate(zip(columns, postings, strict=True)):
+        scores[number, places[start : start + len(own)]] = column.scores(own["times"], own["words"])
+        start += len(own)
+    return facts, scores
+
+
+def _totals(scores: npt.NDArray[np.float64], order: Sequence[int]) -> npt.NDArray[np.float64]:
+    totals = np.zeros(scores.shape[1])
+    for number in order:
+        totals += scores[number]
+    return totals
+
+
+def _look_up(
+    connection: PostgresConnection,
+    columns: Sequence[_TermPostings],
+    facts: npt.NDArray[np.int64],
+    scores: npt.NDArray[np.float64],
+) -> None:
+    """Set the scores that are missing because a column was not read to its end."""
+    held, owners, codes, lengths = _sequences(connection, facts)
+    places = np.searchsorted(facts, held)
+    for number, column in enumerate(columns):
+        if column.unread:
+            times = np.bincount(owners[codes == column.code], minlength=len(held))
+            scores[number, places] = np.where(times, column.scores(times, lengths), 0.0)
+
+
+def _read_more(connection: PostgresConnection, columns: Sequence[_TermPostings]) -> None:
+    """Read the rows of the highest bounds: those above half of the highest, and a few at least."""
+    rows = sorted((row for column in columns for row in column.unread), reverse=True)
+    taken, size = 0, 0
+    while taken < len(rows) and (size < _READ or rows[taken][0] > rows[0][0] / 2):
+        size += rows[taken][2]
+        taken += 1
+    keys = {key for _, key, _ in rows[:taken]}
+    entries = _entries(connection, sorted(keys))
+    for column in columns:
+        if column.unread and (own := entries.get(column.unread[0][1][0])):
+            column.read.append(_unpacked(own))
+            column.unread = [row for row in column.unread if row[1] not in keys]
+
+
+def _entries(
+    connection: PostgresConnection, keys: Sequence[tuple[str, int, int]]
+) -> dict[str, list[bytes]]:
+    """Packed postings of rows, by stem."""
+    entries: dict[str, list[bytes]] = defaultdict(list)
+    if keys:
+        columns = [Among(column) for column in zip(*keys, strict=True)]
+        for stem, packed in connection.rows(_ENTRIES, columns):
+            entries[stem].append(packed)
+    return entries
+
+
+def _sequences(
+    connection: PostgresConnection, facts: npt.NDArray[np.int64]
+) -> tuple[
+    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint64], npt.NDArray[np.int64]
+]:
+    """The facts that are there; for each of their stems the fact's place and the hash; lengths."""
+    rows = connection.rows(_SEQUENCES, [Among(facts.tolist())])
+    held = np.array([fact for fact, _ in rows], dtype=np.int64)
+    lengths = np.array([len(stems) // 8 for _, stems in rows], dtype=np.int64)
+    owners = np.repeat(np.arange(len(rows)), lengths)
+    return held, owners, np.frombuffer(b"".join([s for _, s in rows]), dtype="<u8"), lengths
+
+
+def _phrase(
+    connection: PostgresConnection,
+    stems: Sequence[str],
+    rows_by_stem: dict[str, list[tuple[Any, ...]]],
+) -> Postings:
+    """The postings of facts that contain the stems one after another."""
+    rows = {stem: rows_by_stem[stem] for stem in stems}
+    facts: npt.NDArray[np.int64] | None = None
+    for stem in sorted(rows, key=lambda stem: (sum(row[2] for row in rows[stem]), stem)):
+        # Few facts are looked up at once; of many, those that lack a further stem are left out.
+        if facts is not None and len(facts) <= _LOOKED_UP:
+            break
+        keys = [(stem, row[0], row[1]) for row in rows[stem] if row[-1] is None]
+        read = [row[-1] for row in rows[stem] if row[-1] is not None]
+        own = _unpacked([*read, *_entries(connection, keys).get(stem, ())])["fact"]
+        facts = own if facts is None else facts[np.isin(facts, own)]
+    assert facts is not None
+    parts = [np.zeros(0, dtype=POSTING)]
+    wanted = _codes(stems)
+    for start in range(0, len(facts), _READ):
+        held, owners, codes, lengths = _sequences(connection, facts[start : start + _READ])
+        places = np.arange(len(codes) - len(wanted) + 1)
+        for step, code in enumerate(wanted):
+            places = places[codes[places + step] == code]
+            if not len(places):
+                break
+        places = places[owners[places] == owners[places + len(wanted) - 1]]
+        times = np.bincount(owners[places], minlength=len(held))
+        part = np.zeros(np.count_nonzero(times), dtype=POSTING)
+        part["fact"], part["times"], part["words"] = (
+            held[times > 0],
+            times[times > 0],
+            lengths[times > 0],
+        )
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def _length(words: npt.NDArray[np.integer], mean: float) -> npt.NDArray[np.float64]:
+    """BM25's factor for a text's length."""
+    return K1 * (1.0 - B + B * words.astype(np.float64) / mean)

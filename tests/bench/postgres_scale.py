@@ -1,0 +1,290 @@
+"""The fabric on PostgreSQL and on SQLite as it grows: ingestion, recall, `preview`, `ask`, memory.
+
+    python -m tests.bench.postgres_scale --facts 20000,300000
+
+Facts have words of a Zipf distribution and vectors around centres, both made up, so that nothing
+is embedded and equal arguments give equal material. The server is the tests' own, or `--store`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import psutil
+
+from crp_integrations import Relay
+from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.stores.postgres import PostgresStore
+from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.vectors import FloatRows, cosine, unit_rows
+from tests.bench.measure import has_one_thread, in_one_thread, machine, resident_mb
+from tests.postgres import NEWEST, Server
+
+MODULE: Final = "tests.bench.postgres_scale"
+TENANT: Final = "scale"
+CENTRES, SPREAD = 500, 0.9
+# Words of the vocabulary, and by how much the rank of the most frequent ones is flattened.
+VOCABULARY, FLAT, POWER = 40_000, 12.0, 1.07
+AT_A_TIME: Final = (1, 8, 32)
+BATCH, PART = 1_000, 10_000
+# Nearest facts whose recall is measured, and questions that it is measured with.
+NEAREST, RECALLED = 50, 40
+ONCE: Final = {"redispatches": 0, "continue_incomplete": False}
+
+
+class Given:
+    """An embedder that looks its vectors up."""
+
+    thresholds: Mapping[str, float] = {}
+
+    def __init__(self, dimensions: int) -> None:
+        self.identity, self.dimensions = f"bench-given/{dimensions}", dimensions
+        self.rows: dict[str, FloatRows] = {}
+
+    def embed_query(self, text: str) -> FloatRows:
+        return self.rows[text]
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        return np.stack([self.rows.get(text, next(iter(self.rows.values()))) for text in texts])
+
+
+class Answering:
+    """A model that repeats the first sentence of what it was given."""
+
+    def call(self, call: ModelCall) -> Reply:
+        prompt = "\n".join(str(message.content) for message in call.messages)
+        return Reply(text=f"{prompt[-400:-200]}.", model=call.model)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        return self.call(call)
+
+
+@dataclass(frozen=True)
+class Material:
+    """Facts with their vectors, and what is asked.
+
+    Attributes:
+        rows: unit rows of the facts.
+        asked: questions, each with the vector of its embedding.
+    """
+
+    facts: Sequence[Fact]
+    rows: FloatRows
+    asked: Sequence[str]
+    embedder: Given
+
+
+def material(count: int, questions: int, dimensions: int) -> Material:
+    """Facts of 20 to 200 words, and questions of six words of a fact and two frequent ones."""
+    chance = np.random.default_rng(count)
+    shares = 1.0 / (np.arange(VOCABULARY) + 1.0 + FLAT) ** POWER
+    ends = np.cumsum(shares / shares.sum())
+    centres = chance.standard_normal((CENTRES, dimensions)).astype(np.float32)
+    rows = np.empty((count, dimensions), dtype=np.float32)
+    lengths = np.clip(chance.lognormal(4.2, 0.45, count), 20, 200).astype(np.int64)
+    facts: list[Fact] = []
+    for start in range(0, count, PART):
+        many = lengths[start : start + PART]
+        noise = chance.standard_normal((len(many), dimensions)).astype(np.float32)
+        own = centres[chance.integers(CENTRES, size=len(many))]
+        rows[start : start + PART] = unit_rows(own + SPREAD * noise)
+        drawn = np.searchsorted(ends, chance.random(int(many.sum()))).tolist()
+        at = 0
+        for number, length in enumerate(many.tolist(), start=start):
+            line = " ".join([f"w{word:x}" for word in drawn[at : at + length]])
+            facts.append(Fact(content=f"Passage {number:x}: {line}."))
+            at += length
+    embedder = Given(dimensions)
+    for number in range(questions):
+        place = int(chance.integers(count))
+        words = facts[place].content.rstrip(".").split()[2:]
+        chosen = [words[at] for at in chance.choice(len(words), 6, replace=False)]
+        common = [f"w{word:x}" for word in chance.integers(20, size=2)]
+        near = (
+            rows[place]
+            + 0.5 * chance.standard_normal(dimensions).astype(np.float32) / dimensions**0.5
+        )
+        text = f"Q{number} what of {' '.join([*chosen, *common])}?"
+        embedder.rows[text] = unit_rows(near[None])[0]
+    return Material(facts, rows, list(embedder.rows), embedder)
+
+
+def ingested(store: Store, made: Material) -> float:
+    """Seconds of writing all facts with their vectors, the index of the vectors included."""
+    begun = time.perf_counter()
+    with ExitStack() as stack:
+        with store.begin(TENANT) as transaction:
+            transaction.facts.set_setting(EMBEDDER_SETTING, made.embedder.identity)
+        if isinstance(store, PostgresStore):
+            stack.enter_context(store.loading(TENANT))
+        for at in range(0, len(made.facts), BATCH):
+            with store.begin(TENANT) as transaction:
+                transaction.facts.add(made.facts[at : at + BATCH], made.rows[at : at + BATCH])
+    return time.perf_counter() - begun
+
+
+def recall(relay: Relay, made: Material) -> float:
+    """Share of the exactly nearest facts that a search gives."""
+    shares = []
+    ids = np.array([fact.fact_id for fact in made.facts])
+    for text in made.asked[:RECALLED]:
+        vector = made.embedder.rows[text]
+        exact = set(ids[np.argsort(-cosine(made.rows, vector), kind="stable")[:NEAREST]].tolist())
+        near = {hit.fact_id for hit in relay.fabric.nearest(vector, NEAREST)}
+        shares.append(len(near & exact) / NEAREST)
+    return round(statistics.mean(shares), 4)
+
+
+def server_cpu(root: psutil.Process | None) -> float:
+    """Processor seconds of the server's processes so far."""
+    if root is None:
+        return 0.0
+    seconds = 0.0
+    for process in root.children(recursive=True):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        seconds += times.user + times.system
+    return seconds
+
+
+def timed(
+    call: Callable[[str], object], asked: Sequence[str], at_a_time: int, root: psutil.Process | None
+) -> dict[str, float]:
+    """Wall p50 and p95 of a call, and processor time a call of this process and of the server."""
+
+    def wall(text: str) -> float:
+        begun = time.perf_counter()
+        call(text)
+        return (time.perf_counter() - begun) * 1000
+
+    own, server = time.process_time(), server_cpu(root)
+    with ThreadPoolExecutor(at_a_time) as pool:
+        walls = sorted(pool.map(wall, asked))
+    own, server = time.process_time() - own, server_cpu(root) - server
+    return {
+        "p50": round(walls[len(walls) // 2], 1),
+        "p95": round(walls[min(len(walls) - 1, len(walls) * 95 // 100)], 1),
+        "cpu": round(own * 1000 / len(walls), 1),
+        "server_cpu": round(server * 1000 / len(walls), 1),
+    }
+
+
+def measured(
+    name: str, store: Store, made: Material, rounds: int, root: psutil.Process | None
+) -> dict[str, Any]:
+    """One store with one number of facts."""
+    report: dict[str, Any] = {"store": name, "facts": len(made.facts)}
+    report["ingest_s"] = round(ingested(store, made), 1)
+    subject = Subject(tenant=TENANT)
+    options: Mapping[str, Any] = {"embedder": made.embedder, "key": "ab" * 32, "model": "gpt-4o"}
+    before = resident_mb()
+    with Relay.open(store, subject=subject, models=Answering(), dispatch=ONCE, **options) as relay:
+        relay.fabric.maintain()
+        waiting = iter(made.asked)
+        for _ in range(3):
+            relay.preview(next(waiting))
+        report["recall"] = recall(relay, made)
+        for door, call in (("preview", relay.preview), ("ask", relay.ask)):
+            for level in AT_A_TIME:
+                asked = [next(waiting) for _ in range(rounds)]
+                report[f"{door} {level}"] = timed(call, asked, level, root)
+        report["rss_mb"] = round(resident_mb() - before, 1)
+    return report
+
+
+@contextmanager
+def stores(address: str) -> Iterator[tuple[str, Path, psutil.Process | None]]:
+    """The address of a server, a folder, and the server's first process where it is ours."""
+    with tempfile.TemporaryDirectory(prefix="crp-scale-") as folder:
+        if address:
+            yield address, Path(folder), None
+            return
+        server = Server(
+            *("shared_buffers=512MB", "maintenance_work_mem=1GB", "max_wal_size=4GB"),
+            *("max_parallel_maintenance_workers=1", "max_connections=60"),
+            version=NEWEST,
+        )
+        pid = int((server.data / "postmaster.pid").read_text().splitlines()[0])
+        try:
+            yield server.address(), Path(folder), psutil.Process(pid)
+        finally:
+            server.close()
+
+
+def run(
+    counts: Sequence[int], dimensions: int, rounds: int, address: str, kinds: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Measure each store with each number of facts."""
+    for count in counts:
+        made = material(count, rounds * 2 * len(AT_A_TIME) + 10, dimensions)
+        with stores(address) as (place, folder, root), ExitStack() as stack:
+            for kind in kinds:
+                store: Any = SqliteStore(folder)
+                if kind == "postgres":
+                    store = PostgresStore(place)
+                    store.drop(TENANT, artifacts=())
+                stack.callback(store.close)
+                yield measured(kind, store, made, rounds, root if kind == "postgres" else None)
+
+
+def table(reports: Sequence[Mapping[str, Any]]) -> str:
+    """The reports as a table in Markdown; times in milliseconds, processor time beside them."""
+    levels = [f"{door} {level}" for door in ("preview", "ask") for level in AT_A_TIME]
+    lines = [
+        f"| Store | Facts | Ingest s | Recall | {' | '.join(f'{name} at a time' for name in levels)} | RSS MB |",
+        f"|{'---|' * (len(levels) + 5)}",
+    ]
+    for report in reports:
+        cells = [
+            "p50 {p50:.0f}, p95 {p95:.0f} (CPU {cpu:.0f} + {server_cpu:.0f})".format(**report[name])
+            for name in levels
+        ]
+        first = [report[key] for key in ("store", "facts", "ingest_s", "recall")]
+        lines.append(f"| {' | '.join(map(str, [*first, *cells, report['rss_mb']]))} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line."""
+    asked = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
+    asked.add_argument("--facts", default="20000,300000", help="numbers of facts, by commas")
+    asked.add_argument("--dimensions", type=int, default=384)
+    asked.add_argument("--rounds", type=int, default=60, help="calls of each door and level")
+    asked.add_argument("--store", default="", help="address of a server; the tests' own without")
+    asked.add_argument("--kinds", default="postgres,sqlite")
+    asked.add_argument("--json", type=Path, help="file for the reports")
+    options = asked.parse_args(arguments)
+    if not has_one_thread():
+        return in_one_thread(MODULE, sys.argv[1:] if arguments is None else arguments)
+    reports = []
+    counts = [int(count) for count in options.facts.split(",")]
+    kinds = options.kinds.split(",")
+    for report in run(counts, options.dimensions, options.rounds, options.store, kinds):
+        print(json.dumps(report), flush=True)
+        reports.append(report)
+        if options.json:
+            options.json.write_text(json.dumps({"machine": machine(), "reports": reports}))
+    print(table(reports))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Word search in rows of falling impact: FTS5's scores, and no more rows than they need."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.postgres import PostgresStore, postings
+from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, rows
+from crp_integrations.vocabulary import FactStatus
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
+
+WORDS = [f"word{number}" for number in range(60)]
+# More frequent the earlier they are in the list.
+SHARES = [1.0 / (number + 2) for number in range(len(WORDS))]
+
+
+@pytest.fixture
+def small_rows(monkeypatch):
+    """Rows and round trips so small that few facts fill many of them."""
+    monkeypatch.setattr(postings, "_ROWS", (2, 4))
+    monkeypatch.setattr(postings, "_LAST_ROWS", 6)
+    monkeypatch.setattr(postings, "_MERGED", 3)
+    monkeypatch.setattr(postings, "_READ", 5)
+    monkeypatch.setattr(postings, "_LOOKED_UP", 12)
+
+
+@pytest.fixture
+def pair(postgres_address, small_rows):  # noqa: F811
+    theirs = PostgresStore(postgres_address)
+    yield MemoryStore(), theirs
+    theirs.close()
+
+
+def texts(chance: random.Random, count: int, words: tuple[int, int]) -> list[str]:
+    """Texts whose words have a skewed distribution, each a text of its own."""
+    return [
+        f"text{chance.random()} "
+        + " ".join(chance.choices(WORDS, SHARES, k=chance.randint(*words)))
+        for _ in range(count)
+    ]
+
+
+def questions(chance: random.Random) -> list[list[str]]:
+    """Frequent words, rare ones, both, words of one stem, phrases, unknown words."""
+    mixed = [chance.sample(WORDS, chance.randint(1, 6)) for _ in range(20)]
+    fixed = [WORDS[:2], [*WORDS[:3], WORDS[-1]], ["word1", "WORD1"], ["word0-word1", "word5"]]
+    return [*mixed, *fixed, ["word1-word0-word2"], ["unknown", "word3"], ["no-such", "word2"]]
+
+
+def assert_equal_hits(pair, chance: random.Random) -> None:
+    ours, theirs = pair
+    with (
+        ours.begin(NAMESPACE, write=False) as expected,
+        theirs.begin(NAMESPACE, write=False) as found,
+    ):
+        for terms in questions(chance):
+            for k in (1, 5, 500):
+                assert found.facts.search_text(terms, k) == expected.facts.search_text(terms, k)
+    assert theirs.check(NAMESPACE) == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_facts_and_scores_are_those_of_the_embedded_store_to_the_bit(pair, seed):
+    chance = random.Random(seed)
+    ids: list[str] = []
+    for lengths in ((5, 30), (80, 200), (1, 6), (5, 60)):
+        # The mean length moves, so that earlier rows were written under another one.
+        for count in (40, 7, 1, 12):
+            made = [fact(text) for text in texts(chance, count, lengths)]
+            ids += [one.fact_id for one in made]
+            for store in pair:
+                with store.begin(NAMESPACE) as transaction:
+                    transaction.facts.add(made, rows(made))
+        assert_equal_hits(pair, chance)
+        gone, aside, archived, changed = (chance.sample(ids, 4) for _ in range(4))
+        for store in pair:
+            with store.begin(NAMESPACE) as transaction:
+                facts = transaction.facts
+                facts.set_status(aside, FactStatus.QUARANTINED, NOON)
+                facts.set_archived(archived, NOON)
+                kept = facts.get(changed)
+                facts.replace([one.changed(content=f"{one.content} word0 word9") for one in kept])
+                facts.remove(gone)
+        ids = [id_ for id_ in ids if id_ not in gone]
+        assert_equal_hits(pair, chance)
+        for store in pair:
+            with store.begin(NAMESPACE) as transaction:
+                there = [id_ for id_ in aside if id_ in ids]
+                transaction.facts.set_status(there, FactStatus.ACTIVE, NOON)
+        assert_equal_hits(pair, chance)
+
+
+def test_a_search_reads_few_rows_of_frequent_stems(pair, monkeypatch):
+    theirs, chance = pair[1], random.Random(1)
+    monkeypatch.setattr(postings, "_LOOKED_UP", 200)
+    made = [fact(text) for text in texts(chance, 900, (5, 60))]
+    with theirs.begin(NAMESPACE) as transaction:
+        transaction.facts.add(made, rows(made))
+    sizes: list[int] = []
+    unpacked = postings._unpacked
+    monkeypatch.setattr(
+        postings, "_unpacked", lambda parts: sizes.append(len(parts)) or unpacked(parts)
+    )
+    with theirs.begin(NAMESPACE, write=False) as transaction:
+        (all_rows,) = transaction.facts.statements.one(
+            "SELECT count(*) FROM postings WHERE stem IN ('word2', 'word3', 'word40')"
+        )
+        transaction.facts.search_text(["word2", "word3", "word40"], 5)
+    assert 0 < sum(sizes) < all_rows / 2
+
+
+@pytest.mark.parametrize("adds", [3, 30])
+def test_segments_of_a_stem_are_merged(pair, adds):
+    theirs = pair[1]
+    for number in range(adds):
+        made = [fact(f"sea {number}")]
+        with theirs.begin(NAMESPACE) as transaction:
+            transaction.facts.add(made, rows(made))
+    with theirs.begin(NAMESPACE, write=False) as transaction:
+        statement = "SELECT count(DISTINCT segment), sum(size) FROM postings WHERE stem = 'sea'"
+        segments, size = transaction.facts.statements.one(statement)
+    assert (segments, size) == ({3: 1, 30: 2}[adds], adds)
