@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -11,10 +11,16 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import JsonValue
 
+from crp_integrations.audit.records import Event
 from crp_integrations.errors import ConfigError, EngineError, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.community_detection import CommunityDetection
 from crp_integrations.fabric.embedder_migration import ReembedReport
-from crp_integrations.fabric.erasure import erase_source, forget_sessions, windows_scrubbed
+from crp_integrations.fabric.erasure import (
+    erase_namespace,
+    erase_source,
+    forget_sessions,
+    windows_scrubbed,
+)
 from crp_integrations.fabric.fact_changes import (
     UNCHANGED,
     Unchanged,
@@ -509,6 +515,20 @@ class Namespace(FabricView):
             # The graph's file was deleted too; build a new one for the next process.
             self._region.namespace_state(self._own.name).settle(thorough=graph)
         return erased
+
+    def erase_everything(self, keep: Callable[[Iterable[Event]], None]) -> int:
+        """Erase the tenant's namespace with its sessions, trail and artifacts; end its users first.
+
+        Spec: CRP-SPEC-009 §8.3
+
+        Args:
+            keep: stores the events of the trail, and two more that state the erasure, before
+                anything is erased. They contain ids and hashes, and prove it with the key.
+
+        Returns:
+            Number of facts, whatever their status.
+        """
+        return erase_namespace(self._writer(), keep)
 
     def forget_session(self, session_id: str, *, scrub: bool = True) -> bool:
         """Remove a session from the store: its state, its windows and all their answers.

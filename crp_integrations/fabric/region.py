@@ -267,6 +267,14 @@ class FabricRegion:
             ).settle(thorough=True)
         return report
 
+    def forget(self, name: str) -> None:
+        """Drop everything of a namespace that is held in memory."""
+        with self._lock:
+            self._states.pop(name, None)
+        self.similarities.pop(name, None)
+        self.recent_uses.clear(name)
+        self.fact_cache.drop(name)
+
     def namespace_state(self, name: str) -> NamespaceState:
         """Return the in-memory state of a namespace."""
         with self._lock:
