@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
+from crp_integrations.audit.records import Event
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
@@ -18,6 +20,7 @@ from crp_integrations.stores.postgres.schema import OWN, SERIES
 from crp_integrations.stores.postgres.search import INDEXED, PostgresSearching
 from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
 from crp_integrations.stores.relational.rows import columns, row, sortable
+from crp_integrations.stores.relational.transaction import Facets, RelationalJournal
 from crp_integrations.stores.rules import AMONG, Among, PackedVector, TransactionGate, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
@@ -255,3 +258,24 @@ class PostgresFacts(RelationalFacts):
             f"SELECT fact_id, fact, content FROM facts WHERE fact_id {AMONG}", [among(ids)]
         )
         return {id: (number, content) for id, number, content in rows}
+
+
+class PostgresJournal(RelationalJournal):
+    """Events and seals; events are added by a function that checks the chain's link."""
+
+    def _add(self, events: Sequence[Event]) -> None:
+        tip = self._connection.one("SELECT hmac FROM events ORDER BY seq DESC LIMIT 1")
+        schemas, numbers, *others = map(Among, zip(*map(row, events), strict=True))
+        self._connection.execute(
+            f"SELECT append_events(?, ?::bigint[]{', ?::text[]' * 7})",
+            [tip[0] if tip else "", numbers, schemas, *others],
+        )
+
+
+class PostgresFacets(Facets[PostgresFacts]):
+    """The facets of one namespace in a database."""
+
+    @cached_property
+    def journal(self) -> PostgresJournal:
+        """Events and seals."""
+        return PostgresJournal(*self._held)

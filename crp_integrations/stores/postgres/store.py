@@ -16,7 +16,12 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tenants, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection, translated
-from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterLockGate
+from crp_integrations.stores.postgres.facts import (
+    INDEX_FROM,
+    PostgresFacets,
+    PostgresFacts,
+    WriterLockGate,
+)
 from crp_integrations.stores.postgres.pool import CHANNEL, Listener, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.upkeep import VectorIndexes, index_due
@@ -135,7 +140,7 @@ class PostgresStore:
                     facts = PostgresFacts(
                         connection, turn, namespace, None, self._index_from, wanted.set
                     )
-                    with facets(facts, connection, turn) as transaction:
+                    with facets(facts, connection, turn, PostgresFacets) as transaction:
                         yield transaction
             except AccessDenied:
                 # The login may have lost a right since its rights were checked.
@@ -151,7 +156,7 @@ class PostgresStore:
             if owned is not None:
                 turn = WriterLockGate(connection, write=False)
                 facts = PostgresFacts(connection, turn, namespace, owned, self._index_from)
-                with facets(facts, connection, turn) as transaction:
+                with facets(facts, connection, turn, PostgresFacets) as transaction:
                     yield transaction
         if owned is None:
             with self._empty.begin(namespace, write=False) as nothing:
