@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from importlib.resources import files
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +19,7 @@ from crp_integrations import Relay, examine
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.options import questioned_relay, subject_of
 from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.fabric.records import IngestReport
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import GroundingMode, SourceKind
@@ -98,6 +101,13 @@ def ingest(
         str | None,
         typer.Option("--ttl", help="Time until the facts become STALE, such as P90D or PT12H."),
     ] = None,
+    bulk: Annotated[
+        bool,
+        typer.Option(
+            "--bulk",
+            help="Commit as it goes, and leave communities to maintain; run it again after a stop.",
+        ),
+    ] = False,
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
@@ -112,11 +122,34 @@ def ingest(
         Relay.open(store, subject=subject, shared=shared, residency=residency) as relay,
         terminal.progress_bar(quiet=as_json) as advance,
     ):
-        report = relay.ingest(paths, kind=kind, ttl=ttl, progress=advance)
+        ingest_all = partial(relay.ingest, kind=kind, ttl=ttl, progress=advance)
+        report = _loaded(relay, paths, ingest_all) if bulk else ingest_all(paths)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
         terminal.draw_ingestion(report, store, skipped_files(paths))
+
+
+# Documents that a bulk load commits at a time.
+_BULK_DOCUMENTS = 500
+
+
+def _loaded(
+    relay: Relay, paths: list[str], ingest_all: Callable[[Any], IngestReport]
+) -> IngestReport:
+    """Ingest in many transactions; the report of all of them."""
+    from crp_integrations.loaders.documents import load_documents
+
+    documents = load_documents(paths)
+    reports: list[IngestReport] = []
+    with relay.fabric.loading():
+        while part := list(islice(documents, _BULK_DOCUMENTS)):
+            reports.append(ingest_all(part))
+    joined = {
+        name: tuple(chain.from_iterable(getattr(report, name) for report in reports))
+        for name in ("sources", "facts", "stale", "returned", "unchanged", "skipped")
+    }
+    return IngestReport(**joined, state_hash=relay.fabric.state_hash())
 
 
 PACKAGED = "documentation"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -25,8 +26,11 @@ from crp_integrations.markup import counted
 from crp_integrations.vocabulary import FactStatus
 
 if TYPE_CHECKING:
+    from crp_integrations.audit.records import Event, JournalFacet
+    from crp_integrations.fabric.namespace import Namespace
     from crp_integrations.fabric.ports import Store
     from crp_integrations.fabric.records import Source, Where
+    from crp_integrations.stores.transfer import MoveResult
 
 
 class FactExportFormat(StrEnum):
@@ -34,6 +38,7 @@ class FactExportFormat(StrEnum):
 
     JSONL = "jsonl"
     GRAPHML = "graphml"
+    ARCHIVE = "archive"
 
 
 class ExportStatus(StrEnum):
@@ -121,17 +126,29 @@ def mark(
 @options.with_scope
 def erase(
     sources: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="Sources by id, URI or the path they were ingested from.", metavar="SOURCE..."
         ),
-    ],
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="Erase the whole tenant; needs --proof.")
+    ] = False,
+    proof: Annotated[
+        str,
+        typer.Option("--proof", help="With --everything: new file for the trail that proves it."),
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Erase sources completely; status 1 if files could not be scrubbed yet."""
+    if everything == bool(sources) or everything != bool(proof):
+        raise RequestError("give SOURCE..., or --everything with --proof FILE")
     with opened_namespace(scope) as namespace:
+        if not sources:
+            _erase_tenant(namespace, proof, yes=yes, as_json=as_json)
+            return
         chosen = {
             source.source_id: source
             for name in sources
@@ -147,11 +164,38 @@ def erase(
         raise typer.Exit(1)
 
 
+def _erase_tenant(namespace: Namespace, proof: str, *, yes: bool, as_json: bool) -> None:
+    """Erase a tenant; the file with its trail is synced before anything is erased."""
+    from crp_integrations.audit.exports import write_ndjson
+
+    tenant = namespace.subject.tenant
+    if not yes:
+        _confirm(f"tenant {plain(tenant, whole=True)}: everything, including its trail")
+    with new_file(proof) as file:
+
+        def keep(events: Iterable[Event]) -> None:
+            file.writelines(f"{line}\n" for line in write_ndjson(events))
+            file.flush()
+            os.fsync(file.fileno())
+
+        facts = namespace.erase_everything(keep)
+    if as_json:
+        typer.echo(json.dumps({"tenant": tenant, "facts": facts, "proof": proof}))
+        return
+    typer.echo(
+        f"{plain(tenant, whole=True)} is erased: {counted(facts, 'fact')}, sessions and trail. "
+        f"Check the proof with: crp audit verify --file {plain(proof, whole=True)} --tenant NAME"
+    )
+
+
 @options.with_scope
 def export(
     out: options.Out = "",
     form: Annotated[
-        FactExportFormat, typer.Option("--format", help="JSON lines, or the graph of facts.")
+        FactExportFormat,
+        typer.Option(
+            "--format", help="JSON lines, the graph of facts, or an archive to import elsewhere."
+        ),
     ] = FactExportFormat.JSONL,
     status: Annotated[
         ExportStatus | None,
@@ -159,11 +203,14 @@ def export(
     ] = None,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
-    """Write sources and facts as JSON lines, or the graph of facts as GraphML."""
-    if form is FactExportFormat.GRAPHML and not out:
-        raise RequestError("GraphML is written to a file; give --out")
-    if form is FactExportFormat.GRAPHML and status is not None:
-        raise RequestError("the graph contains all searchable facts; leave --status out")
+    """Write facts as JSON lines or GraphML, or a whole tenant as an archive."""
+    if form is not FactExportFormat.JSONL and not out:
+        raise RequestError(f"{form} is written to a file; give --out")
+    if form is not FactExportFormat.JSONL and status is not None:
+        raise RequestError(f"{form} contains all facts; leave --status out")
+    if form is FactExportFormat.ARCHIVE:
+        _export_archive(scope, out)
+        return
     with opened_namespace(scope) as namespace, new_file(out) as file:
         if form is FactExportFormat.GRAPHML:
             # Ids, communities, sources and weights; no text.
@@ -175,11 +222,71 @@ def export(
             file.write(record.model_dump_json() + "\n")
 
 
-def _confirm(sources: list[Source]) -> None:
+def _export_archive(scope: options.StoreScope, out: str) -> None:
+    """Write a tenant or shared namespace with everything in it, vectors and trail included."""
+    from crp_integrations.stores.archive import export_namespace
+
+    if scope.residency:
+        raise RequestError("an archive takes no --residency; give the region's folder as --store")
+    name = options.namespace_of(scope)
+    with (
+        closing(_open_store(options.existing_store(scope.store))) as store,
+        _opened(out, "xb") as file,
+    ):
+        Path(out).chmod(0o600)
+        moved = export_namespace(store, name, file, Path(out).absolute().parent)
+        file.flush()
+        os.fsync(file.fileno())
+    _echo_moved(name, moved)
+
+
+def import_archive(
+    file: Annotated[str, typer.Argument(help="File of crp fabric export --format archive.")],
+    store: options.Store = options.DEFAULT_STORE,
+) -> None:
+    """Put an exported tenant into a store that does not have it, all or nothing."""
+    from crp_integrations.audit.journal import matches_key
+    from crp_integrations.audit.window_seals import journal_key
+    from crp_integrations.relay.build import keyring_of
+    from crp_integrations.relay.settings import load
+    from crp_integrations.stores.archive import import_namespace
+
+    folder = None if "://" in store else Path(store)
+
+    def check(name: str, journal: JournalFacet) -> None:
+        settings = load(folder)
+        there = settings.key or (folder is not None and (folder / "keys").is_file())
+        # Without this, a new store would get a new key.
+        if journal.tip() is None or (
+            there and matches_key(journal, journal_key(keyring_of(settings, folder), name))
+        ):
+            return
+        raise ConfigError(
+            f"the trail of {name!r:.80} is sealed with another key than that of "
+            f"{printable_store(store)!r:.80}; give the key of the store it comes from as CRP_KEY, "
+            "or put its file keys into the folder; nothing was imported"
+        )
+
+    with closing(_open_store(store)) as target:
+        moved = import_namespace(Path(file), target, check)
+    _echo_moved(moved.namespace, moved)
+
+
+def _echo_moved(name: str, moved: MoveResult, more: str = "") -> None:
+    typer.echo(
+        f"{plain(name, whole=True)}: {counted(moved.facts, 'fact')}, "
+        f"{counted(moved.events, 'event')}, state hash {moved.state_hash}{more}"
+    )
+
+
+def _confirm(what: str | list[Source]) -> None:
     """Ask for confirmation, since an erasure cannot be undone."""
     if not sys.stdin.isatty():
         raise RequestError("an erasure cannot be undone; without a terminal, confirm it with --yes")
-    store_views.list_sources(sources)
+    if isinstance(what, str):
+        typer.echo(what, err=True)
+    else:
+        store_views.list_sources(what)
     typer.confirm("Erase for good?", abort=True, err=True)
 
 
@@ -224,9 +331,10 @@ def _opened(out: str, mode: str, **how: Any) -> Iterator[Any]:
 def migrate(
     source: Annotated[str, typer.Option("--from", help="Folder or postgresql:// address.")],
     target: Annotated[str, typer.Option("--to", help="Folder or postgresql:// address.")],
+    tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant. Default: all.")] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Copy every namespace of a store to another store and compare the state hashes."""
+    """Copy the namespaces of a store to another store and compare the state hashes."""
     from crp_integrations.stores.address import holds_store
     from crp_integrations.stores.transfer import move, moved_already
 
@@ -241,7 +349,9 @@ def migrate(
         if old.name == new.name:
             raise RequestError(f"{old.name} is given as both stores; nothing was copied")
         # Checked before copying; namespaces that an interrupted run copied are accepted.
-        names = old.namespaces()
+        names = [name for name in old.namespaces() if tenant in ("", name)]
+        if not names:
+            raise RequestError(f"tenant {tenant!r:.60} has nothing in {old.name}")
         taken = {*names} & {*new.namespaces()}
         done = {name: moved_already(old, new, name) for name in names if name in taken}
         refused = [name for name, same in done.items() if same is None]
@@ -259,11 +369,7 @@ def migrate(
                 hashed = {"state_hash": moved.state_hash, "there_already": bool(there)}
                 copied.append({"namespace": name, **fields, **hashed})
                 continue
-            typer.echo(
-                f"{plain(name, whole=True)}: {counted(moved.facts, 'fact')}, "
-                f"{counted(moved.events, 'event')}, state hash {moved.state_hash}"
-                f"{', there already' if there else ''}"
-            )
+            _echo_moved(name, moved, ", there already" if there else "")
     if as_json:
         typer.echo(json.dumps(copied, indent=2))
         return
@@ -287,6 +393,7 @@ app = options.group("Inspect and maintain the stored facts and sources.")
 app.command("mark")(mark)
 app.command("erase")(erase)
 app.command("export")(export)
+app.command("import")(import_archive)
 app.command("migrate")(migrate)
 
 

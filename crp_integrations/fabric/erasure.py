@@ -7,24 +7,30 @@ namespaces are erased. It records that files must be scrubbed, so that the next 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from itertools import chain
 
-from crp_integrations.audit.drafts import EventDraft, name_or_hash
-from crp_integrations.audit.journal import append_events
-from crp_integrations.errors import StoreBusy
+from crp_integrations.audit.drafts import EventDraft, check_draft, name_or_hash
+from crp_integrations.audit.journal import append_events, chain_events
+from crp_integrations.audit.records import Event
+from crp_integrations.errors import RequestError, StoreBusy
 from crp_integrations.fabric.lifecycle import ErasureReport
 from crp_integrations.fabric.namespace_writer import NamespaceWriter
 from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
+from crp_integrations.fabric.ports.store import drop_namespace
 from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.fabric.region import PREFIX
 from crp_integrations.fabric.state_hash import (
     COMMUNITIES_SETTING,
     EMBEDDER_SETTING,
     RECLUSTERED_SETTING,
     advance_epoch,
+    state_hash,
     stored_number,
 )
+from crp_integrations.guard.decisions import NAMESPACE
 from crp_integrations.language import memo
 from crp_integrations.seals import iso, sha256
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
@@ -188,6 +194,44 @@ def erase_source(writer: NamespaceWriter, source_id: str) -> ErasureReport:
         event_hmac=events[0].hmac,
         scrubbed=scrubbed(writer) and clean,
     )
+
+
+def erase_namespace(writer: NamespaceWriter, keep: Callable[[Iterable[Event]], None]) -> int:
+    """Erase a tenant with everything of it, and return the number of its facts.
+
+    The trail goes as well, so `keep` stores it first: every event, and two more that end it and
+    state the erasure. They contain ids and hashes, and verify as any export of a trail.
+    """
+    writer.require("erase", NAMESPACE)
+    region, name = writer.region, writer.namespace
+    if name.startswith(PREFIX):
+        raise RequestError("tenants may have used a shared namespace; erase its sources instead")
+    key, now = writer.key(), iso(writer.clock.now())
+    with writer.begin(False) as transaction:
+        facts, tip = transaction.facts, transaction.journal.tip()
+        count, before = sum(facts.tally().values()), writer.hash_in(facts)
+        sources = [source.source_id for source in facts.sources()]
+        erased = {"count": count, "cause": "erasure"}
+        drafts = [
+            EventDraft(EventType.FACT_DELETED, erased),
+            EventDraft(
+                EventType.CKF_ETAG_CHANGED, {**erased, "before": before, "after": state_hash([])}
+            ),
+        ]
+        last = chain_events(tip, key, [check_draft(draft) for draft in drafts], now)
+        keep(chain(transaction.journal.events(), last))
+    elsewhere = [] if region.elsewhere is None else [region.elsewhere]
+    for derived in elsewhere:
+        derived.erase_all(name)
+    drop_namespace(region.store, name)
+    # Again, since something may have been added meanwhile.
+    for derived in elsewhere:
+        derived.erase_all(name)
+    for source_id in sources:
+        region.session_memory.forget_source(name, source_id)
+    region.forget(name)
+    memo.forget()
+    return count
 
 
 def _choose(

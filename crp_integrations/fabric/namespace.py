@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import JsonValue
 
+from crp_integrations.audit.records import Event
 from crp_integrations.errors import ConfigError, EngineError, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.community_detection import CommunityDetection
 from crp_integrations.fabric.embedder_migration import ReembedReport
-from crp_integrations.fabric.erasure import erase_source, forget_sessions, windows_scrubbed
+from crp_integrations.fabric.erasure import (
+    erase_namespace,
+    erase_source,
+    forget_sessions,
+    windows_scrubbed,
+)
 from crp_integrations.fabric.fact_changes import (
     UNCHANGED,
     Unchanged,
@@ -36,7 +42,7 @@ from crp_integrations.fabric.namespace_reader import NamespaceReader, SharedName
 from crp_integrations.fabric.namespace_writer import NamespaceWriter
 from crp_integrations.fabric.ports import Transaction, must_write, window_records_of
 from crp_integrations.fabric.ports.engines import Progress, ignore_progress
-from crp_integrations.fabric.ports.store import FaultCounts, fault_counts_of
+from crp_integrations.fabric.ports.store import FaultCounts, bulk_load, fault_counts_of
 from crp_integrations.fabric.records import (
     Document,
     Edge,
@@ -52,7 +58,7 @@ from crp_integrations.fabric.region import FabricRegion
 from crp_integrations.fabric.session_memory import FactUse, SessionFactsLayer
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.similarity_graph import ClusterReport, Community, FactGraph
-from crp_integrations.fabric.state_hash import reclustering_due_after_ingestion
+from crp_integrations.fabric.state_hash import reclustering_due_after_ingestion, retrievable
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
@@ -70,6 +76,9 @@ from crp_integrations.vocabulary import FactStatus, SourceKind
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+# Number of facts up to which the call that adds some also finds the communities that are due, in
+# half a second of processor time; with 20,000 it took ten, so that is left to `maintain`.
+INLINE_UP_TO = 5_000
 # Number of facts that an export reads at once.
 _EXPORT_SLICE = 256
 
@@ -256,6 +265,23 @@ class Namespace(FabricView):
         """
         report = FactUpsert(self._writer()).put(facts, uris=uris or {}, vectors=vectors)
         return self._settle(self._reclustered(report))
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Add many batches within the block: communities and index wait until it ends.
+
+        Each batch is committed by itself, so a killed load is begun again from the start and adds
+        what is missing. A store with an index of its own builds it once, at the end. Communities
+        of more than `INLINE_UP_TO` facts are left to `maintain`.
+        """
+        region, name = self._region, self._own.name
+        region.loads[name] += 1
+        try:
+            with bulk_load(region.store, name):
+                yield
+        finally:
+            region.loads[name] -= 1
+        self._settle(self._recluster_if_due())
 
     def hold(
         self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None = None
@@ -490,6 +516,20 @@ class Namespace(FabricView):
             self._region.namespace_state(self._own.name).settle(thorough=graph)
         return erased
 
+    def erase_everything(self, keep: Callable[[Iterable[Event]], None]) -> int:
+        """Erase the tenant's namespace with its sessions, trail and artifacts; end its users first.
+
+        Spec: CRP-SPEC-009 §8.3
+
+        Args:
+            keep: stores the events of the trail, and two more that state the erasure, before
+                anything is erased. They contain ids and hashes, and prove it with the key.
+
+        Returns:
+            Number of facts, whatever their status.
+        """
+        return erase_namespace(self._writer(), keep)
+
     def forget_session(self, session_id: str, *, scrub: bool = True) -> bool:
         """Remove a session from the store: its state, its windows and all their answers.
 
@@ -590,29 +630,37 @@ class Namespace(FabricView):
     # --- within --------------------------------------------------------------------------
 
     def _reclustered(self, report: IngestReport) -> IngestReport:
-        """Recompute the communities if due; return the report with the new state hash.
+        """Recompute the communities if due; return the report with the new state hash."""
+        after = self._recluster_if_due() if report.facts else None
+        return report if after is None else report.model_copy(update={"state_hash": after})
+
+    def _recluster_if_due(self) -> str | None:
+        """Recompute the communities if due here and now; return the new state hash, else None.
 
         Spec: CRP-SPEC-009 §5.5
         """
         region = self._region
-        if region.leiden is None or not report.facts:
-            return report
+        if region.leiden is None or region.loads[self._own.name]:
+            return None
         with region.begin(self._own.name, write=False) as transaction:
-            if not reclustering_due_after_ingestion(transaction.facts, region.settings.communities):
-                return report
+            facts = transaction.facts
+            if not reclustering_due_after_ingestion(facts, region.settings.communities):
+                return None
+            if retrievable(facts) > INLINE_UP_TO:
+                return None
         try:
-            after = CommunityDetection(self._writer()).run().state_hash
+            return CommunityDetection(self._writer()).run().state_hash
         except (ConfigError, EngineError, StoreBusy) as error:
             _log.warning("communities were not recomputed: %s", error)
-            return report
-        return report.model_copy(update={"state_hash": after})
+            return None
 
     def _writer(self) -> NamespaceWriter:
         return NamespaceWriter(self._own, self._shared, self.subject, self.guard)
 
     def _settle(self, result: _Result) -> _Result:
         """Update the index after a write, and return the write's result."""
-        self._region.namespace_state(self._own.name).settle()
+        if not self._region.loads[self._own.name]:
+            self._region.namespace_state(self._own.name).settle()
         # Its facts are of an earlier state, so no question would use them.
         self._region.fact_cache.drop(self._own.name)
         return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
@@ -146,6 +147,8 @@ class FabricRegion:
         self.residency = residency
         # Similarity graphs by namespace, for a store that cannot cache files.
         self.similarities: dict[str, Similarity] = {}
+        # Number of bulk loads under way in this process, by namespace.
+        self.loads: Counter[str] = Counter()
         self.session_memory = SessionMemory(
             self.settings.hot, self.settings.lifecycle.session_idle_hours
         )
@@ -263,6 +266,14 @@ class FabricRegion:
                 self.graphs,
             ).settle(thorough=True)
         return report
+
+    def forget(self, name: str) -> None:
+        """Drop everything of a namespace that is held in memory."""
+        with self._lock:
+            self._states.pop(name, None)
+        self.similarities.pop(name, None)
+        self.recent_uses.clear(name)
+        self.fact_cache.drop(name)
 
     def namespace_state(self, name: str) -> NamespaceState:
         """Return the in-memory state of a namespace."""

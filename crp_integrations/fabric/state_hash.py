@@ -208,7 +208,7 @@ def reclustering_due_after_ingestion(facts: FactsFacet, settings: CommunitySetti
     new = stored_number(facts, NEW_FACTS_SETTING)
     if new < settings.recluster_after:
         return False
-    return new >= settings.recluster_share * _retrievable(facts)
+    return new >= settings.recluster_share * retrievable(facts)
 
 
 def reclustering_due(facts: FactsFacet, settings: CommunitySettings, now: datetime) -> bool:
@@ -216,7 +216,7 @@ def reclustering_due(facts: FactsFacet, settings: CommunitySettings, now: dateti
 
     Spec: CRP-SPEC-009 §5.5
     """
-    if _retrievable(facts) < settings.min_size:
+    if retrievable(facts) < settings.min_size:
         return False
     if reclustering_due_after_ingestion(facts, settings):
         return True
@@ -232,6 +232,7 @@ def reclustering_due(facts: FactsFacet, settings: CommunitySettings, now: dateti
     return bool(facts.find(Where(ingested_before=since)))
 
 
-def _retrievable(facts: FactsFacet) -> int:
+def retrievable(facts: FactsFacet) -> int:
+    """Return the number of retrievable facts, by the counts of each status."""
     tally = facts.tally()
     return sum(tally.get(status, 0) for status in RETRIEVABLE)

@@ -71,6 +71,28 @@ def test_ask_shows_answer_envelope_and_verdict_and_headers_where_they_are_wanted
     assert re.search(r"Tier [SABCD]: score", shown.stdout)
 
 
+def test_a_bulk_ingestion_commits_as_it_goes_and_is_begun_again(here, world, tmp_path, monkeypatch):
+    from crp_integrations.cli import ask
+
+    monkeypatch.setattr(ask, "_BULK_DOCUMENTS", 2)
+    lines = [
+        {"text": f"The gate number {n} of the harbour opens at {n} every day of the week."}
+        for n in range(5)
+    ]
+    (tmp_path / "gates.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    bulk = ("ingest", "gates.jsonl", "--bulk", "--json", "--store")
+    (tmp_path / "gates.jsonl").with_name("torn.jsonl").write_text(
+        "\n".join(map(json.dumps, lines[:3])) + "\n{"
+    )
+    torn = here("ingest", "torn.jsonl", "--bulk", "--store", "kb", cwd=tmp_path, **FIXED)
+    assert torn.returncode == 1
+    (tmp_path / "torn.jsonl").write_text((tmp_path / "gates.jsonl").read_text())
+    again = json.loads(here("ingest", "torn.jsonl", *bulk[2:], "kb", cwd=tmp_path, **FIXED).stdout)
+    assert (len(again["unchanged"]), len(again["facts"])) == (2, 3)
+    plain = here("ingest", "torn.jsonl", "--json", "--store", "other", cwd=tmp_path, **FIXED)
+    assert json.loads(plain.stdout)["state_hash"] == again["state_hash"]
+
+
 def test_ask_json_says_when_and_in_which_session_it_was_asked(here, world, tmp_path):
     shutil.copytree(world / "kb", tmp_path / "kb")
     asked = ["ask", "Who operates the reactor?", "--json", "--store", "kb"]

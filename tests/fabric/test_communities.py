@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError, StoreBusy
+from crp_integrations.fabric import namespace as namespaces
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store, work_lock
@@ -167,6 +168,32 @@ def test_the_numbers_are_those_of_the_specification() -> None:
         assert found.recluster_days == 7
     assert literal.similarity == 0.60 and chosen.similarity is None
     assert literal.recluster_share == 0.0
+
+
+def test_a_bulk_load_finds_communities_once_at_its_end(store: Store) -> None:
+    namespace = fabric(store).bind(ACME)
+    with namespace.loading():
+        for first in (0, 60):
+            namespace.add(texts("raw milk", 60, first))
+            assert not namespace.communities()
+    assert namespace.communities()
+
+
+def test_above_the_bound_only_maintenance_finds_communities(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "INLINE_UP_TO", 100)
+    namespace = fabric(store).bind(ACME)
+    namespace.add(texts("raw milk", 60))
+    assert namespace.communities()
+    with store.begin("acme", write=False) as transaction:
+        before = transaction.facts.setting("reclusterings")
+    namespace.add(texts("raw milk", 60, 60))
+    with namespace.loading():
+        namespace.add(texts("raw milk", 60, 120))
+    with store.begin("acme", write=False) as transaction:
+        assert transaction.facts.setting("reclusterings") == before
+    assert namespace.maintain().reclustered
 
 
 class Calibrated(HashEmbedder):

@@ -223,3 +223,63 @@ def test_a_tenant_is_erased_with_its_schema_and_its_role(setup):
     with pytest.raises(psycopg.OperationalError):
         setup.raw(THEIRS)
     assert setup.operator.dismiss(THEIRS) is False
+
+
+def events_of(schema: str, number: int, hmac: str = "") -> str:
+    """The arguments of one event after the seal that is given as a parameter."""
+    texts = ("event/1", "FACT_INGESTED", "2026-05-25T10:00:00Z", "", "", "{}", hmac)
+    arrays = "".join(f", ARRAY['{text}']" for text in texts)
+    return f"SELECT {schema}.append_events(%s, ARRAY[{number}]::bigint[]{arrays})"
+
+
+def test_a_tenants_login_only_continues_its_trail(setup):
+    options = {"embedder": HashEmbedder(), "key": "ab" * 32, "clock": NOON}
+    tenant, password = "a tenant that asks", "asking-password"
+    schema = setup.operator.admit(tenant, password)
+    address = setup.login(tenant, password)
+
+    def asked(number: int) -> None:
+        with Relay.open(address, subject=Subject(tenant=tenant), **options) as relay:
+            relay.add([f"The walrus number {number} swims to the ice in the summer of each year."])
+            relay.ask("Where does the walrus swim?", model="extractive")
+            assert relay.verify().state == "VALID"
+
+    asked(1)
+    with psycopg.connect(address, autocommit=True) as raw:
+        (tip, last), (_, before) = raw.execute(
+            f"SELECT seq, hmac FROM {schema}.events ORDER BY seq DESC LIMIT 2"
+        ).fetchall()
+        for statement in (
+            f"INSERT INTO {schema}.events SELECT * FROM {schema}.events",
+            f"INSERT INTO {schema}.events (seq) VALUES (9000)",
+            f"UPDATE {schema}.events SET data = data",
+            f"UPDATE {schema}.events SET hmac = ''",
+            f"DELETE FROM {schema}.events",
+            f"TRUNCATE {schema}.events",
+            f"ALTER FUNCTION {schema}.append_events SET search_path TO public",
+            f"COPY {schema}.events FROM STDIN",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(statement)
+        for previous, number in (
+            (before, tip + 1), ("", tip + 1), (None, tip + 1),
+            (last, tip), (last, tip + 2), (last, 1), (last, "NULL"),
+        ):  # fmt: skip
+            with pytest.raises(psycopg.errors.RaiseException, match="do not continue"):
+                raw.execute(events_of(schema, number), [previous])
+        # The caller's path does not choose the table.
+        raw.execute(f"SET search_path = {schema_of(SHARED)}, public")
+        with pytest.raises(psycopg.errors.RaiseException):
+            raw.execute(events_of(schema, 1), [""])
+    asked(2)
+    # Another tenant reaches neither the table nor its function.
+    with setup.raw(THEIRS) as raw, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        raw.execute(events_of(schema, tip + 1), [last])
+    with psycopg.connect(address) as raw:
+        paths = raw.execute(
+            "SELECT proconfig FROM pg_proc WHERE prosecdef AND pronamespace = %s::regnamespace",
+            [schema],
+        ).fetchall()
+    assert len(paths) == 3
+    assert all(path[0][0].startswith(f"search_path={schema}, ") for path in paths)
+    setup.operator.dismiss(tenant)

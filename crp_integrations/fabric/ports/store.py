@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, cast
 from pydantic import JsonValue
 
 from crp_integrations.audit.records import JournalFacet
+from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports.facts import FactsFacet
 
 
@@ -81,6 +82,10 @@ class DerivedContent(Protocol):
         Raises:
             StoreError: the erasure failed; call it again.
         """
+        ...
+
+    def erase_all(self, namespace: str) -> int:
+        """Erase everything of a tenant; returns the number of items."""
         ...
 
 
@@ -191,6 +196,14 @@ class WriteCheck(Protocol):
             StoreError: there is not enough space.
         """
         ...
+
+
+def drop_namespace(store: Store, namespace: str) -> bool:
+    """Erase a namespace with its trail, and on a database its login; returns if it was there."""
+    for name, options in (("dismiss", {"artifacts": ()}), ("drop", {})):
+        if hasattr(store, name):
+            return bool(getattr(store, name)(namespace, **options))
+    raise StoreError(f"{store.name} cannot erase a whole namespace; erase its sources")
 
 
 def must_write(store: Store, namespace: str) -> None:

@@ -338,3 +338,7 @@ class ArtifactErasure:
             data = {"artifacts": sorted(gone), "action": "erased", "count": len(gone)}
             self.tell(namespace, EventDraft(EventType.ARTIFACT_ACCESS, data), now)
         return len(gone)
+
+    def erase_all(self, namespace: str) -> int:
+        """Erase all artifacts of a tenant, unrecorded, since its trail is erased as well."""
+        return storage.erase_tenant(self.objects, namespace)

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
+from crp_integrations.audit.records import Event
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports.facts import LogMark
 from crp_integrations.fabric.records import Fact
@@ -20,6 +22,7 @@ from crp_integrations.stores.postgres.schema import OWN, SERIES
 from crp_integrations.stores.postgres.search import INDEXED, PostgresSearching
 from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
 from crp_integrations.stores.relational.rows import columns, row, sortable
+from crp_integrations.stores.relational.transaction import Facets, RelationalJournal
 from crp_integrations.stores.rules import (
     AMONG,
     RETRIEVABLE_SQL,
@@ -335,3 +338,24 @@ class PostgresFacts(RelationalFacts):
             [among(ids)],
         )
         return {number: (content, searched) for number, content, searched in rows}
+
+
+class PostgresJournal(RelationalJournal):
+    """Events and seals; events are added by a function that checks the chain's link."""
+
+    def _add(self, events: Sequence[Event]) -> None:
+        tip = self._connection.one("SELECT hmac FROM events ORDER BY seq DESC LIMIT 1")
+        schemas, numbers, *others = map(Among, zip(*map(row, events), strict=True))
+        self._connection.execute(
+            f"SELECT append_events(?, ?::bigint[]{', ?::text[]' * 7})",
+            [tip[0] if tip else "", numbers, schemas, *others],
+        )
+
+
+class PostgresFacets(Facets[PostgresFacts]):
+    """The facets of one namespace in a database."""
+
+    @cached_property
+    def journal(self) -> PostgresJournal:
+        """Events and seals."""
+        return PostgresJournal(*self._held)

@@ -269,8 +269,10 @@ _RECEIPTS: Final = (
 # These functions run as the owner of the tables, whoever calls; they ignore the caller's search
 # path and name a schema in every statement.
 AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
+APPEND_EVENTS = f"append_events(text, bigint[]{', text[]' * 7})"
 WRITE_ANEW = "write_anew(text)"
 INDEX_VECTORS = "index_vectors(integer)"
+DEFINED = (APPEND_EVENTS, WRITE_ANEW, INDEX_VECTORS)
 _DEFINED: Final = (
     f"""CREATE FUNCTION write_anew(wanted text) {AS_OWNER} AS $$ DECLARE
         place text := format('%I.%I', current_schema(), wanted);
@@ -281,6 +283,27 @@ _DEFINED: Final = (
         -- Unlike VACUUM FULL it can be called within a function.
         EXECUTE format('CLUSTER (VERBOSE) %s USING %I', place, key);
         EXECUTE format('ANALYZE %s', place);
+    END $$""",
+    # Only this adds to the trail for a tenant's login: an event names the seal that it follows. It
+    # cannot check the seal itself, since the key is outside of the database.
+    f"""CREATE FUNCTION append_events(
+        previous text, numbers bigint[], schemas text[], types text[], times text[],
+        sessions text[], windows text[], contents text[], seals text[]
+    ) {AS_OWNER} AS $$ DECLARE
+        tip record;
+    BEGIN
+        PERFORM 1 FROM own WHERE name = 'generation' FOR UPDATE;
+        SELECT seq, hmac INTO tip FROM events ORDER BY seq DESC LIMIT 1;
+        IF previous IS DISTINCT FROM coalesce(tip.hmac, '') OR EXISTS (
+            SELECT FROM unnest(numbers) WITH ORDINALITY AS added (seq, place)
+            WHERE seq IS DISTINCT FROM coalesce(tip.seq, 0) + place
+        ) THEN
+            RAISE EXCEPTION 'the events do not continue the trail after event %', tip.seq;
+        END IF;
+        INSERT INTO events
+            (seq, schema, event_type, timestamp, session_id, window_id, data, hmac)
+            SELECT * FROM
+            unnest(numbers, schemas, types, times, sessions, windows, contents, seals);
     END $$""",
     # The rows of one embedder form a series, and the index covers only the series in use. A change
     # of embedder writes a new vector and series into every row and leaves the index as it is: a
@@ -304,7 +327,7 @@ _DEFINED: Final = (
             EXECUTE format('ANALYZE %I.vectors ({SERIES})', current_schema());
         END IF;
     END $$""",
-    *(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC" for function in (WRITE_ANEW, INDEX_VECTORS)),
+    *(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC" for function in DEFINED),
 )
 STEPS: tuple[tuple[str, ...], ...] = (
     (*_FACTS, *_JOURNAL, *_JOBS, *_SESSIONS, *_RECEIPTS, *_DEFINED),

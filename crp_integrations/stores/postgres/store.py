@@ -19,6 +19,7 @@ from crp_integrations.stores.postgres.connection import PostgresConnection, tran
 from crp_integrations.stores.postgres.facts import (
     INDEX_FROM,
     READ,
+    PostgresFacets,
     PostgresFacts,
     WriterLockGate,
     snapshot_of,
@@ -142,7 +143,7 @@ class PostgresStore:
                     facts = PostgresFacts(
                         connection, turn, namespace, None, self._index_from, wanted.set
                     )
-                    with facets(facts, connection, turn) as transaction:
+                    with facets(facts, connection, turn, PostgresFacets) as transaction:
                         yield transaction
             except AccessDenied:
                 # The login may have lost a right since its rights were checked.
@@ -158,7 +159,7 @@ class PostgresStore:
             if seen is not None:
                 turn = WriterLockGate(connection, write=False)
                 facts = PostgresFacts(connection, turn, namespace, seen, self._index_from)
-                with facets(facts, connection, turn) as transaction:
+                with facets(facts, connection, turn, PostgresFacets) as transaction:
                     yield transaction
         if seen is None:
             with self._empty.begin(namespace, write=False) as nothing:

@@ -18,21 +18,19 @@ from psycopg import sql
 from crp_integrations.errors import AccessDenied, StoreError
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres.connection import PostgresConnection
-from crp_integrations.stores.postgres.schema import INDEX_VECTORS, SEALED, WRITE_ANEW, schema_of
+from crp_integrations.stores.postgres.schema import DEFINED, SEALED, schema_of
 from crp_integrations.vocabulary import EventType
 
-# Rows of sealed tables can be added but not changed; only the operator writes `named`.
+# Rows of sealed tables can be added but not changed, events only by a function that checks the
+# chain's link; only the operator writes `named`.
 _GRANTS = (
     "REVOKE ALL ON SCHEMA {schema} FROM PUBLIC",
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
     *(f"REVOKE UPDATE, DELETE ON {{schema}}.{table} FROM {{role}}" for table in SEALED),
-    "REVOKE INSERT, UPDATE, DELETE ON {schema}.named FROM {role}",
+    "REVOKE INSERT, UPDATE, DELETE ON {schema}.named, {schema}.events FROM {role}",
     "GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
-    *(
-        f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}"
-        for function in (WRITE_ANEW, INDEX_VECTORS)
-    ),
+    *(f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}" for function in DEFINED),
 )
 _READING = (
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
@@ -45,7 +43,7 @@ SEALING: Final = (
     *(
         (table, "INSERT")
         for table in (
-            *("fact_uses", *SEALED),
+            *("fact_uses", *(table for table in SEALED if table != "events")),
             *("sessions", "windows", "window_contents", "window_facts"),
             *("receipt_contents", "receipt_facts"),
         )

@@ -57,6 +57,10 @@ class RelationalJournal:
         self._gate.writing()
         last = self._connection.rows("SELECT coalesce(max(seq), 0) FROM events")[0][0]
         rules.check_next(events, last)
+        if events:
+            self._add(events)
+
+    def _add(self, events: Sequence[Event]) -> None:
         self._connection.executemany(ADD_EVENT, [row(event) for event in events])
 
     def events(self, *, after: int = 0) -> Iterator[Event]:
@@ -254,10 +258,13 @@ class Facets(Generic[FactsOf]):
 
 @contextmanager
 def facets(
-    facts: FactsOf, connection: Statements, gate: rules.TransactionGate
+    facts: FactsOf,
+    connection: Statements,
+    gate: rules.TransactionGate,
+    kind: type[Facets[FactsOf]] = Facets,
 ) -> Iterator[Facets[FactsOf]]:
     """Yield the facets for the length of the block; they refuse everything afterwards."""
     try:
-        yield Facets(facts, connection, gate)
+        yield kind(facts, connection, gate)
     finally:
         gate.shut()

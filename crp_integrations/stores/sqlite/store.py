@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import ConfigError, EngineError, StoreBusy, StoreDamaged, StoreError
+from crp_integrations.language import memo
 from crp_integrations.seals import sha256, sha256_hex
-from crp_integrations.stores.files import make_folder, refuse_unwritable
+from crp_integrations.stores.files import make_folder, refuse_unwritable, sync_folder
 from crp_integrations.stores.keys import NAMESPACES
 from crp_integrations.stores.relational import receipts, sessions
 from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
@@ -258,6 +260,22 @@ class SqliteStore:
                     f"namespace {namespace!r} is compacted, but a reader keeps the old files; "
                     f"gave up after {self._busy_seconds:g} s"
                 )
+
+    def drop(self, namespace: str) -> bool:
+        """Erase a namespace with everything in it, including its trail, by removing its folder."""
+        path = self._pool(checked_name(namespace)).path
+        there = self._present(path) is not None
+        with self._alone(namespace) as connection:
+            if connection is not None:
+                # Waits for a writer of another process.
+                connection.in_turn("BEGIN EXCLUSIVE")
+            # Also when the database is gone: an interrupted removal left the other files.
+            if path.parent.exists():
+                path.unlink(missing_ok=True)
+                shutil.rmtree(path.parent)
+                sync_folder(path.parent.parent)
+        memo.forget()
+        return there
 
     def check(self, namespace: str) -> list[str]:
         """Problems of the namespace's files, one sentence each; empty if there are none."""
