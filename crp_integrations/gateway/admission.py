@@ -284,48 +284,59 @@ class RequestRates:
         if not allowed:
             wait = max(1, math.ceil((1.0 - left) / self._per_second))
             raise GatewayBusy(
-                f"key {key_id} sent more than {self._per_second * 60:g} requests a minute; "
-                f"try again in {wait} s",
+                f"key {key_id} sent its burst of {self._burst:g} requests faster than "
+                f"{self._per_second * 60:g} a minute; try again in {wait} s",
                 retry_seconds=wait,
             )
 
 
 class ConcurrencyLimit:
-    """Limits running requests. Not thread-safe: use it from one event loop only."""
+    """Limits running requests. Not thread-safe: use it from one event loop only.
+
+    A tenant always gets its share of `in_all`, so up to twice `in_all` requests may run.
+    """
 
     def __init__(self, each: int, in_all: int) -> None:
         self._each = each
         self._in_all = in_all
-        self._running: Counter[str] = Counter()
-        self._all = 0
+        self._keys: Counter[str] = Counter()
+        self._tenants: Counter[str] = Counter()
 
     @property
     def running(self) -> int:
         """Number of running requests."""
-        return self._all
+        return self._keys.total()
+
+    @property
+    def tenants(self) -> int:
+        """Number of tenants with running requests."""
+        return len(self._tenants)
 
     @contextmanager
-    def one(self, key_id: str) -> Iterator[None]:
+    def one(self, key_id: str, tenant: str) -> Iterator[None]:
         """Count a request while the block lasts."""
-        if self._running[key_id] >= self._each:
+        if self._keys[key_id] >= self._each:
             raise GatewayBusy(
                 f"key {key_id} has {self._each} running requests, which is its limit",
                 retry_seconds=1,
             )
-        if self._all >= self._in_all:
+        share = self._in_all // len({*self._tenants, tenant})
+        if self.running >= self._in_all and self._tenants[tenant] >= share:
             raise GatewayBusy(
-                f"the gateway has {self._in_all} running requests, which is its limit",
+                f"the gateway runs its limit of {self._in_all} requests, and this tenant its "
+                f"share of {share}",
                 retry_seconds=1,
             )
-        self._running[key_id] += 1
-        self._all += 1
+        counted = ((self._keys, key_id), (self._tenants, tenant))
+        for counts, name in counted:
+            counts[name] += 1
         try:
             yield
         finally:
-            self._all -= 1
-            self._running[key_id] -= 1
-            if not self._running[key_id]:
-                del self._running[key_id]
+            for counts, name in counted:
+                counts[name] -= 1
+                if not counts[name]:
+                    del counts[name]
 
 
 # Upper bounds of the histogram's buckets, in seconds.

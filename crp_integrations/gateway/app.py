@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -57,6 +56,7 @@ from crp_integrations.gateway.tenants import (
     TenantRelays,
     Upstream,
 )
+from crp_integrations.gateway.worker_threads import WorkerThreads
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.defaults import clock as clock_of
@@ -165,7 +165,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        with ThreadPoolExecutor(limits.threads, thread_name_prefix="crp-gateway") as threads:
+        with WorkerThreads(limits.threads, lambda: state.together.tenants) as threads:
             # `asyncio.to_thread` uses these threads to read, examine and commit turns.
             asyncio.get_running_loop().set_default_executor(threads)
             yield

@@ -39,6 +39,7 @@ from crp_integrations.gateway.responses import (
 )
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import StoreProbe, TenantRelays, Upstream
+from crp_integrations.gateway.worker_threads import SHARE
 from crp_integrations.headers import names
 from crp_integrations.ports import Clock, KeyRing
 
@@ -149,8 +150,8 @@ class Endpoint:
         try:
             operation = self._operation(exchange)
             exchange.key = self._admit(exchange, operation)
-            share = self._state.together.one(exchange.key.key_id) if exchange.key else nullcontext()
-            with share:
+            key, together = exchange.key, self._state.together
+            with together.one(key.key_id, key.tenant) if key else nullcontext():
                 body = await self._body(exchange, operation)
                 await self._work(exchange, operation, body)
         except _RequestRefused as refused:
@@ -275,6 +276,7 @@ class Endpoint:
             if exchange.key is None:
                 await exchange.answer(await self._handle(exchange, operation, body, None))
                 return
+            SHARE.set((exchange.key.tenant, exchange.key.key_id))
             async with self._state.tenants.lease(exchange.key.subject) as relay:
                 await exchange.answer(await self._handle(exchange, operation, body, relay))
         except Exception as error:  # noqa: BLE001 - the caller gets a 500 without its details

@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,12 @@ from hypothesis import strategies as st
 
 from crp_integrations import weights
 from crp_integrations.engines import onnx
-from crp_integrations.engines.onnx import OnnxEmbedder, windows
+from crp_integrations.engines.onnx import (
+    MOST_WINDOWS,
+    OnnxEmbedder,
+    average_windows,
+    windows,
+)
 from crp_integrations.errors import EngineError
 from crp_integrations.ports import Embedder
 from crp_integrations.seals import sha256_hex
@@ -245,3 +252,35 @@ def test_texts_are_embedded_in_this_thread_where_no_other_can_begin(
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
     assert (embedder.embed_passages(texts) == wanted).all()
+
+
+@pytest.mark.parametrize("unit", ["12:34:", "word ", "a? ", "é-", "1", "\u4e00"])
+def test_a_long_text_costs_no_more_runs_than_the_longest_that_is_read_whole(unit: str) -> None:
+    runs = Counter[int]()
+
+    def embed(window: Sequence[int], of: int) -> np.ndarray:
+        runs[of] += 1
+        assert len(window) <= 256
+        return np.ones(4, dtype=np.float32) * window[1]
+
+    for characters in (1_000, 5_000, 20_000, 200_000):
+        tokens = [101, *range(1, len(unit * (characters // len(unit)))), 102]
+        mean = average_windows(tokens, 256, 32, partial(embed, of=characters))
+        assert np.isfinite(mean).all()
+    assert runs[1_000] <= runs[5_000] <= runs[20_000] <= MOST_WINDOWS
+    assert runs[200_000] == MOST_WINDOWS
+
+
+def test_a_long_text_is_read_from_its_start_to_its_end() -> None:
+    starts: list[int] = []
+
+    def embed(window: Sequence[int]) -> np.ndarray:
+        starts.append(window[1])
+        last.append(window[-2])
+        return np.ones(4, dtype=np.float32)
+
+    last: list[int] = []
+    average_windows([0, *range(1, 13_001), 0], 256, 32, embed)
+    steps = np.diff(starts)
+    assert starts[0] == 1 and last[-1] == 13_000
+    assert steps.min() > 0 and steps.max() - steps.min() <= 256

@@ -9,7 +9,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -256,13 +256,35 @@ def test_no_bucket_gives_more_than_its_rate(waits: list[float], burst: int) -> N
 
 def test_a_share_is_given_back_whatever_happens() -> None:
     together = ConcurrencyLimit(1, 2)
-    with pytest.raises(ZeroDivisionError), together.one("a"):
+    with pytest.raises(ZeroDivisionError), together.one("a", "acme"):
         raise ZeroDivisionError
-    with together.one("a"), together.one("b"):
+    with together.one("a", "acme"), together.one("b", "acme"):
         for key in ("a", "c"):
-            with pytest.raises(GatewayBusy), together.one(key):
+            with pytest.raises(GatewayBusy), together.one(key, "acme"):
                 raise AssertionError
-    assert together.running == 0
+    assert (together.running, together.tenants) == (0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=300), st.integers(1, 12))
+def test_a_tenant_gets_its_share_whatever_the_others_run(
+    events: list[tuple[int, bool]], in_all: int
+) -> None:
+    together, running = ConcurrencyLimit(1_000, in_all), list[tuple[int, ExitStack]]()
+    for number, (tenant, begins) in enumerate(events):
+        own = [entry for entry in running if entry[0] == tenant]
+        if not begins:
+            for entry in own[:1]:
+                entry[1].close()
+                running.remove(entry)
+            continue
+        stack, tenants = ExitStack(), {name for name, _ in running} | {tenant}
+        try:
+            stack.enter_context(together.one(f"key-{number}", f"tenant-{tenant}"))
+            running.append((tenant, stack))
+        except GatewayBusy as refused:
+            assert refused.retry_seconds == 1
+            assert len(running) >= in_all and len(own) >= in_all // len(tenants)
+        assert len(running) == together.running <= 2 * in_all
 
 
 async def test_too_many_at_once_are_429(tmp_path: Path, server: Double) -> None:
