@@ -308,6 +308,8 @@ class NearDuplicates:
 
     def _copies(self) -> list[list[int]]:
         """All positions, grouped by equal text and vector, in order of the first in each."""
+        if len({*self._contents}) == len(self._contents):
+            return [[at] for at in range(len(self._contents))]
         threshold = to_fixed(self._threshold)
         groups: dict[tuple[str, bytes], list[int]] = {}
         own = np.einsum("ij,ij->i", self._vectors, self._vectors, dtype=np.float64)

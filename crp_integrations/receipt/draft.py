@@ -247,22 +247,25 @@ def _candidates(
             "source": fact.source_id,
             "tokens": fact.tokens,
         }
-        more = {
-            "score": fact.score,
-            "lexical": fact.lexical or None,
-            "hop": fact.hop or None,
-            "ingested_at": times.get(fact.ingested_at),
-            "stale": fact.stale or None,
-            "community": None if fact.community is None else labels[fact.community],
-            "stretches": [*chain.from_iterable(fact.stretches)] or None,
-            "spans": [list(span) for span in fact.spans] or None,
-            "decay": fact.decay,
-            "decision": fact.decision or None,
-            "refused": None if fact.refused is None else fact.refused.value,
-            "passages": [*chain.from_iterable(fact.passages)] or None,
-        }
         # Fields that most candidates lack are left out to keep the receipt small.
-        content |= {name: value for name, value in more.items() if value is not None}
+        if fact.score is not None:
+            content["score"] = fact.score
+        if fact.ingested_at is not None:
+            content["ingested_at"] = times[fact.ingested_at]
+        if fact.community is not None:
+            content["community"] = labels[fact.community]
+        for name in ("lexical", "hop", "stale", "decision"):
+            if value := getattr(fact, name):
+                content[name] = value
+        for name in ("stretches", "passages"):
+            if value := getattr(fact, name):
+                content[name] = [*chain.from_iterable(value)]
+        if fact.spans:
+            content["spans"] = [list(span) for span in fact.spans]
+        if fact.decay is not None:
+            content["decay"] = fact.decay
+        if fact.refused is not None:
+            content["refused"] = fact.refused.value
         candidates.append(content)
     named = [label for label in labels if label]
     if named:
