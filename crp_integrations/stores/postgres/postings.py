@@ -372,10 +372,11 @@ def _look_up(
 
 
 def _read_more(connection: PostgresConnection, columns: Sequence[_TermPostings]) -> None:
-    """Read the rows of the highest bounds: those above half of the highest, and a few at least."""
+    """Read the rows of the highest bounds: about as many postings as were read so far."""
     rows = sorted((row for column in columns for row in column.unread), reverse=True)
+    most = max(_READ, sum(len(part) for column in columns for part in column.read))
     taken, size = 0, 0
-    while taken < len(rows) and (size < _READ or rows[taken][0] > rows[0][0] / 2):
+    while taken < len(rows) and size < most:
         size += rows[taken][2]
         taken += 1
     keys = {key for _, key, _ in rows[:taken]}
