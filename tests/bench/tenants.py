@@ -30,6 +30,8 @@ from tests.postgres import Server
 
 # Tenants, spread over all, that a measure is the median of.
 SAMPLES = 20
+# Tenants made on one connection.
+FRESH = 25
 CATALOGUE = (
     "SELECT (SELECT count(*) FROM pg_class), pg_database_size(current_database()), "
     "(SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class "
@@ -69,6 +71,32 @@ def first_read(address: str, number: int) -> None:
         assert read.facts.generation()
 
 
+def made(address: str, numbers: range) -> list[float]:
+    """Seconds for each tenant, with a new connection now and then: one slows with its caches."""
+    taken: list[float] = []
+    for start in range(numbers.start, numbers.stop, FRESH):
+        with closing(PostgresStore(address)) as store:
+            for number in range(start, min(start + FRESH, numbers.stop)):
+                taken.append(seconds(lambda n=number: make(store, n)))  # type: ignore[misc]
+    return taken
+
+
+def held_kib(address: str, numbers: range) -> float:
+    """Memory that a connection of the server keeps for each tenant that it has read."""
+    memory = "SELECT sum(total_bytes) FROM pg_backend_memory_contexts"
+    sizes = []
+    with closing(PostgresStore(address)) as store:
+        for number in numbers:
+            with store.begin(name_of(number), write=False) as read:
+                assert read.facts.retrievable() and read.facts.generation()
+                assert read.journal.tip() is not None
+            with store._pool.connection() as connection:
+                row = connection.one(memory)
+                assert row is not None
+                sizes.append(int(row[0]))
+    return (sizes[-1] - sizes[0]) / (len(sizes) - 1) / 1024
+
+
 def planning_ms(raw: psycopg.Connection, number: int) -> float:
     """Planning time of a join in a tenant's schema that this connection has not seen."""
     schema = schema_of(name_of(number))
@@ -106,7 +134,7 @@ def measure(counts: list[int], locks: int) -> None:
     there = 0
     with closing(PostgresStore(address)) as store:
         for count in counts:
-            making = [seconds(lambda n=n: make(store, n)) for n in range(there, count)]  # type: ignore[misc]
+            making = made(address, range(there, count))
             there = count
             some = range(0, count, max(1, count // SAMPLES))
             opening = [seconds(lambda n=n: first_read(address, n)) for n in some]  # type: ignore[misc]
@@ -120,6 +148,7 @@ def measure(counts: list[int], locks: int) -> None:
                 "tenants": count,
                 "make_ms": 1000 * statistics.median(making),
                 "open_and_read_ms": 1000 * statistics.median(opening),
+                "held_kib_a_tenant": held_kib(address, some),
                 "planning_ms": statistics.median(planning),
                 "list_tenants_s": names_s,
                 "pg_class_rows": row[0],
