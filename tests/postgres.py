@@ -58,14 +58,14 @@ class Server:
         if self._server.system_user is not None:
             shutil.chown(folder, self._server.system_user, self._server.system_user)
 
-    def run(self, command: str, *arguments: str) -> str:
+    def run(self, command: str, *arguments: str, timeout: int = 60) -> str:
         """Run a program of the server as the user that it runs as."""
         return pgexec(
             command,
             arguments,
             bin_path=self._server.bin_path,
             user=self._server.system_user,
-            timeout=60,
+            timeout=timeout,
         )
 
     def start(self) -> None:

@@ -224,11 +224,13 @@ def export(
 
 def _export_archive(scope: options.StoreScope, out: str) -> None:
     """Write a tenant or shared namespace with everything in it, vectors and trail included."""
+    from crp_integrations.fabric.region import stored_name
     from crp_integrations.stores.archive import export_namespace
 
     if scope.residency:
         raise RequestError("an archive takes no --residency; give the region's folder as --store")
-    name = options.namespace_of(scope)
+    subject = options.subject_of(scope.tenant, scope.shared)
+    name = stored_name(scope.shared) if scope.shared else subject.tenant
     with (
         closing(_open_store(options.existing_store(scope.store))) as store,
         _opened(out, "xb") as file,

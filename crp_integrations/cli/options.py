@@ -210,14 +210,6 @@ def subject_of(tenant: str, shared: str) -> Subject:
     return Subject(tenant=tenant) if tenant else LOCAL
 
 
-def namespace_of(scope: StoreScope) -> str:
-    """The name of a scope's namespace in its store."""
-    from crp_integrations.fabric.region import stored_name
-
-    shared = scope.shared
-    return stored_name(shared) if shared else subject_of(scope.tenant, shared).tenant
-
-
 @contextmanager
 def opened_relay(scope: StoreScope) -> Iterator[Relay]:
     """The relay of an existing store, opened without maintenance."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,6 +73,13 @@ def serve(
     threads: Annotated[
         int, typer.Option("--threads", min=1, help="Threads that read, examine and commit.")
     ] = 4,
+    open_tenants: Annotated[
+        int, typer.Option("--open-tenants", min=1, help="Maximum tenants kept open.")
+    ] = 64,
+    store_connections: Annotated[
+        int,
+        typer.Option("--store-connections", min=2, help="Maximum connections to a database."),
+    ] = 16,
     policy: Annotated[
         str | None,
         typer.Option("--policy", help="Safety policy that callers cannot relax."),
@@ -87,6 +96,9 @@ def serve(
     ] = False,
     no_log: Annotated[
         bool, typer.Option("--no-log", help="Do not log a line of ids for each request.")
+    ] = False,
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Log one JSON object a line, and nothing else.")
     ] = False,
     observe: Annotated[
         bool,
@@ -120,6 +132,8 @@ def serve(
         at_once=at_once,
         body_bytes=body_bytes,
         threads=threads,
+        tenants=open_tenants,
+        store_connections=store_connections,
         open_metrics=open_metrics,
         live_streams=not buffer,
         context_limit=context_limit,
@@ -151,21 +165,24 @@ def serve(
             store, keys=known, upstream=server, settings=limits, options=opening, **arguments
         )
         new = not is_address(store) and not holds_store(store)
-        _warn(host, store if new else "")
+        missing = store if new else ""
+        if not json_logs:
+            _warn(host, missing, partial(typer.echo, err=True))
         check_free(host, port)
-        _configure_logging(access=not no_log)
+        _configure_logging(access=not no_log, as_json=json_logs)
+        if json_logs:
+            _warn(host, missing, logging.getLogger(__name__).warning)
         served(application, host=host, port=port, settings=limits)
 
 
-def _warn(host: str, missing: str) -> None:
+def _warn(host: str, missing: str, warn: Callable[[str], None]) -> None:
     """Warn if the store does not exist yet, or if other machines can reach the plain HTTP port."""
     if missing:
-        typer.echo(f"crp: there is no store at {missing!r} yet; every tenant is empty", err=True)
+        warn(f"crp: there is no store at {missing!r} yet; every tenant is empty")
     if host not in LOOPBACK:
-        typer.echo(
+        warn(
             f"crp: other machines can reach {host}, and keys and texts go over plain HTTP; "
-            "put TLS in front",
-            err=True,
+            "put TLS in front"
         )
 
 
@@ -235,11 +252,29 @@ def _scopes(names: list[str] | None) -> tuple[Scope, ...]:
     return tuple(Scope(name) for name in names or ())
 
 
-def _configure_logging(*, access: bool) -> None:
+class JsonLines(logging.Formatter):
+    """Formats a log message as one JSON object; the fields of the access log are its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {"at": at, "level": record.levelname, "logger": record.name}
+        message = record.getMessage()
+        if record.name.endswith(".access"):
+            return json.dumps(line | json.loads(message))
+        line["message"] = message
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _configure_logging(*, access: bool, as_json: bool) -> None:
     """Write log messages of the gateway and uvicorn to standard error."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
-    for name in ("crp_integrations", "uvicorn"):
+    plain = logging.Formatter("%(levelname)s %(name)s %(message)s")
+    handler.setFormatter(JsonLines() if as_json else plain)
+    logging.captureWarnings(as_json)
+    for name in ("crp_integrations", "uvicorn", *(["py.warnings"] if as_json else [])):
         logger = logging.getLogger(name)
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

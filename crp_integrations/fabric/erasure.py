@@ -220,13 +220,9 @@ def erase_namespace(writer: NamespaceWriter, keep: Callable[[Iterable[Event]], N
         ]
         last = chain_events(tip, key, [check_draft(draft) for draft in drafts], now)
         keep(chain(transaction.journal.events(), last))
-    elsewhere = [] if region.elsewhere is None else [region.elsewhere]
-    for derived in elsewhere:
-        derived.erase_all(name)
+    if region.elsewhere is not None:
+        region.elsewhere.erase_all(name)
     drop_namespace(region.store, name)
-    # Again, since something may have been added meanwhile.
-    for derived in elsewhere:
-        derived.erase_all(name)
     for source_id in sources:
         region.session_memory.forget_source(name, source_id)
     region.forget(name)

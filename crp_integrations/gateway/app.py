@@ -65,7 +65,7 @@ from crp_integrations.relay.judged_answer import asks_later
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import JudgeSettings, Settings, load
-from crp_integrations.stores.address import Lent, is_address, refuse_lost_keys, store_at
+from crp_integrations.stores.address import is_address, refuse_lost_keys, store_at
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.validation import require_settings
 from crp_integrations.vocabulary import SourceKind
@@ -108,14 +108,16 @@ def create_app(
     root = None if is_address(store) else Path(store)
     tree = _with_gateway_addresses(load(root, **arguments))
     _require_reader(tree, options or {})
-    if root is not None:
-        # Report an unusable folder now, not at the first request.
-        SqliteStore(root).close()
-    # A database is opened once for all tenants, with the login of its address.
-    shared = None if root else store_at(str(store), busy_seconds=limits.busy_seconds)
-    probed: Any = shared or SqliteStore(store, busy_seconds=limits.ready_seconds)
+    # Opened once for all tenants, a database with the login of its address. An unusable folder is
+    # reported now, not at the first request.
+    shared: Any = (
+        store_at(str(store), busy_seconds=limits.busy_seconds, connections=limits.store_connections)
+        if root is None
+        else SqliteStore(root, busy_seconds=limits.busy_seconds)
+    )
+    probed: Any = SqliteStore(root, busy_seconds=limits.ready_seconds) if root else shared
     keyring = (options or {}).get("keyring")
-    if shared is not None and keyring is None and tree.key is None:
+    if keyring is None and tree.key is None:
         refuse_lost_keys([shared])
     asked = upstream or Routed(timeout_s=tree.timeout_s)
     # LiteLLM could route to any provider, so only models that the operator named are allowed.
@@ -134,13 +136,11 @@ def create_app(
         return limits.context_limit or (listed(model) if listed else None)
 
     def opened(subject: Subject) -> Relay:
-        # In a folder each relay opens and closes its own store object; writers of a tenant wait
-        # for each other.
-        own: Any = (
-            SqliteStore(store, busy_seconds=limits.busy_seconds) if shared is None else Lent(shared)
-        )
         return Relay.open(
-            own, subject=subject, settings=counting, **{"stated_limits": stated, **(options or {})}
+            shared,
+            subject=subject,
+            settings=counting,
+            **{"stated_limits": stated, **(options or {})},
         )
 
     tenants = TenantRelays(opened, limits.tenants)
@@ -170,8 +170,7 @@ def create_app(
             asyncio.get_running_loop().set_default_executor(threads)
             yield
             await tenants.close()
-            if shared is not None:
-                await asyncio.to_thread(shared.close)
+            await asyncio.to_thread(shared.close)
             await asked.aclose()
 
     routes = [

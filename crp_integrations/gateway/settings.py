@@ -42,6 +42,7 @@ class GatewaySettings(Part):
         threads: number of threads that read, examine and commit; waiting for models needs none.
         busy_seconds: maximum seconds that a write waits for others of the same tenant; else 503.
         tenants: maximum number of relays kept open; the least recently used are closed.
+        store_connections: maximum number of connections to a database, in each process.
         keys_seconds: seconds after which a change of the key file is noticed.
         address_keys: whether the address of an artifact opens only while a key of its tenant and
             name is valid for the roles in the address; false if a program makes addresses for
@@ -82,6 +83,7 @@ class GatewaySettings(Part):
     threads: int = Field(default=4, gt=0)
     busy_seconds: float = Field(default=30.0, gt=0.0)
     tenants: int = Field(default=64, gt=0)
+    store_connections: int = Field(default=16, gt=0)
     keys_seconds: float = Field(default=1.0, ge=0.0)
     address_keys: bool = True
     page: int = Field(default=1_000, gt=0)

@@ -89,7 +89,7 @@ from crp_integrations.relay.world import (
     World,
     check_components,
 )
-from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys
+from crp_integrations.stores.address import Lent, is_database, opened_at, refuse_lost_keys
 from crp_integrations.stores.files import FolderObjects, MemoryObjects
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
 from crp_integrations.stores.memory import MemoryStore
@@ -189,7 +189,7 @@ def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay
         regions = {name: opened_at(place) for name, place in settings.regions.items()}
         for region in regions.values():
             opening.callback(region.close)
-        relay = _build_relay(parts, settings, {"": opened, **regions}, code_verified)
+        relay = _build_relay(parts, settings, {"": opened, **regions}, store, code_verified)
         opening.pop_all()
     return relay
 
@@ -214,9 +214,13 @@ def _split_options(options: Mapping[str, Any]) -> tuple[RelayParts, dict[str, An
 
 
 def _build_relay(
-    parts: RelayParts, chosen: Settings, stores: Mapping[str, Store], code_verified: bool
+    parts: RelayParts,
+    chosen: Settings,
+    stores: Mapping[str, Store],
+    lent: object,
+    code_verified: bool,
 ) -> Relay:
-    """Build a relay over open stores, which are keyed by region."""
+    """Build a relay over open stores, keyed by region; it does not close a lent one."""
     opened = stores[""]
     if parts.keyring is None and chosen.key is None:
         refuse_lost_keys([*stores.values()])
@@ -285,7 +289,7 @@ def _build_relay(
     return Relay(
         world,
         observe_model(models, observer),
-        [*stores.values()],
+        [cast("Store", Lent(place)) if place is lent else place for place in stores.values()],
         load_documents,
         check_model=own.known if parts.models is None else _any_name,
         residency=parts.residency,

@@ -731,7 +731,7 @@ class Relay:
             )
 
     def close(self) -> None:
-        """Finish pending deliveries, then close the store and the regions' stores."""
+        """Finish pending deliveries, then close the stores, except one that was given open."""
         for deliveries in self._deliveries:
             deliveries.close(self._world.settings.reports.close_seconds)
         for store in self._stores:

@@ -28,7 +28,6 @@ from crp_integrations.stores.transfer import MoveResult, move
 
 # Maximum bytes of the first line.
 _MAX_HEADER = 65_536
-_BLOCK = 1 << 20
 
 
 class TenantArchive(Record):
@@ -41,9 +40,6 @@ class TenantArchive(Record):
     SCHEMA = "tenant-archive/1"
 
     namespace: str = Field(min_length=1)
-    facts: int = Field(ge=0)
-    events: int = Field(ge=0)
-    state_hash: str
     size: int = Field(ge=1)
     sha256: str
 
@@ -61,18 +57,16 @@ def export_namespace(store: Store, namespace: str, file: BinaryIO, beside: Path)
             result = move(store, copy, namespace, lambda table, rows: None)
             # Moves the write-ahead log into the database.
             copy.compact(namespace)
-        with _database(folder, namespace).open("rb") as database:
+        path = _database(folder, namespace)
+        with path.open("rb") as database:
             about = TenantArchive(
                 namespace=namespace,
-                facts=result.facts,
-                events=result.events,
-                state_hash=result.state_hash,
-                size=Path(database.name).stat().st_size,
+                size=path.stat().st_size,
                 sha256=hashlib.file_digest(database, "sha256").hexdigest(),
             )
             file.write(about.model_dump_json().encode() + b"\n")
             database.seek(0)
-            shutil.copyfileobj(database, file, _BLOCK)
+            shutil.copyfileobj(database, file)
     return result
 
 
@@ -108,7 +102,7 @@ def _unpacked(path: Path) -> Iterator[tuple[TenantArchive, SqliteStore]]:
         database = _database(folder, about.namespace)
         database.parent.mkdir(parents=True)
         with database.open("wb+") as written:
-            shutil.copyfileobj(file, written, _BLOCK)
+            shutil.copyfileobj(file, written)
             size = written.tell()
             written.seek(0)
             hashed = hashlib.file_digest(written, "sha256").hexdigest()

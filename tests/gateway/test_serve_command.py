@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 
@@ -101,6 +103,33 @@ def test_a_place_that_cannot_be_served_is_refused_before_it_listens(
     done = here("serve", "kb", "--keys", keys, "--host", "256.1.1.1", cwd=tmp_path)
     assert done.returncode == 1
     assert "cannot listen on '256.1.1.1', port 8080: " in done.stderr
+
+
+def test_every_line_of_a_json_log_is_an_object(tmp_path: Path) -> None:
+    keys = str(tmp_path / "keys")
+    KeyFile(keys).add(new_key("acme")[1])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    arguments = ("serve", str(tmp_path / "kb"), "--keys", keys, "--port", port)
+    command = [sys.executable, "-W", "always", "-m", "crp_integrations.cli.app", *arguments]
+    with subprocess.Popen(
+        [*command, "--host", "0.0.0.0", "--json-logs"], stderr=subprocess.PIPE, text=True
+    ) as served:
+        assert served.stderr is not None
+        lines = []
+        for line in served.stderr:
+            lines.append(json.loads(line))
+            if "Uvicorn running" in str(lines[-1]["message"]):
+                break
+        assert httpx.get(f"http://127.0.0.1:{port}/v1/facts").status_code == 401
+        served.terminate()
+        lines += [json.loads(line) for line in served.stderr]
+    assert {"at", "level", "logger"} <= set.intersection(*({*line} for line in lines))
+    (access,) = (line for line in lines if line["logger"] == "crp_integrations.gateway.access")
+    assert (access["status"], access["method"]) == (401, "GET")
+    messages = [str(line.get("message")) for line in lines]
+    assert any("no store" in message for message in messages)
+    assert any("plain HTTP" in message for message in messages)
 
 
 async def _nothing(scope: Any, receive: Any, send: Any) -> None:

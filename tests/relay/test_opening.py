@@ -69,6 +69,11 @@ def test_a_store_of_the_callers_own_stays_open(tmp_path: Path, closed: list[Path
     with Relay.open(store, embedder=HashEmbedder(), key=KEY) as relay:
         relay.add([FACTS[0]])
         assert relay.fabric.size() == 1
+    # Two relays may share it, one after the other or at once.
+    assert closed == []
+    with Relay.open(store, embedder=HashEmbedder(), key=KEY) as relay:
+        assert relay.fabric.size() == 1
+    store.close()
 
 
 QUESTION = "Who operates the Meridian reactor?"

@@ -69,7 +69,9 @@ class Listener:
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
-                with psycopg.connect(self._address, autocommit=True) as raw:
+                with psycopg.connect(
+                    self._address, autocommit=True, fallback_application_name="crp-erased"
+                ) as raw:
                     raw.execute(f"LISTEN {CHANNEL}")
                     self._listening.set()
                     # Earlier notifications were missed.
@@ -133,6 +135,8 @@ class PostgresPool:
         self._server: schemas.Server | None = None
         self._options: dict[str, Any] = {
             "autocommit": True,
+            # In pg_stat_activity, unless the address or PGAPPNAME gives another one.
+            "fallback_application_name": "crp",
             "connect_timeout": max(2, round(busy_seconds)),
         }
         self._address = address

@@ -125,13 +125,15 @@ def admit(
     raw = connection.raw
     name = sql.Identifier(role)
     there = connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role])
+    # Only a superuser may name these attributes of a role that exists.
     verb = "ALTER" if there else "CREATE"
+    least = "" if there else "NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT"
     # The server may log statements, so only a password verifier is sent.
     verifier = raw.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256")
     raw.execute(
-        sql.SQL(
-            f"{verb} ROLE {{}} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT PASSWORD {{}}"
-        ).format(name, sql.Literal(verifier.decode()))
+        sql.SQL(f"{verb} ROLE {{}} LOGIN {least} PASSWORD {{}}").format(
+            name, sql.Literal(verifier.decode())
+        )
     )
     # No other role creates anything in this database, and no tenant sees another's schema.
     raw.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
@@ -150,6 +152,8 @@ def dismiss(connection: PostgresConnection, namespace: str) -> None:
     role = role_of(namespace)
     if connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role]):
         name = sql.Identifier(role)
+        # An operator who is no superuser may do the next only as a member of the role.
+        connection.raw.execute(sql.SQL("GRANT {} TO CURRENT_USER WITH INHERIT TRUE").format(name))
         connection.raw.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(name))
         connection.raw.execute(sql.SQL("DROP ROLE {}").format(name))
 
