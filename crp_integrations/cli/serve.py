@@ -64,6 +64,10 @@ def serve(
     rate: Annotated[
         float, typer.Option("--rate", min=0.001, help="Maximum requests per minute and key.")
     ] = 600.0,
+    burst: Annotated[
+        int,
+        typer.Option("--burst", min=1, help="Requests that a key may send at once above the rate."),
+    ] = 60,
     at_once: Annotated[
         int, typer.Option("--at-once", min=1, help="Maximum simultaneous requests per key.")
     ] = 64,
@@ -80,6 +84,10 @@ def serve(
         int,
         typer.Option("--store-connections", min=2, help="Maximum connections to a database."),
     ] = 16,
+    busy_seconds: Annotated[
+        float,
+        typer.Option("--busy-seconds", min=0.1, help="Maximum seconds to wait for the store."),
+    ] = 10.0,
     policy: Annotated[
         str | None,
         typer.Option("--policy", help="Safety policy that callers cannot relax."),
@@ -129,6 +137,8 @@ def serve(
         models=tuple(model or ()),
         pass_fields=tuple(pass_field or ()),
         requests_per_minute=rate,
+        burst=burst,
+        busy_seconds=busy_seconds,
         at_once=at_once,
         body_bytes=body_bytes,
         threads=threads,

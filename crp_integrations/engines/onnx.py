@@ -2,8 +2,8 @@
 
 Each text, and each pair of query and text, is run alone: a batch would change the last bits of a
 vector or a score and save no time. Many texts are run in several threads instead. A text longer
-than a model takes is read in overlapping windows: the vector is the mean of theirs, the score the
-best of theirs.
+than a model takes is read in overlapping windows: the vector is the mean of at most 16 of theirs,
+the score the best of theirs.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ async def complete_chat(call: GatewayRequest) -> GatewayResponse:
     """Answer a conversation's last question from the tenant's facts, examined and sealed."""
     asked = await _admitted_question(call)
     most = call.settings.answer_characters
-    upstream = QuestionModel(call.upstream, asked.arguments, most)
+    upstream = QuestionModel(call.upstream, asked.arguments, most, call.log_entry.pay)
     model = observe_model(upstream, call.relay.observer)
     if asked.stream:
         return await _stream(call, asked, model)

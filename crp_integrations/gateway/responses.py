@@ -34,6 +34,7 @@ from crp_integrations.errors import (
     QualityUnreachable,
     RequestError,
     StaleTip,
+    StoreBusy,
 )
 from crp_integrations.gateway.admission import GatewayBusy, GatewayMetrics, Key
 from crp_integrations.gateway.records import ErrorObject, Refused
@@ -71,6 +72,8 @@ NOT_RETRYABLE: Final = (StaleTip, QualityUnreachable, LimitReached)
 NO_RETRY: Final = MappingProxyType({"X-Should-Retry": "false"})
 # Upstream statuses below 500 after which a retry may succeed.
 PASSING: Final = frozenset({408, 429})
+# Seconds after which a store that was busy, full or away is asked again.
+STORE_RETRY_SECONDS: Final = 5
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{1,63}", re.ASCII)
 
 
@@ -111,9 +114,13 @@ def refusal_response(
     return _encode_refusal(status, refused, headers or {})
 
 
-def error_response(error: CRPError) -> GatewayResponse:
-    """The refusal for an error without a sealed window."""
-    return outcome_response(Refusal(error, {}))
+def error_response(error: CRPError, *, paid: bool = False) -> GatewayResponse:
+    """The refusal for an error without a sealed window.
+
+    Args:
+        paid: whether a model has answered, so that a retry would pay it again.
+    """
+    return outcome_response(Refusal(error, dict(NO_RETRY) if paid else {}))
 
 
 def outcome_response(outcome: Outcome) -> GatewayResponse:
@@ -142,6 +149,8 @@ def _retry_headers(error: CRPError) -> Mapping[str, str]:
     """Headers that say when to retry, or that a retry is useless."""
     if isinstance(error, GatewayBusy):
         return {"Retry-After": str(error.retry_seconds)}
+    if isinstance(error, StoreBusy):
+        return {"Retry-After": str(STORE_RETRY_SECONDS)}
     if isinstance(error, NOT_RETRYABLE):
         return NO_RETRY
     if not isinstance(error, ModelError | EngineError):
@@ -207,6 +216,9 @@ OUTCOME_NAMES: Final = {
 class LogEntry:
     """The ids that the access log records of a request, besides its route and status.
 
+    Attributes:
+        paid: whether a model has answered; not logged.
+
     Spec: CRP-SPEC-003 §16.1
     """
 
@@ -214,6 +226,11 @@ class LogEntry:
     window_id: str = ""
     fact_ids: list[str] = field(default_factory=list)
     outcome: str = ""
+    paid: bool = False
+
+    def pay(self) -> None:
+        """Note that a model has answered."""
+        self.paid = True
 
     def facts(self, ids: Iterable[str]) -> None:
         """Record facts that were returned or changed.
@@ -380,11 +397,11 @@ class HttpExchange:
             # The status is sent already, so only cutting the connection shows the failure.
             self._abort()
         elif isinstance(error, CRPError):
-            await self.answer(error_response(error))
+            await self.answer(error_response(error, paid=self.log_entry.paid))
         else:
-            await self.answer(
-                refusal_response(500, "internal_error", "the gateway failed; its log says more")
-            )
+            headers = NO_RETRY if self.log_entry.paid else {}
+            message = "the gateway failed; its log says more"
+            await self.answer(refusal_response(500, "internal_error", message, headers))
 
     def log(self, route: str, seconds: float) -> None:
         """Write one line with ids and numbers, but no text.

@@ -7,7 +7,8 @@ import gc
 import logging
 import os
 import socket
-from typing import Final
+import sys
+from typing import ClassVar, Final
 
 import h11
 import uvicorn
@@ -60,8 +61,12 @@ def server(
     """The uvicorn server, not started."""
     limits = require_settings(settings, GatewaySettings)
 
+    most = _most_connections(limits.connections)
+
     class Guarded(GuardedProtocol):
         header_seconds = limits.header_seconds
+        most_connections = most
+        idle: ClassVar[dict[GuardedProtocol, None]] = {}
 
     return uvicorn.Server(
         uvicorn.Config(
@@ -77,12 +82,22 @@ def server(
             server_header=False,
             date_header=True,
             proxy_headers=False,
-            limit_concurrency=limits.connections,
+            limit_concurrency=most,
             h11_max_incomplete_event_size=limits.header_bytes,
             timeout_keep_alive=max(1, round(limits.idle_seconds)),
             timeout_graceful_shutdown=limits.shutdown_seconds,
         )
     )
+
+
+def _most_connections(wanted: int) -> int:
+    """The maximum number of open connections: at most half of the files that may be open."""
+    if sys.platform == "win32":
+        return wanted
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft // 2))
 
 
 def check_free(host: str, port: int) -> None:
@@ -108,11 +123,17 @@ def check_free(host: str, port: int) -> None:
 class GuardedProtocol(H11Protocol):
     """A connection with a deadline for request headers, which refuses folded header lines.
 
+    A new connection above the limit closes the one that has been without a request for longest,
+    so that idle ones lock nobody out.
+
     Attributes:
         header_seconds: maximum seconds from the start of waiting until the headers are complete.
+        idle: the server's connections without a request, in the order in which they became so.
     """
 
     header_seconds: float = 10.0
+    most_connections: int = 1_024
+    idle: ClassVar[dict[GuardedProtocol, None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline of the first request."""
@@ -121,10 +142,17 @@ class GuardedProtocol(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         # Lets the application cut the connection of a caller that does not read its response.
         self.app_state = {**self.app_state, "abort": transport.abort}
+        # Below the limit, at which uvicorn refuses every request.
+        if len(self.connections) >= self.most_connections and self.idle:
+            oldest = next(iter(self.idle))
+            del self.idle[oldest]
+            oldest.transport.abort()
+        self.idle[self] = None
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the deadline."""
+        self.idle.pop(self, None)
         self._stop()
         super().connection_lost(exc)
 
@@ -141,6 +169,7 @@ class GuardedProtocol(H11Protocol):
             self._tail = head[-_TAIL:]
         super().data_received(data)
         if not self._in_head():
+            self.idle.pop(self, None)
             self._tail = b""
             self._stop()
 
@@ -155,6 +184,8 @@ class GuardedProtocol(H11Protocol):
             # Closes after the current response has been sent.
             self.transport.close()
         super().on_response_complete()
+        if self._in_head() and not self.transport.is_closing():
+            self.idle[self] = None
 
     def _in_head(self) -> bool:
         return bool(self.conn.their_state is h11.IDLE)

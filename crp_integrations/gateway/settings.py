@@ -34,13 +34,17 @@ class GatewaySettings(Part):
         body_seconds: maximum seconds for receiving a request's body; else 408.
         send_seconds: maximum seconds for sending a piece of the response; else disconnect.
         idle_seconds: seconds that a connection stays open without a request.
-        requests_per_minute: maximum requests per minute and key; else 429.
+        requests_per_minute: maximum requests per minute and key, in each process; else 429.
         burst: number of requests that a key may send at once before the rate applies.
-        at_once: maximum simultaneous requests of one key; else 429.
-        at_once_in_all: maximum simultaneous requests of all keys; else 429.
-        connections: maximum number of open connections.
-        threads: number of threads that read, examine and commit; waiting for models needs none.
-        busy_seconds: maximum seconds that a write waits for others of the same tenant; else 503.
+        at_once: maximum simultaneous requests of one key, in each process; else 429.
+        at_once_in_all: maximum simultaneous requests of all keys; else 429 to a tenant that has
+            its share of them, which is equal for all tenants with requests.
+        connections: maximum number of open connections, and at most half of the files that the
+            process may open; above it the connection that has been idle for longest is closed.
+        threads: number of threads that read, examine and commit, shared by the tenants with
+            requests; waiting for models needs none.
+        busy_seconds: maximum seconds that a request waits for the store: for others that write in
+            the same tenant, or for a database that does not answer; else 503.
         tenants: maximum number of relays kept open; the least recently used are closed.
         store_connections: maximum number of connections to a database, in each process.
         keys_seconds: seconds after which a change of the key file is noticed.
@@ -81,7 +85,7 @@ class GatewaySettings(Part):
     at_once_in_all: int = Field(default=256, gt=0)
     connections: int = Field(default=1_024, gt=0)
     threads: int = Field(default=4, gt=0)
-    busy_seconds: float = Field(default=30.0, gt=0.0)
+    busy_seconds: float = Field(default=10.0, gt=0.0)
     tenants: int = Field(default=64, gt=0)
     store_connections: int = Field(default=16, gt=0)
     keys_seconds: float = Field(default=1.0, ge=0.0)

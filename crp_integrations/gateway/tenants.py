@@ -215,11 +215,13 @@ class QuestionModel:
         arguments: the caller's fields. Calls that prepare, check or join answers do not get them,
             since a `response_format` or a stop word would break these calls.
         most_characters: maximum length of an answer; a longer one raises ModelError.
+        on_reply: called for each reply of the model.
     """
 
     upstream: Upstream
     arguments: Mapping[str, Any]
     most_characters: int
+    on_reply: Callable[[], None] = lambda: None
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""
@@ -245,6 +247,7 @@ class QuestionModel:
 
     def _whole(self, call: ModelCall, reply: Reply) -> Reply:
         """The reply, after checking its length; a tool call that the caller forced is an answer."""
+        self.on_reply()
         self._counted(0, reply)
         forced = self.arguments.get("tool_choice") if call.tools else None
         return with_forced_calls(reply, forced) if call.purpose is Purpose.ANSWER else reply

@@ -35,7 +35,7 @@ def refuse_unwritable(path: Path, namespace: str, *, there: bool) -> None:
     place = path if there else _nearest(path.parent)
     left = _free_bytes(place)
     if left is not None and left < MIN_FREE_BYTES:
-        raise StoreError(
+        raise StoreBusy(
             f"{place} has {left} bytes left on its disk, wanted {MIN_FREE_BYTES}, so no answer in "
             f"namespace {namespace!r:.80} could be sealed; make room, or move the store"
         )

@@ -44,7 +44,15 @@ _PORT: Final = re.compile(r"http://127\.0\.0\.1:(\d+)")
 @contextmanager
 def _gateway(store: str, keys: Path, upstream: str, arguments: Sequence[str]) -> Iterator[str]:
     """The address of `crp serve` in a process of its own."""
-    command = [sys.executable, "-m", "crp_integrations.cli.app", "serve", store, "--keys", str(keys)]
+    command = [
+        sys.executable,
+        "-m",
+        "crp_integrations.cli.app",
+        "serve",
+        store,
+        "--keys",
+        str(keys),
+    ]
     command += ["--upstream", upstream, "--port", "0", "--no-log", *arguments]
     environment = {**os.environ, **ONE_THREAD}
     # Our own module, through no shell.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -135,20 +135,39 @@ _ONLY_READS = (
     "SELECT pg_is_in_recovery() WHERE pg_is_in_recovery() "
     "OR current_setting('default_transaction_read_only')::boolean"
 )
-_BUSY = (
-    errors.LockNotAvailable,
-    errors.DeadlockDetected,
-    errors.SerializationFailure,
-    errors.TooManyConnections,
-    errors.CannotConnectNow,
-    errors.AdminShutdown,
-)
-_DAMAGED = (
-    errors.UndefinedTable,
-    errors.UndefinedColumn,
-    errors.UndefinedFunction,
-    errors.DataCorrupted,
-    errors.IndexCorrupted,
+_ENDED = "ended the connection, since it stops or starts; try again"
+_IDLE = "ended a connection that was idle for longer than its timeout; try again"
+# The error and its words by SQLSTATE, or by the first two characters of one. An error without a
+# SQLSTATE is of the connection.
+_CAUSES: Mapping[str, tuple[type[StoreError], str]] = {
+    "25P03": (StoreBusy, _IDLE),
+    "28": (StoreError, "refused the login; correct user and password in the store's address"),
+    "3D": (StoreError, "has no such database; correct the store's address"),
+    "40": (StoreBusy, "is busy; try again"),
+    "42P01": (StoreDamaged, "is damaged or not a CRP store"),
+    "42703": (StoreDamaged, "is damaged or not a CRP store"),
+    "42883": (StoreDamaged, "is damaged or not a CRP store"),
+    "53100": (StoreBusy, "has no room left on its disk; make room there"),
+    "53200": (StoreBusy, "has too little memory; lower work_mem or the number of connections"),
+    "53300": (StoreBusy, "has no connection left; raise max_connections or use fewer processes"),
+    "53": (StoreBusy, "reached one of its limits; raise it"),
+    "55P03": (StoreBusy, "is busy; try again"),
+    "57014": (
+        StoreBusy,
+        "stopped a statement, whose statement_timeout is too short or which somebody cancelled",
+    ),
+    "57P04": (StoreError, "has no such database; correct the store's address"),
+    "57P05": (StoreBusy, _IDLE),
+    "57": (StoreBusy, _ENDED),
+    "58": (StoreBusy, "could not read or write a file; its log says which"),
+    "XX001": (StoreDamaged, "is damaged or not a CRP store"),
+    "XX002": (StoreDamaged, "is damaged or not a CRP store"),
+}
+# Spills a megabyte to the server's disk, without a table or its log; the least work_mem is 64 kB.
+_SPILL = (
+    "BEGIN; SET LOCAL work_mem = 64; WITH spilled AS MATERIALIZED "
+    "(SELECT repeat(md5(number::text), 256) FROM generate_series(1, 128) AS number) "
+    "SELECT count(*) FROM spilled; COMMIT"
 )
 
 
@@ -223,13 +242,14 @@ class PostgresConnection:
             return cursor.fetchall() if cursor.description else []
 
     def must_write(self, namespace: str) -> None:
-        """Refuse a server or a login whose transactions are read-only."""
+        """Refuse a server or login whose transactions are read-only, and a server's full disk."""
         reported = [self.raw.info.parameter_status(name) for name in _REPORTED]
         # The server reports a change only with its next answer, so ask for the present value.
         row = self.one(_ONLY_READS) if "on" in reported else None
         if row is not None:
             error = only_reads(self.place) if row[0] else begun_read_only(self.place)
             raise StoreBusy(f"no answer in namespace {namespace!r:.80} could be sealed: {error}")
+        self.at_once(_SPILL)
 
     def script(self, statements: str) -> None:
         """Run our own statements, without parameters, in one round trip."""
@@ -272,15 +292,15 @@ def _ours(error: BaseException, place: str) -> OwnError | None:
     """Our error that replaces another one; None if the other one is to propagate."""
     if isinstance(error, OwnError):
         return None
-    if isinstance(error, _BUSY):
-        return StoreBusy(f"{place} is busy ({_name(error)}); try again")
     if isinstance(error, errors.ReadOnlySqlTransaction):
         # Callers skip secondary writes, such as counts and upkeep, on this error.
         return only_reads(place)
     if isinstance(error, errors.InsufficientPrivilege):
         return refused(place)
-    if isinstance(error, _DAMAGED):
-        return StoreDamaged(f"{place} is damaged or not a CRP store: {_name(error)}")
+    state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
+    cause = _CAUSES.get(state) or _CAUSES.get(state[:2])
+    if cause is not None:
+        return cause[0](f"{place} {cause[1]} ({_name(error)})")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreBusy(f"{place} cannot be reached ({_name(error)}); try again")
     if isinstance(error, psycopg.Error):
@@ -313,5 +333,5 @@ def refused(place: str) -> AccessDenied:
     )
 
 
-def _name(error: psycopg.Error) -> str:
-    return f"{type(error).__name__} {error.sqlstate or ''}".strip()
+def _name(error: BaseException) -> str:
+    return f"{type(error).__name__} {getattr(error, 'sqlstate', None) or ''}".strip()

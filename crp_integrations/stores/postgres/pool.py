@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import selectors
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -104,6 +105,8 @@ _REFUSED = re.compile(
     r'|(?:database|role) ".*" does not exist|permission denied for database'
     r"|authentication method .* not supported|pg_hba\.conf rejects"
 )
+# How often a pooler is tried, and the seconds that it may take to answer.
+_POOLER_TRIES, _POOLER_SECONDS = 3, 2.0
 
 
 class PostgresPool:
@@ -194,6 +197,7 @@ class PostgresPool:
         while True:
             try:
                 with psycopg.connect(self._address, **self._options) as raw, translated(self.name):
+                    self._refuse_shared(raw)
                     self._server = schemas.look(raw, self.name)
                 return
             except psycopg.OperationalError as error:
@@ -205,6 +209,25 @@ class PostgresPool:
                 if time.monotonic() >= deadline:
                     raise self._no_connection(f": {_sentence(error)}") from error
                 time.sleep(min(PAUSE_SECONDS, seconds))
+
+    def _refuse_shared(self, raw: Raw) -> None:
+        """Refuse a pooler that gives each transaction any of its own connections.
+
+        Session settings that keep tenants apart, notifications of erasures and locks would be lost.
+        """
+        # A pooler announces a process of its own, not the server's that answers.
+        own = _process(raw)
+        if own in (None, raw.info.backend_pid):
+            return
+        for _ in range(_POOLER_TRIES):
+            with psycopg.connect(self._address, **self._options) as other:
+                # In session mode another connection gets another process, or waits for one.
+                if own == _process(other) or _process(raw) != own:
+                    raise ConfigError(
+                        f"{self.name} is a pooler in transaction mode, which loses session "
+                        "settings, locks and notifications of erasures; set pool_mode = session "
+                        "for this database in PgBouncer, or give the server's own address"
+                    )
 
     def _no_connection(self, cause: str = "") -> StoreBusy:
         return StoreBusy(
@@ -224,6 +247,23 @@ class PostgresPool:
             schemas.set_up(raw)
             # Maximum time that a statement waits for a lock.
             raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
+
+
+def _process(raw: Raw) -> int | None:
+    """The server's process that answers a connection; None if none does in time."""
+    raw.pgconn.send_query(b"SELECT pg_backend_pid()")
+    pid = None
+    with selectors.DefaultSelector() as selector:
+        selector.register(raw.pgconn.socket, selectors.EVENT_READ)
+        while selector.select(_POOLER_SECONDS):
+            raw.pgconn.consume_input()
+            while not raw.pgconn.is_busy():
+                result = raw.pgconn.get_result()
+                if result is None:
+                    return pid
+                value = result.get_value(0, 0)
+                pid = int(value) if value else None
+    return None
 
 
 def _undo(raw: Raw) -> None:
