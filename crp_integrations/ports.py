@@ -6,7 +6,7 @@ Their methods are synchronous and may block, except the asynchronous ones of `Mo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -56,6 +56,17 @@ def embedder_of_tenant(embedder: Embedder, tenant: str) -> Embedder:
     """An embedder whose cached vectors serve only one tenant; itself if it has no cache."""
     own: Embedder = getattr(embedder, "of_tenant", lambda _: embedder)(tenant)
     return own
+
+
+def cached_values(
+    embedder: Embedder,
+    kind: str,
+    texts: Sequence[str],
+    make: Callable[[list[str]], Sequence[bytes]],
+) -> Sequence[bytes]:
+    """The values of a function of texts, from the embedder's cache if it has one."""
+    cached: Callable[..., Sequence[bytes]] | None = getattr(embedder, "cached_values", None)
+    return make(list(texts)) if cached is None else cached(kind, texts, make)
 
 
 @runtime_checkable

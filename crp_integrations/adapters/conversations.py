@@ -165,11 +165,17 @@ def sampling(model: Any, call: ModelCall) -> dict[str, Any]:
     }
 
 
-def turn_metadata(answer: Answer) -> dict[str, Any]:
-    """An answer's metadata except the report, as plain JSON."""
+def turn_metadata(answer: Answer, attach: str) -> dict[str, Any]:
+    """An answer's metadata except the report and the receipt's id, as plain JSON."""
     return {
-        "crp_envelope": answer.envelope.model_dump(mode="json"),
-        "crp_headers": public_headers(answer),
+        **(
+            {
+                "crp_envelope": answer.envelope.model_dump(mode="json"),
+                "crp_headers": public_headers(answer),
+            }
+            if attach == "full"
+            else {}
+        ),
         "crp_session": {
             "session_id": answer.session_id,
             "window_id": answer.window_id,
@@ -261,12 +267,12 @@ def with_judge(own: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 
 
 def answer_fields(answer: Answer, attach: str) -> dict[str, Any]:
-    """Envelope fields for an agent's message, and with `full` headers; plain JSON, no texts."""
+    """Envelope fields and headers for an agent's message with `full`; plain JSON, no texts."""
+    if attach != "full":
+        return {}
     envelope = answer.envelope.model_dump(mode="json", include=set(_ENVELOPE_FIELDS))
     facts = [fact.fact_id for fact in answer.envelope.facts]
-    # A checkpointer stores a message again at each step, so the larger part is left out.
-    headers = {"crp_headers": public_headers(answer)} if attach == "full" else {}
-    return {"crp_envelope": {**envelope, "facts": facts}, **headers}
+    return {"crp_envelope": {**envelope, "facts": facts}, "crp_headers": public_headers(answer)}
 
 
 def public_headers(answer: Answer) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Vectors of texts by hash, so that no text is embedded twice while its vector is in the cache.
 
+Where a long text is cut is cached with them.
+
 Keys are hashes, so the cache contains no text; but a vector can be inverted, so `forget` empties
 the cache, in memory and on disk.
 """
@@ -161,6 +163,10 @@ class VectorCache:
             _LOG.warning("vectors were not written to vector_cache: %s", error.strerror)
 
 
+def _key(text: str, kind: bytes) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY, key=kind).digest()
+
+
 def _checksum(record: bytes) -> bytes:
     return blake2b(record, digest_size=_CHECKSUM).digest()
 
@@ -236,13 +242,32 @@ class CachedEmbedder:
         )[0]
         return row
 
+    def cached_values(
+        self, kind: str, texts: Sequence[str], make: Callable[[list[str]], Sequence[bytes]]
+    ) -> list[bytes]:
+        """The values of a function of texts, which is called for those that are not cached.
+
+        They stay in memory.
+
+        Args:
+            kind: name of the function with all that its values depend on beside a text.
+        """
+        kind = sha256(f"{self._tenant}\0{kind}".encode()).digest()
+        keys = [_key(text, kind) for text in texts]
+        cached, begun = self._cache.rows(keys)
+        values = {key: value for key, value in zip(keys, cached, strict=True) if value is not None}
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in values}
+        if new:
+            fresh = dict(zip(new, make(list(new.values())), strict=True))
+            if self._keeps:
+                self._cache.add(fresh, begun)
+            values |= fresh
+        return [values[key] for key in keys]
+
     def _cached(
         self, texts: Sequence[str], embed: Callable[[list[str]], FloatRows], kind: bytes
     ) -> FloatRows:
-        keys = [
-            blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY, key=kind).digest()
-            for text in texts
-        ]
+        keys = [_key(text, kind) for text in texts]
         cached, begun = self._cache.rows(keys, self._file)
         rows = {key: row for key, row in zip(keys, cached, strict=True) if row is not None}
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in rows}

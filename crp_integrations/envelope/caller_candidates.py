@@ -12,8 +12,10 @@ what was proposed.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +46,7 @@ from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.ports.facts import FactBrief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import ChunkingSettings
-from crp_integrations.ports import Embedder, TokenCounter
+from crp_integrations.ports import Embedder, TokenCounter, cached_values
 from crp_integrations.scores import to_fixed
 from crp_integrations.vectors import FloatRows, cosine
 from crp_integrations.vocabulary import RETRIEVABLE
@@ -71,6 +73,14 @@ class _CutText(NamedTuple):
     spans: tuple[Span, ...]
     tokens: int
     each: tuple[int, ...]
+
+    @classmethod
+    def read(cls, value: bytes) -> _CutText:
+        """A cut text from its numbers: tokens, both ends of each passage, tokens of each."""
+        tokens, *rest = array("q", value)
+        ends = len(rest) // 3 * 2
+        spans = tuple(zip(rest[:ends:2], rest[1:ends:2], strict=True))
+        return cls(spans, tokens, tuple(rest[ends:]))
 
 
 class _Vectors:
@@ -130,6 +140,8 @@ class CallerTexts:
         self._settings = settings
         self._chunking = chunking
         self._known: dict[str, _CutText] = {}
+        whole = settings.hybrid.enabled
+        self._cuts = f"cut {whole} {counter.identity} {chunking.model_dump_json()}"
 
     def candidates(
         self,
@@ -154,6 +166,9 @@ class CallerTexts:
         texts = []
         for fact, pieces in zip(unique, cut, strict=True):
             own = [next(passages) for _ in pieces.spans]
+            if len(own) == 1:
+                texts += own
+                continue
             (text,) = cosine_candidates([FactBrief.of(fact)], _NO_COSINE, [pieces.tokens])
             texts.append(fold_passages(text, pieces.spans, own))
         owners = [at for at, pieces in enumerate(cut) for _ in pieces.spans]
@@ -278,11 +293,15 @@ class CallerTexts:
         return rows
 
     def _cut(self, contents: Sequence[str]) -> list[_CutText]:
-        """Cut, count and embed texts; new ones are processed together, others are cached."""
-        known, counter = self._known, self._counter
-        new = [text for text in dict.fromkeys(contents) if text not in known]
-        if not new:
-            return [known[text] for text in contents]
+        """Cut and count texts; new ones are processed together, others are cached."""
+        known = self._known
+        if new := [text for text in dict.fromkeys(contents) if text not in known]:
+            cut = cached_values(self._vectors.embedder, self._cuts, new, self._cut_new)
+            known.update(zip(new, map(_CutText.read, cut), strict=True))
+        return [known[text] for text in contents]
+
+    def _cut_new(self, new: Sequence[str]) -> list[bytes]:
+        counter = self._counter
         counts = counter.count_many([marker_text(text) for text in new])
         spans = [
             cut_text(text, tokens, counter, self._chunking)
@@ -292,10 +311,13 @@ class CallerTexts:
         ]
         long = [text[i:j] for text, own in zip(new, spans, strict=True) for i, j in own if own[1:]]
         counted = iter(counter.count_many([marker_text(text) for text in long]) if long else ())
-        for text, own, tokens in zip(new, spans, counts, strict=True):
-            each = tuple([next(counted) for _ in own]) if own[1:] else (tokens,)
-            known[text] = _CutText(own, tokens, each)
-        return [known[text] for text in contents]
+        return [
+            array(
+                "q",
+                [tokens, *chain(*own), *([next(counted) for _ in own] if own[1:] else [tokens])],
+            ).tobytes()
+            for own, tokens in zip(spans, counts, strict=True)
+        ]
 
 
 def _fused(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

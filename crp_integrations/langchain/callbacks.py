@@ -229,8 +229,9 @@ class DPECallbackHandler(RunTreeHandler):
                 if self._on_judged is None or not was_examined(report):
                     whole.append(_attachment(report))
                 halted = halted or halt
-                attached = attachment_of(report, self._attach)
-                _attach(generation, attached, receipt.receipt_id if receipt else "")
+                beside = {RECEIPT_KEY: receipt.receipt_id} if receipt else {}
+                attached = attachment_of(report, self._attach, beside)
+                _attach(generation, {METADATA_KEY: attached, **beside})
                 receipts += [receipt] if receipt else []
             # After all reports are attached, so that a hook that raises leaves none out.
             self.last_report = whole[-1] if whole else self.last_report
@@ -366,10 +367,7 @@ def _attachment(report: Report) -> Attachment:
     return report.model_dump(mode="json")
 
 
-def _attach(generation: Generation, attachment: Attachment, receipt_id: str) -> None:
-    metadata: Attachment = {METADATA_KEY: attachment}
-    if receipt_id:
-        metadata[RECEIPT_KEY] = receipt_id
+def _attach(generation: Generation, metadata: Attachment) -> None:
     # Always a new dict: answers from a cache share theirs with earlier answers.
     if isinstance(generation, ChatGeneration):
         message = generation.message

@@ -366,12 +366,12 @@ def last_chunk(message: AIMessage, content: Any = "") -> AIMessageChunk:
 
 def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
     """The `response_metadata` of an answer, plain JSON."""
+    beside = {RECEIPT_KEY: answer.receipt_id, **turn_metadata(answer, attach)}
     return {
         "model_name": answer.reply.model,
         "finish_reason": answer.reply.finish_reason,
-        METADATA_KEY: attachment_of(answer.report, attach),
-        RECEIPT_KEY: answer.receipt_id,
-        **turn_metadata(answer),
+        METADATA_KEY: attachment_of(answer.report, attach, beside),
+        **beside,
     }
 
 

@@ -111,10 +111,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
     Every model call of the agent is a window: the question's envelope goes into its system message,
     and its answer is examined, judged and sealed. `response_metadata` of the answer contains a
-    summary of the report as `crp`, and `crp_envelope` (without texts), `crp_agent` (session,
-    window, depth, turn) and, with `attach="full"`, `crp_headers`. A withheld answer ends the run
-    with `SafetyHalt`. Evidence is what the model was finally sent, after all other middlewares. An
-    agent inside a tool call of another agent gets that agent's policy and safety budget.
+    summary of the report as `crp`, `crp_agent` (session, window, depth, turn) and, with
+    `attach="full"`, `crp_envelope` (without texts) and `crp_headers`. A withheld answer ends the
+    run with `SafetyHalt`. Evidence is what the model was finally sent, after all other middlewares.
+    An agent inside a tool call of another agent gets that agent's policy and safety budget.
 
     With `compact=True`, or the setting `compaction.enabled`, messages that exceed their share of
     the model's context are shortened before the call; `crp_compaction` on the answer records it.
@@ -372,10 +372,22 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if not answer.reply.tool_calls:
             hand_back(self.relay, state.get("crp_parent", ""), answer)
             keep_for_outer(self.relay, answer.report)
+        beside = {
+            RECEIPT_KEY: answer.receipt_id,
+            **answer_fields(answer, self._attach),
+            "crp_agent": {
+                "session_id": answer.session_id,
+                "parent_session": state.get("crp_parent", ""),
+                "window_id": answer.window_id,
+                "window_number": answer.window_number,
+                "depth": state.get("crp_depth", 0),
+                "turn": state.get("crp_turn", 0),
+            },
+        }
         attached: dict[str, Any] = {}
         # A step with tool calls and no text has nothing to report on.
         if answer.text.strip() or not answer.reply.tool_calls:
-            attached = {METADATA_KEY: attachment_of(answer.report, self._attach)}
+            attached = {METADATA_KEY: attachment_of(answer.report, self._attach, beside)}
             _deliver_report(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
         own = with_judge(self._asking, self._judge_above())
@@ -385,17 +397,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             {
                 **attached,
                 **checked_actions(self._gate, request, calls.pending_calls(answer), answer, asking),
-                RECEIPT_KEY: answer.receipt_id,
-                **answer_fields(answer, self._attach),
+                **beside,
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),
-                "crp_agent": {
-                    "session_id": answer.session_id,
-                    "parent_session": state.get("crp_parent", ""),
-                    "window_id": answer.window_id,
-                    "window_number": answer.window_number,
-                    "depth": state.get("crp_depth", 0),
-                    "turn": state.get("crp_turn", 0),
-                },
             },
         )
 

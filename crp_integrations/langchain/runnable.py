@@ -57,10 +57,10 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     Input: a question; a dict with `question` (or `input`, `query`) and optionally `history` (or
     `chat_history`); a dict with `messages`; messages; a prompt value. Output: an `AIMessage` whose
-    `response_metadata` contains a summary of the report as `crp`, and `crp_envelope`,
-    `crp_headers` and `crp_session`. A withheld answer raises `SafetyHalt`. A stream yields the
-    model's chunks as they arrive if nothing can withhold, mend or continue the answer, else after
-    the verdict; the last chunk has the metadata.
+    `response_metadata` contains a summary of the report as `crp`, `crp_session` and, with
+    `attach="full"`, `crp_envelope` and `crp_headers`. A withheld answer raises `SafetyHalt`. A
+    stream yields the model's chunks as they arrive if nothing can withhold, mend or continue the
+    answer, else after the verdict; the last chunk has the metadata.
 
     `configurable.session_id`, else LangGraph's `thread_id`, names the session.
 

@@ -127,9 +127,9 @@ class CRPAgentLLM(GroundingLLM):
 
     Every call of the agent's model is a window: the question's envelope goes into the system
     message, and its answer is examined, judged and sealed. The metadata of the agent's output
-    contains a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_agent` (agent,
-    depth, turn, session, window) and, with `attach="full"`, `crp_headers`. A withheld answer ends
-    the run with `SafetyHalt` before any event of the agent's stream shows it. Tool results are
+    contains a summary of the report as `crp`, `crp_agent` (agent, depth, turn, session, window)
+    and, with `attach="full"`, `crp_envelope` (ids, no texts) and `crp_headers`. A withheld answer
+    ends the run with `SafetyHalt` before any event of the agent's stream shows it. Tool results are
     evidence. An agent inside a tool call of another agent gets that agent's policy and safety
     budget.
 
@@ -441,24 +441,28 @@ class CRPAgentLLM(GroundingLLM):
             hand_back(self._relay, window.run.parent, answer)
             _reject(window.span, answer.report)
         self._hand_on(window, answer.receipt_id)
-        proof = {
-            METADATA_KEY: attachment_of(answer.report, self._attach),
+        position = agent_position(window.span)
+        ids = {
+            "session_id": answer.session_id,
+            "parent_session": window.run.parent,
+            "window_id": answer.window_id,
+            "window_number": answer.window_number,
+        }
+        beside = {
             **answer_fields(answer, self._attach),
-            **self._check_actions(window, answer),
-            "crp_agent": {
-                **agent_position(window.span).as_json(),
-                "session_id": answer.session_id,
-                "parent_session": window.run.parent,
-                "window_id": answer.window_id,
-                "window_number": answer.window_number,
-            },
+            "crp_agent": {**position.on_message(), **ids},
             **receipt_metadata(answer.receipt_id),
+        }
+        proof = {
+            METADATA_KEY: attachment_of(answer.report, self._attach, beside),
+            **self._check_actions(window, answer),
+            **beside,
         }
         report = answer.report.model_dump(mode="json")
         if window.span is not None:
             window.span.own[WHOLE_REPORT] = report
             process_tree().record_answer(window.span, proof)
-        dispatcher.event(ReportEvent(report=report, agent=proof["crp_agent"]))
+        dispatcher.event(ReportEvent(report=report, agent={**position.as_json(), **ids}))
         return window.calls.released(answer, proof)
 
     def _withheld(self, window: _Window, halt: SafetyHalt) -> None:

@@ -445,18 +445,16 @@ class DPEEventHandler(BaseEventHandler):
             later = was_examined(report) and self._later_report(call) is not None
             whole = report.model_dump(mode="json")
             self._halted = self._halted or halt
-            metadata = {
-                METADATA_KEY: attachment_of(report, self._attach),
-                AGENT_KEY: call.position.as_json(),
-                **receipt_metadata(receipt_id),
-            }
+            beside = {AGENT_KEY: call.position.on_message(), **receipt_metadata(receipt_id)}
+            metadata = {METADATA_KEY: attachment_of(report, self._attach, beside), **beside}
             if response is not None:
                 # Always a new dict: answers from a cache share theirs with earlier answers.
                 response.additional_kwargs = {**response.additional_kwargs, **metadata}
         if call.span is not None:
             self._tree.record_answer(call.span, metadata)
         self._last_report = whole or metadata[METADATA_KEY]
-        event = _event(call, self._last_report, metadata.get(AGENT_KEY) or {})
+        position = {**call.position.as_json(), **metadata[AGENT_KEY]}
+        event = _event(call, self._last_report, position)
         if not seen:
             dispatcher.event(event)
         if self._on_report is not None and not later:
@@ -535,6 +533,6 @@ def _text(response: ChatResponse | CompletionResponse, span: Span | None) -> str
 def _own_metadata(response: ChatResponse | CompletionResponse) -> dict[str, Any] | None:
     """Metadata attached by a window of this package, whose answer is already examined."""
     metadata = response.additional_kwargs
-    if "crp_envelope" not in metadata:
+    if "window_id" not in (metadata.get(AGENT_KEY) or {}):
         return None
     return {name: value for name, value in metadata.items() if name.startswith(METADATA_KEY)}

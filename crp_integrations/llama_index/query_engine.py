@@ -82,11 +82,11 @@ dispatcher = get_dispatcher(__name__)
 class CRPQueryEngine(BaseQueryEngine):
     """Answers from a fabric, examined and sealed, wherever LlamaIndex expects a query engine.
 
-    The response's `metadata` contains a summary of the report as `crp`, `crp_envelope`,
-    `crp_headers` and `crp_session`; its source nodes are the facts that the model saw. A withheld
-    answer raises `SafetyHalt` in `query`, also with streaming. A stream yields the model's pieces
-    as they arrive if nothing can withhold, mend or continue the answer, and the response gets
-    metadata and source nodes at its end; else it yields the pieces after the verdict.
+    The response's `metadata` contains a summary of the report as `crp`, `crp_session` and, with
+    `attach="full"`, `crp_envelope` and `crp_headers`; its source nodes are the facts that the model
+    saw. A withheld answer raises `SafetyHalt` in `query`, also with streaming. A stream yields the
+    model's pieces as they arrive if nothing can withhold, mend or continue the answer, and the
+    response gets metadata and source nodes at its end; else it yields the pieces after the verdict.
 
     The session is `session_id`, else the one in `instrument_tags`, else a new one.
 
@@ -230,7 +230,7 @@ class CRPQueryEngine(BaseQueryEngine):
         metadata = answer_metadata(answer, self._attach)
         if span is not None:
             process_tree().record_turn(span, nodes, answer.envelope.query, metadata)
-        dispatcher.event(EnvelopeEvent(envelope=metadata["crp_envelope"]))
+        dispatcher.event(EnvelopeEvent(envelope=answer.envelope.model_dump(mode="json")))
         report = answer.report.model_dump(mode="json")
         dispatcher.event(ReportEvent(report=report, agent=agent_position(span).as_json()))
         response.source_nodes = nodes

@@ -144,6 +144,10 @@ class AgentPosition:
         """The position as plain JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
+    def on_message(self) -> dict[str, Any]:
+        """The position for a message's metadata, which has no room for the ids of spans."""
+        return {name: getattr(self, name) for name in ("agent", "depth", "turn", "tool")}
+
 
 def agent_position(span: Span | None) -> AgentPosition:
     """Position of a model call in this span."""

@@ -47,7 +47,9 @@ WRONG = FACTS[0].replace("412", "512")
 def made(*script, **options):
     """A runnable over a relay's own model, and that model."""
     model = ScriptedModel(*(script or (FACTS[0],)))
-    return CRPRunnable(opened(models=model), **{"model": "gpt-4o", **options}), model
+    return CRPRunnable(
+        opened(models=model), **{"model": "gpt-4o", "attach": "full", **options}
+    ), model
 
 
 def checked(message):
@@ -138,7 +140,7 @@ def test_usage_and_tool_calls_are_those_of_the_answer():
 @pytest.mark.parametrize("own", [False, True], ids=["relay", "llm"])
 async def test_a_stream_adds_up_to_the_answer(way, own):
     if own:
-        crp = CRPRunnable(opened(), llm=scripted(FACTS[0]))
+        crp = CRPRunnable(opened(), llm=scripted(FACTS[0]), attach="full")
     else:
         crp, _ = made()
     chunks, error = await overheard(crp, QUESTION, way)
@@ -178,7 +180,7 @@ async def test_batches_keep_their_order_and_their_sessions_apart():
         return next(fact for fact in facts if call.messages[-1].content.split()[4] in fact)
 
     model = ScriptedModel(reply)
-    crp = CRPRunnable(opened(*facts, models=model), model="gpt-4o", k=3)
+    crp = CRPRunnable(opened(*facts, models=model), model="gpt-4o", k=3, attach="full")
     questions = [f"How high is the {name} of the old town?" for name in names]
     for messages in (crp.batch(questions), await crp.abatch(questions)):
         assert [message.content for message in messages] == facts
@@ -334,7 +336,7 @@ def test_it_stands_where_a_chat_model_stood():
 
 def test_a_chat_model_of_langchain_answers_with_its_own_settings():
     chat = scripted(FACTS[0])
-    crp = CRPRunnable(opened(), llm=chat, temperature=0.2)
+    crp = CRPRunnable(opened(), llm=chat, temperature=0.2, attach="full")
     message = crp.invoke(QUESTION)
     assert checked(message)
     assert chat.bound == [{"temperature": 0.2}]
@@ -379,7 +381,7 @@ class Printer(BaseCallbackHandler):
 
 @pytest.mark.parametrize("kind", WRAPPED)
 def test_a_wrapped_chat_model_answers(kind: str) -> None:
-    crp = CRPRunnable(opened(), llm=WRAPPED[kind](scripted(FACTS[0])))
+    crp = CRPRunnable(opened(), llm=WRAPPED[kind](scripted(FACTS[0])), attach="full")
     message = crp.invoke(QUESTION)
     assert message.content == FACTS[0]
     assert message.response_metadata["crp"]["risk_level"] == "LOW"

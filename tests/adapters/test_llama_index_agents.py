@@ -149,7 +149,7 @@ async def test_results_of_an_earlier_run_count_from_the_conversation():
     with DPEEventHandler(attach="full"):
         await made.run(QUESTION, memory=memory)
         again = await made.run("And again?", memory=memory)
-    assert again.metadata["crp"]["grounding_pct"] == 1.0
+    assert again.metadata["crp"]["risk_level"] == "LOW"
     assert again.metadata["crp_agent"]["turn"] == 1
 
 
@@ -286,7 +286,7 @@ async def test_the_next_agent_of_a_workflow_is_named():
         ("second", 0, 2),
         ("second", 0, 3),
     ]
-    assert result.metadata["crp"]["grounding_pct"] == 1.0
+    assert result.metadata["crp"]["risk_level"] == "LOW"
 
 
 async def test_a_critical_answer_ends_the_block_and_only_there(monkeypatch):
@@ -415,7 +415,7 @@ def test_depth_turn_and_session_of_agents_three_deep(kind, way):
         assert (parent == "") == (depth == 0)
         assert depth == 0 or parents[parent][0] == depth - 1
     for n, result in enumerate(results):
-        assert result.metadata["crp"]["grounding_pct"] == 1.0
+        assert result.metadata["crp"]["risk_level"] == "LOW"
         assert sha256(f"c{n}rl")[7:19] in str(result)
     assert relay.verify().windows == len(seen)
 
@@ -473,7 +473,7 @@ async def test_sessions_of_32_callers_never_mix():
             assert (told["depth"], told["turn"], told["window_number"]) == (0, place, place)
             sessions.add(told["session_id"])
         assert f"{n + 1000} euros" in str(result)
-        assert result.metadata["crp"]["grounding_pct"] == 1.0
+        assert result.metadata["crp"]["risk_level"] == "LOW"
         assert result.metadata["crp"]["response_content_hash"] == sha256(str(result))
     assert len(sessions) == 32
     for sent in llm.seen:
@@ -599,7 +599,7 @@ async def test_a_structure_is_made_of_the_answer_and_the_report_stays_its_own(wi
     with DPEEventHandler(attach="full"):
         result = await made.run(QUESTION)
     assert result.structured_response == {"megawatts": 388}
-    assert result.metadata["crp"]["grounding_pct"] == 1.0
+    assert result.metadata["crp"]["risk_level"] == "LOW"
     assert result.metadata["crp_agent"]["turn"] == 2
     assert relay.verify().windows == (3 if windows else 0)
 
@@ -610,7 +610,7 @@ async def test_a_last_answer_after_too_many_turns_is_reported_on():
     with DPEEventHandler(attach="full"):
         result = await made.run(QUESTION, max_iterations=2)
     assert str(result) == NOW
-    assert result.metadata["crp"]["grounding_pct"] == 1.0
+    assert result.metadata["crp"]["risk_level"] == "LOW"
     assert result.metadata["crp_agent"]["turn"] == 3
 
 

@@ -104,7 +104,7 @@ def gate(server: Double) -> None:
 def runnable(server: Double) -> None:
     relay = relay_of()
     policy = "halt-on HIGH; upgrade-on-risk reflexive"
-    crp = CRPRunnable(relay, llm=model_at(server), policy=policy, judge=JUDGE)
+    crp = CRPRunnable(relay, llm=model_at(server), policy=policy, judge=JUDGE, attach="full")
     config = {"configurable": {"thread_id": "t"}}
     answer = crp.invoke(QUESTION, config)
     assert answer.response_metadata["crp_headers"]

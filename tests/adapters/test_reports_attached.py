@@ -47,6 +47,7 @@ from tests.adapters.langchain_doubles import FACTS, opened, overheard, scripted
 from tests.adapters.llama_index_doubles import HALTING, QUESTION, WRONG
 from tests.adapters.test_memory_emission import emitting
 from tests.doubles import ScriptedModel
+from tests.judges import reply_to
 
 IDS = ["window_id", "report_hash"]
 REPORT = examine(WRONG, context=list(FACTS), question=QUESTION)
@@ -96,9 +97,9 @@ def test_a_summary_names_what_is_wrong_and_where_the_report_is():
     (reason,) = made["reasons"]
     assert len(reason) > 100 and report.reasons[0].startswith(reason)
     assert made["flags"] == list(report.flags)
-    (claim,) = made["claims"]
-    assert "512" in WRONG[claim["start"] : claim["end"]]
-    assert (claim["status"], claim["error"]) == ("CONTRADICTED", "NUMBER")
+    (named,) = made["claims"]
+    (claim,) = [one for one in report.claims if one.claim_id == named["claim_id"]]
+    assert "512" in WRONG[claim.start : claim.end]
     assert len(json.dumps(report.model_dump(mode="json"))) > 4 * SUMMARY_BYTES
 
 
@@ -109,24 +110,91 @@ def test_a_summary_loses_further_reasons_before_claims_and_claims_before_flags()
         session_id="s" * 36,
         checked_by="judge gpt-4o-mini",
         flags=("judge-not-asked=budget", "repaired=2"),
-        claims=tuple(claim.model_copy(update={"claim_id": f"c{n}"}) for n in range(6)),
+        claims=tuple(claim.model_copy(update={"claim_id": f"c{n}"}) for n in range(40)),
         reasons=tuple(f"{n} The answer says 512 megawatts. " * 5 for n in range(5)),
     )
     made = summarise_report(report)
     assert made["flags"] == list(report.flags)
     assert made["claims"][0]["claim_id"] == "c0"
     (reason,) = made["reasons"]
-    assert len(reason) >= 80 and report.reasons[0].startswith(reason)
-    assert summarise_report(report.changed(claims=()))["reasons"] == [report.reasons[0][:160]]
+    assert len(reason) >= 60 and report.reasons[0].startswith(reason)
+    assert summarise_report(report.changed(claims=()))["reasons"][0] == report.reasons[0][:160]
 
 
-def test_a_checkpointer_keeps_little_of_each_answer():
-    middleware = CRPMiddleware(opened())
-    agent = create_agent(scripted(WRONG), [], middleware=[middleware])
-    (_, message) = agent.invoke({"messages": [("user", QUESTION)]})["messages"]
-    own = {key: value for key, value in message.response_metadata.items() if "crp" in key}
-    assert own.keys() == {"crp", "crp_receipt", "crp_envelope", "crp_agent"}
-    assert len(json.dumps(own)) <= 2 * SUMMARY_BYTES
+MANY = " ".join(FACTS[0].replace("412", str(512 + number)) for number in range(12))
+SENT = [("system", "\n".join(FACTS)), ("user", QUESTION)]
+
+
+def by_middleware(relay, **options):
+    agent = create_agent(scripted(MANY), [], middleware=[CRPMiddleware(relay, **options)])
+    return agent.invoke({"messages": [("user", QUESTION)]})["messages"][-1].response_metadata
+
+
+def by_runnable(relay, **options):
+    return CRPRunnable(relay, llm=scripted(MANY), **options).invoke(QUESTION).response_metadata
+
+
+def by_handler(relay, **options):
+    handler = DPECallbackHandler(relay=relay, **options)
+    return scripted(MANY).invoke(SENT, {"callbacks": [handler]}).response_metadata
+
+
+def by_query_engine(relay, **options):
+    return CRPQueryEngine(relay, llm=llama.scripted(MANY), **options).query(QUESTION).metadata
+
+
+def by_agent_llm(relay, **options):
+    llm = CRPAgentLLM(relay, llama.scripted(MANY), **options)
+    return llm.chat([LlamaMessage(role="user", content=QUESTION)]).additional_kwargs
+
+
+def by_event_handler(relay, **options):
+    sent = [LlamaMessage(role=role, content=content) for role, content in SENT]
+    with DPEEventHandler(relay=relay, **options):
+        return llama.scripted(MANY).chat(sent).additional_kwargs
+
+
+def by_router(relay, **options):
+    models = [{"model_name": "main", "litellm_params": {"model": "openai/gpt-4o", "api_key": "x"}}]
+    asked = [{"role": "user", "content": QUESTION}]
+    router = CRPRouter(models, relay=relay, **options)
+    response = router.completion("main", asked, mock_response=MANY)
+    assert response.crp["window_id"]
+    return response.choices[0].message.model_dump()
+
+
+def reads(call):
+    return reply_to(str(message.content) for message in call.messages)
+
+
+@pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        by_middleware,
+        by_runnable,
+        by_handler,
+        by_query_engine,
+        by_agent_llm,
+        by_event_handler,
+        by_router,
+    ],
+)
+def test_a_message_holds_little_and_names_the_whole_report(call, judged):
+    relay = opened()
+    metadata = call(relay, **({"judge": Judge(ScriptedModel(reads))} if judged else {}))
+    own = {key: value for key, value in metadata.items() if key.startswith("crp")}
+    assert len(json.dumps(own)) <= SUMMARY_BYTES
+    if call is by_router:
+        # A response of LiteLLM has the report beside its messages.
+        assert not own
+        return
+    summary = own["crp"]
+    assert summary["reasons"][0] and summary["claims"]
+    report = relay.report(summary["window_id"])
+    assert report.report_hash == summary["report_hash"]
+    assert report.claim_counts.model_dump() == summary["claim_counts"]
+    assert len(report.claims) >= 10
 
 
 def state_of(message):
@@ -215,7 +283,10 @@ def test_a_component_attaches_as_much_as_it_is_told_and_hands_all_of_it_over(nam
     summary = found(answer(on_report=taken))
     (report,) = handed
     assert report.distortion_types == ("NUMBER_CHANGED",)
-    assert summary == summarise_report(report)
+    # The less else is attached to an answer, the more of the reasons and claims fits.
+    alone = summarise_report(report)
+    assert {**summary, "reasons": [], "claims": []} == {**alone, "reasons": [], "claims": []}
+    assert alone["reasons"][0].startswith(summary["reasons"][0])
     assert summary["flags"] == list(report.flags)
     full = found(answer(attach="full"))
     assert Report.model_validate(full).distortion_types == ("NUMBER_CHANGED",)

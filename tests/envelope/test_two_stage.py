@@ -15,6 +15,7 @@ from crp_integrations import Relay, pack
 from crp_integrations.engines.embeddings import StaticEmbedder
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.engines.vector_cache import SharedEmbedder, VectorCache
 from crp_integrations.envelope.caller_candidates import TWO_STAGE, CallerTexts
 from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
 from crp_integrations.fabric.records import Fact
@@ -190,3 +191,48 @@ def test_the_table_alone_takes_no_two_texts_that_differ_in_a_word_for_one() -> N
     with Relay.open(embedder="static") as relay:
         relay.add(WIRES[:8])
         assert len(relay.preview("Where do the wires go?").facts) == 8
+
+
+def test_a_known_text_is_cut_and_counted_once_for_all_questions() -> None:
+    class Counter:
+        identity, exactness, source = COUNTER.identity, COUNTER.exactness, COUNTER.source
+
+        def __init__(self) -> None:
+            self.counted: list[str] = []
+
+        def count(self, text: str) -> int:
+            return self.count_many([text])[0]
+
+        def count_many(self, texts: Sequence[str]) -> list[int]:
+            self.counted += texts
+            return COUNTER.count_many(texts)
+
+    cache = VectorCache(1)
+    long = " ".join(f"The valve of loop {n} opens at {n} bar." for n in range(400))
+    asked = [*facts(3), Fact(content=long, fact_id="text-long")]
+
+    def candidates(embedder: Any, chunking: ChunkingSettings) -> tuple[Any, list[str]]:
+        counter = Counter()
+        texts = CallerTexts(
+            embedder=embedder,
+            counter=counter,
+            settings=EnvelopeSettings(),
+            chunking=chunking,
+        )
+        return texts.candidates(QUESTION, asked), counter.counted
+
+    own = SharedEmbedder(Reader(), cache)
+    plain, counted = candidates(Reader(), ChunkingSettings())
+    assert counted
+    first, counted = candidates(own, ChunkingSettings())
+    assert counted and first == plain
+    again, counted = candidates(own, ChunkingSettings())
+    assert not counted and again == plain
+    # Other ways of cutting, other tenants and calls that keep nothing do not share it.
+    smaller = ChunkingSettings(split_above_tokens=100, join_up_to_tokens=100)
+    assert len(candidates(own, smaller)[0].facts[-1].passages) > len(plain.facts[-1].passages)
+    assert candidates(own.of_tenant("other"), ChunkingSettings())[1]
+    unkept = own.of_tenant("third").without_keeping()
+    assert candidates(unkept, ChunkingSettings())[1] == candidates(unkept, ChunkingSettings())[1]
+    cache.forget()
+    assert candidates(own, ChunkingSettings())[1]
