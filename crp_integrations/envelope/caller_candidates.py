@@ -4,7 +4,8 @@ Texts take the same path as stored facts, except that no index is used: passages
 from vectors, words, neighbours and a second hop, and stretches for texts that do not fit whole.
 
 With a first stage (`two-stage@1`) the embedder reads only some of many passages: those that rank
-best by the first stage's cosine, by words, and by the mixed score of both. The others get an
+best by the first stage's cosine, by words, and by the mixed score of both, as many as the settings
+say, and more where the budget holds more. The others get an
 estimated cosine: a straight line through the passages that were read, at most the lower quartile of
 those. Near-duplicates are proposed by the first stage and confirmed by the embedder, which reads
 what was proposed.
@@ -56,6 +57,9 @@ ACTIVE_TIER = 0
 TWO_STAGE = "two-stage@1"
 # Fewer passages are all read: a line through a few points is a poor estimate, and saves little.
 _FEW = 20
+# Passages are read until those read would fill the budget this often: the embedder's order
+# differs from the first stage's, so that more than fit once have a chance to be packed.
+_SHARE_READ = 1.5
 # The usual constant of rank fusion, 60, is for long lists; here the first ranks decide.
 _FUSION = 8.0
 # Cosines of the static table lie nearer to 1 than the embedder's: nine tenths of the pairs above
@@ -149,19 +153,23 @@ class CallerTexts:
         facts: Sequence[Fact | str],
         *,
         sub_queries: Sequence[str] = (),
+        budget_tokens: int = 0,
     ) -> Candidates:
         """The candidates of a question, unique by id.
 
         Facts that are DELETED or QUARANTINED are left out, as in a fabric.
 
         Spec: CRP-SPEC-003 §5.2, §6.3
+
+        Args:
+            budget_tokens: budget of the envelope, which decides how many passages are read.
         """
         needs = tuple(sub_queries) or (query,)
         settings = self._settings
         unique = _unique(_read(facts))
         cut = self._cut([fact.content for fact in unique])
         briefs = _briefs(unique, cut)
-        near = self._nearness(query, needs, briefs)
+        near = self._nearness(query, needs, briefs, cut, budget_tokens)
         passages = iter(self._passages(query, briefs, near, cut))
         texts = []
         for fact, pieces in zip(unique, cut, strict=True):
@@ -211,7 +219,7 @@ class CallerTexts:
             return ()
         cut = self._cut([fact.content for fact in unique])
         briefs = _briefs(unique, cut)
-        near = self._nearness(query, (query,), briefs)
+        near = self._nearness(query, (query,), briefs, cut, 0)
         pool = weigh_pool(build_pool(query, briefs, near.whole, hybrid), hybrid)
         names = new_names(pool)[: hybrid.hop_names]
         beside = [f"{query} {pool.pool.contents[at]}" for at in pool.best]
@@ -244,7 +252,14 @@ class CallerTexts:
         chooses = self._first is not None and hybrid.enabled and hybrid.read_passages > 0
         return chooses and passages >= few
 
-    def _nearness(self, query: str, needs: Sequence[str], briefs: Sequence[FactBrief]) -> _Nearness:
+    def _nearness(
+        self,
+        query: str,
+        needs: Sequence[str],
+        briefs: Sequence[FactBrief],
+        cut: Sequence[_CutText],
+        budget_tokens: int,
+    ) -> _Nearness:
         """The cosines of all passages, estimated for those that are not read.
 
         Spec: CRP-SPEC-003 §6.3
@@ -259,12 +274,19 @@ class CallerTexts:
             near = {need: self._vectors.cosines(rows, need) for need in asked}
         else:
             rows = self._first.rows(contents)
-            near = self._estimates(query, briefs, {n: self._first.cosines(rows, n) for n in asked})
+            quick = {need: self._first.cosines(rows, need) for need in asked}
+            tokens = [count for pieces in cut for count in pieces.each]
+            near = self._estimates(query, briefs, quick, tokens, budget_tokens)
         best: FloatRows = np.max([near[need] for need in needs], axis=0)
         return _Nearness(near.get(query, best), best, rows)
 
     def _estimates(
-        self, query: str, briefs: Sequence[FactBrief], quick: Mapping[str, FloatRows]
+        self,
+        query: str,
+        briefs: Sequence[FactBrief],
+        quick: Mapping[str, FloatRows],
+        tokens: Sequence[int],
+        budget_tokens: int,
     ) -> dict[str, FloatRows]:
         """Cosines to each need, from those of the first stage."""
         hybrid = self._settings.hybrid
@@ -272,7 +294,13 @@ class CallerTexts:
         # The mixed scores contain the second hop, so passages that it names are read too.
         fused = _fused(pool.whole) + _fused(score_pool(pool, hybrid).total)
         fused += np.max([_fused(values) for values in quick.values()], axis=0)
-        chosen = np.argsort(-fused, kind="stable")[: hybrid.read_passages]
+        ranked = np.argsort(-fused, kind="stable")
+        chosen = ranked[: hybrid.read_passages]
+        # A large budget would be filled by estimates; one that holds everything has no choice.
+        if budget_tokens < sum(tokens):
+            filled = np.cumsum(np.array(tokens)[ranked])
+            filling = 1 + int(np.searchsorted(filled, _SHARE_READ * budget_tokens))
+            chosen = ranked[: max(hybrid.read_passages, filling)]
         rows = self._vectors.rows([briefs[at].content for at in chosen])
         return {
             need: _extended(values, chosen, self._vectors.cosines(rows, need))

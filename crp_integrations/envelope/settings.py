@@ -90,7 +90,8 @@ class HybridSettings(Part):
         stretch_hop_share: share of the second hop in the score of a stretch.
         stretches_seen: number of best stretches considered when the rest is filled.
         read_passages: number of a caller's passages that the built-in embedder reads, if there
-            are more than that and at least 20, besides near-copies of others; 0 reads all.
+            are more than that and at least 20, besides near-copies of others; more where a
+            budget in tokens holds more, but not all; 0 reads all.
     """
 
     enabled: bool = True

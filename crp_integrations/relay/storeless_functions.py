@@ -157,7 +157,11 @@ class CallerSelection:
             room = reckon_room(request, self._counter, limit, settings.envelope)
             budget, automatic = room.tokens, room.automatic
         candidates = self._texts.candidates(
-            request.query, facts, sub_queries=self._needs.sub_queries
+            request.query,
+            facts,
+            sub_queries=self._needs.sub_queries,
+            # What `auto` takes is known only once the passages are scored.
+            budget_tokens=0 if automatic else budget,
         )
         screening = settings.envelope.screening
         candidates = screen_candidates(

@@ -79,6 +79,42 @@ def test_of_fifty_passages_only_the_best_are_read(hybrid: dict[str, int], most: 
     assert nearest.content in reader.read
 
 
+def test_a_budget_that_holds_more_passages_has_more_read_unless_it_holds_all() -> None:
+    counts = []
+    for budget in (0, 100, 300, 500, 100_000):
+        reader = Reader()
+        candidates = callers(reader).candidates(QUESTION, facts(50), budget_tokens=budget)
+        counts.append(len(reader.read))
+        if budget in {300, 500}:
+            read = sum(fact.tokens for fact in candidates.facts if fact.content in reader.read)
+            assert 1.5 * budget <= read < 1.75 * budget
+    assert counts[0] == counts[1] == counts[4] == 16
+    assert 16 < counts[2] < counts[3] < 50
+
+
+@pytest.mark.parametrize(
+    ("budget", "least", "most"), [(None, 16, 16), ("auto", 16, 16), (200, 16, 16), (400, 24, 36)]
+)
+def test_pack_reads_sixteen_passages_and_more_where_a_budget_in_tokens_holds_more(
+    budget: Any, least: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    embed = OnnxEmbedder.embed_query
+
+    def counted(self: OnnxEmbedder, text: str) -> FloatRows:
+        read.append(text)
+        return embed(self, text)
+
+    monkeypatch.setattr(OnnxEmbedder, "embed_query", counted)
+    contents = [fact.content for fact in facts(50)]
+    envelope = pack(
+        QUESTION, contents, model="gpt-4o", budget_tokens=budget, embedder=OnnxEmbedder()
+    )
+    assert QUESTION in read
+    assert least <= len(read) - 1 <= most
+    assert envelope.facts
+
+
 def test_what_was_read_once_is_not_read_again() -> None:
     reader = Reader()
     texts = callers(reader)
@@ -146,22 +182,6 @@ def test_only_the_shipped_embedder_has_a_first_stage() -> None:
     assert first_stage(HashEmbedder()) is None
     assert first_stage(STATIC) is None
     assert isinstance(first_stage(OnnxEmbedder()), StaticEmbedder)
-
-
-def test_pack_reads_sixteen_passages_and_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    embed = OnnxEmbedder.embed_query
-
-    def counted(self: OnnxEmbedder, text: str) -> FloatRows:
-        read.append(text)
-        return embed(self, text)
-
-    monkeypatch.setattr(OnnxEmbedder, "embed_query", counted)
-    contents = [fact.content for fact in facts(50)]
-    envelope = pack(QUESTION, contents, model="gpt-4o", embedder=OnnxEmbedder())
-    assert len(read) == 17
-    assert QUESTION in read
-    assert envelope.facts
 
 
 COLOURS = (
