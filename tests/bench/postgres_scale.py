@@ -33,7 +33,7 @@ from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import FloatRows, cosine, unit_rows
-from tests.bench.measure import has_one_thread, in_one_thread, machine, resident_mb
+from tests.bench.measure import has_one_thread, in_one_thread, machine, steady_mb
 from tests.postgres import NEWEST, Server
 
 MODULE: Final = "tests.bench.postgres_scale"
@@ -195,7 +195,7 @@ def measured(
     report["ingest_s"] = round(ingested(store, made), 1)
     subject = Subject(tenant=TENANT)
     options: Mapping[str, Any] = {"embedder": made.embedder, "key": "ab" * 32, "model": "gpt-4o"}
-    before = resident_mb()
+    before = steady_mb()
     with Relay.open(store, subject=subject, models=Answering(), dispatch=ONCE, **options) as relay:
         relay.fabric.maintain()
         waiting = iter(made.asked)
@@ -206,7 +206,7 @@ def measured(
             for level in AT_A_TIME:
                 asked = [next(waiting) for _ in range(rounds)]
                 report[f"{door} {level}"] = timed(call, asked, level, root)
-        report["rss_mb"] = round(resident_mb() - before, 1)
+        report["rss_mb"] = round(steady_mb() - before, 1)
     return report
 
 
