@@ -252,8 +252,8 @@ class CachedEmbedder:
         Args:
             kind: name of the function with all that its values depend on beside a text.
         """
-        kind = sha256(f"{self._tenant}\0{kind}".encode()).digest()
-        keys = [_key(text, kind) for text in texts]
+        own = sha256(f"{self._tenant}\0{kind}".encode()).digest()
+        keys = [_key(text, own) for text in texts]
         cached, begun = self._cache.rows(keys)
         values = {key: value for key, value in zip(keys, cached, strict=True) if value is not None}
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in values}
