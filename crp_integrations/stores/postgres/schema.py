@@ -97,7 +97,7 @@ _FACTS: Final = (
             DEFERRABLE INITIALLY DEFERRED,
         vector vector NOT NULL, series INTEGER NOT NULL DEFAULT 0
     )""",
-    # `reach` bounds a row's impacts at the mean length `mean`. Unpacking would cost more than reading.
+    # `reach` bounds a row's impacts at the mean length `mean`. Unpacking costs more than reading.
     f"""CREATE TABLE postings (
         stem {_T} NOT NULL, segment BIGINT NOT NULL, rank INTEGER NOT NULL, level INTEGER NOT NULL,
         size INTEGER NOT NULL, reach DOUBLE PRECISION NOT NULL, mean DOUBLE PRECISION NOT NULL,
