@@ -4,7 +4,7 @@
 CREATE EXTENSION IF NOT EXISTS vector;
 -- Nobody else makes tables in this database.
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;
-REVOKE ALL ON DATABASE :"database" FROM PUBLIC;
+REVOKE TEMPORARY ON DATABASE :"database" FROM PUBLIC;
 -- The operator: makes the tenants' schemas and owns them. The gateway and `crp` log in as it.
 CREATE ROLE crp LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD :'password';
 GRANT CONNECT, CREATE, TEMPORARY ON DATABASE :"database" TO crp;

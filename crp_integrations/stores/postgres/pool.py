@@ -138,7 +138,6 @@ class PostgresPool:
         self._server: schemas.Server | None = None
         self._options: dict[str, Any] = {
             "autocommit": True,
-            # In pg_stat_activity, unless the address or PGAPPNAME gives another one.
             "fallback_application_name": "crp",
             "connect_timeout": max(2, round(busy_seconds)),
         }
