@@ -20,7 +20,7 @@ WANTED = (
     "explanation/misses", "explanation/specifications", "evidence/supported", "evidence/spec-map",
 )  # fmt: skip
 # Words beside code that the site may have, and the pages that are generated or a record of the past.
-WORDS = 38_950
+WORDS = 40_500
 UNCOUNTED = re.compile(
     r"adr/|changelog\.md|evidence/(supported|spec-map)\.md|reference/(settings|cli-options)\.md"
     r"|reference/api/"

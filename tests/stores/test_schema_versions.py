@@ -12,8 +12,7 @@ import pytest
 
 from crp_integrations.errors import AccessDenied, StoreError, StoreNewer
 from crp_integrations.fabric.ports import Store
-from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres import schema as tables
+from crp_integrations.stores.postgres import PostgresStore, tables
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.sqlite import SqliteStore, schema
 from crp_integrations.testing.fixtures import NAMESPACE, fill

@@ -1,10 +1,9 @@
 """A store on PostgreSQL with pgvector: a schema for each namespace, for many machines at once.
 
-Read `schema` (the tables), then `store`. Statements that PostgreSQL and SQLite share are in
-`stores/relational`; what differs is here: `facts` (write locking, COPY), `postings` (word
-search), `search` (vectors), `upkeep` (building their index,
-erasing the bytes of removed rows),
-`tenants` (logins).
+Read `tables`, `schema` (their creation and checks), then `store`. Statements that PostgreSQL and
+SQLite share are in `stores/relational`; what differs is here: `facts` (write locking, COPY),
+`postings` (word search), `search` (vectors), `upkeep` (building their index, erasing the bytes of
+removed rows), `tenants` (logins).
 """
 
 from crp_integrations.stores.postgres.store import PostgresStore

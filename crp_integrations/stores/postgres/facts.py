@@ -18,8 +18,9 @@ from crp_integrations.stores import rules
 from crp_integrations.stores.postgres import postings, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.pool import CHANNEL
-from crp_integrations.stores.postgres.schema import OWN, SERIES
+from crp_integrations.stores.postgres.schema import OWN
 from crp_integrations.stores.postgres.search import INDEXED, PostgresSearching
+from crp_integrations.stores.postgres.tables import SERIES
 from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
 from crp_integrations.stores.relational.rows import columns, row, sortable
 from crp_integrations.stores.relational.transaction import Facets, RelationalJournal

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crp_integrations.errors import EngineError
 from crp_integrations.stores.postgres.connection import ESCAPE, PostgresConnection, unescaped
-from crp_integrations.stores.postgres.schema import SERIES
+from crp_integrations.stores.postgres.tables import SERIES
 from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among, PackedVector, TransactionGate
 from crp_integrations.vectors import FloatRows, to_bytes
 

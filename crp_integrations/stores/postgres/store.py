@@ -14,7 +14,7 @@ from crp_integrations.governance.artifacts.storage import ObjectStore
 from crp_integrations.language import memo
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres import tenants, upkeep
+from crp_integrations.stores.postgres import tables, tenants, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection, translated
 from crp_integrations.stores.postgres.facts import (
     INDEX_FROM,
@@ -445,9 +445,9 @@ class PostgresStore:
             return None
         owned = dict(connection.rows(schemas.OWN))
         if schema not in self._ready:
-            version = owned.get(schemas.VERSION_NAME)
+            version = owned.get(tables.VERSION_NAME)
             schemas.check(connection, namespace, version)
-            if version == len(schemas.STEPS):
+            if version == len(tables.STEPS):
                 self._ready.add(schema)
         return owned
 
@@ -461,8 +461,8 @@ class PostgresStore:
             wanted = list(upkeep.CONTENTS) if always else list(due)
             if not wanted:
                 return True
-            tables = [table for name in wanted for table in upkeep.CONTENTS[name]]
-            clean = upkeep.rewrite(connection, schema, tables)
+            contents = [table for name in wanted for table in upkeep.CONTENTS[name]]
+            clean = upkeep.rewrite(connection, schema, contents)
             if clean:
                 with self._within(connection, schema):
                     # Keeps an entry whose value grew meanwhile: more was removed.

@@ -18,7 +18,8 @@ from psycopg import sql
 from crp_integrations.errors import AccessDenied, StoreError
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres.connection import PostgresConnection
-from crp_integrations.stores.postgres.schema import DEFINED, SEALED, schema_of
+from crp_integrations.stores.postgres.schema import schema_of
+from crp_integrations.stores.postgres.tables import DEFINED, SEALED
 from crp_integrations.vocabulary import EventType
 
 # Rows of sealed tables can be added but not changed, events only by a function that checks the
