@@ -336,7 +336,7 @@ Attach = Literal["full", "summary", "id"]
 # Maximum size as JSON of all that a summary adds to an answer's metadata, also with all non-ASCII
 # characters escaped: a checkpointer stores a message again at each step.
 SUMMARY_BYTES: Final = 700
-_MAX_ID, _MIN_REASON, _MAX_REASON = 80, 60, 160
+_MAX_ID, _MAX_CHECKED_BY, _MIN_REASON, _MAX_REASON = 80, 40, 60, 160
 _KEY: Final = "crp"
 # A field of every attached report; no other metadata has it.
 _REPORT_KEY: Final = "report_hash"
@@ -382,6 +382,7 @@ def summarise_report(report: Report, most: int = SUMMARY_BYTES) -> Attachment:
         **_ids(report),
         "risk_level": report.risk_level.value,
         "risk_score": None if report.risk_score is None else round(report.risk_score, 4),
+        "checked_by": _clipped(report.checked_by, _MAX_CHECKED_BY),
         "claim_counts": report.claim_counts.model_dump(),
         "flags": [],
         "reasons": [_clipped(reason, _MIN_REASON) for reason in report.reasons[:1]],

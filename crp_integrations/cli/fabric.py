@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -245,6 +246,7 @@ def _export_archive(scope: options.StoreScope, out: str) -> None:
 def import_archive(
     file: Annotated[str, typer.Argument(help="File of crp fabric export --format archive.")],
     store: options.Store = options.DEFAULT_STORE,
+    as_json: options.AsJson = False,
 ) -> None:
     """Put an exported tenant into a store that does not have it, all or nothing."""
     from crp_integrations.audit.journal import matches_key
@@ -271,7 +273,10 @@ def import_archive(
 
     with closing(_open_store(store)) as target:
         moved = import_namespace(Path(file), target, check)
-    _echo_moved(moved.namespace, moved)
+    if as_json:
+        typer.echo(json.dumps(asdict(moved), indent=2))
+    else:
+        _echo_moved(moved.namespace, moved)
 
 
 def _echo_moved(name: str, moved: MoveResult, more: str = "") -> None:
@@ -367,9 +372,7 @@ def migrate(
             there = done.get(name)
             moved = there or move(old, new, name, lambda table, rows: None)
             if as_json:
-                fields = {"facts": moved.facts, "events": moved.events}
-                hashed = {"state_hash": moved.state_hash, "there_already": bool(there)}
-                copied.append({"namespace": name, **fields, **hashed})
+                copied.append({**asdict(moved), "there_already": bool(there)})
                 continue
             _echo_moved(name, moved, ", there already" if there else "")
     if as_json:

@@ -33,12 +33,19 @@ def refuse_unwritable(path: Path, namespace: str, *, there: bool) -> None:
             "write it, or copy the store to where it can be written"
         )
     place = path if there else _nearest(path.parent)
-    left = _free_bytes(place)
-    if left is not None and left < MIN_FREE_BYTES:
+    if reason := describe_full(place):
         raise StoreBusy(
-            f"{place} has {left} bytes left on its disk, wanted {MIN_FREE_BYTES}, so no answer in "
-            f"namespace {namespace!r:.80} could be sealed; make room, or move the store"
+            f"{reason}, so no answer in namespace {namespace!r:.80} could be sealed; make room, or "
+            "move the store"
         )
+
+
+def describe_full(place: Path) -> str:
+    """A sentence on a disk with too little room to seal an answer; empty if there is enough."""
+    left = _free_bytes(place)
+    if left is None or left >= MIN_FREE_BYTES:
+        return ""
+    return f"{place} has {left} bytes left on its disk, wanted {MIN_FREE_BYTES}"
 
 
 def _describe_read_only(path: Path) -> str:

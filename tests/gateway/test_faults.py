@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import stat
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -86,6 +87,8 @@ def test_a_full_disk_pays_no_model(
         kb = disk / "kb"
         kb.mkdir()
         with opened(kb, server) as gateway:
+            # Opening a database makes its lock file, which needs room as well.
+            assert gateway.post("/v1/preview", BODY).status_code == 200
             ballast = fill_disk(disk)
             refused_four_times(gateway, server, caplog, "left on its disk")
             # Reading goes on, and asking does when there is room.
@@ -100,9 +103,10 @@ def disk(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     own = database()
     with small_disk(tmp_path / "disk", 48) as folder, ExitStack() as after:
         own.give(folder / "space")
-        tmp_path.chmod(0o755)
-        for parent in tmp_path.parents[:2]:
-            parent.chmod(0o755)
+        # The server runs as another user, which pytest's own folders keep out.
+        for parent in (tmp_path, *tmp_path.parents):
+            if parent.stat().st_uid == os.getuid() and not parent.stat().st_mode & stat.S_IXOTH:
+                parent.chmod(0o755)
         with psycopg.connect(own.address(), autocommit=True) as raw:
             raw.execute(f"CREATE TABLESPACE small LOCATION '{folder / 'space'}'")
             raw.execute("CREATE DATABASE small TABLESPACE small")

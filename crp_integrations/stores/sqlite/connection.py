@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import StoreBusy, StoreDamaged, StoreError, StoreNewer
+from crp_integrations.stores.files import describe_full
 from crp_integrations.stores.rules import Among
 from crp_integrations.stores.sqlite import schema
 
@@ -36,6 +37,7 @@ _POOLS: weakref.WeakSet[SqlitePool] = weakref.WeakSet()
 _OF_THREAD = threading.local()
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_NO_ROOM = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
 _DAMAGED = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
@@ -251,6 +253,10 @@ class SqliteConnection:
                 f"{self._path} is being written by another process; "
                 f"gave up after {self._busy_seconds:g} s"
             )
+        # Without room for its lock file, SQLite reports an error of reading.
+        full = describe_full(self._path.parent) if code in _NO_ROOM else ""
+        if full and self._path != MEMORY:
+            return StoreBusy(f"{full}; make room, or move the store: {error}")
         # Python's own error for a stored text that is not UTF-8 has no code.
         if code in _DAMAGED or "decode" in str(error):
             return StoreDamaged(f"{self._path} is damaged or not a CRP store: {error}")
