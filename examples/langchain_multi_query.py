@@ -72,7 +72,7 @@ def main() -> None:
     print("answer:", answer.content)
     report = answer.response_metadata.get("crp")
     if report:
-        print("risk:", report["risk_level"], "claims:", report["claim_counts"])
+        print("risk:", report["risk_level"], "grounded:", report["grounding_pct"])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from logging import Logger
-from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from crp_integrations.adapters.arguments import examined_conversation
@@ -333,11 +332,9 @@ def critical_risk(report: Report) -> SafetyHalt:
 
 
 Attach = Literal["full", "summary", "id"]
-# Maximum size as JSON of all that a summary adds to an answer's metadata, also with all non-ASCII
-# characters escaped: a checkpointer stores a message again at each step.
+# Maximum size of a summary as JSON, also with all non-ASCII characters escaped.
 SUMMARY_BYTES: Final = 700
-_MAX_ID, _MAX_CHECKED_BY, _MIN_REASON, _MAX_REASON = 80, 40, 60, 160
-_KEY: Final = "crp"
+_MAX_ID, _MIN_REASON, _MAX_REASON = 80, 80, 160
 # A field of every attached report; no other metadata has it.
 _REPORT_KEY: Final = "report_hash"
 
@@ -349,22 +346,15 @@ def check_attach(attach: str) -> None:
         raise RequestError(f"attach {attach!r:.40} is not one of {wanted}")
 
 
-def attachment_of(
-    report: Report, attach: str, beside: Mapping[str, Any] = MappingProxyType({})
-) -> Attachment:
-    """The part of a report for an answer's metadata, as plain JSON: all, a summary, or the ids.
-
-    Args:
-        beside: the other metadata of the answer, which a summary leaves room for.
-    """
+def attachment_of(report: Report, attach: str) -> Attachment:
+    """The part of a report for an answer's metadata, as plain JSON: all, a summary, or the ids."""
     match attach:
         case "full":
             return report.model_dump(mode="json")
         case "id":
             return _ids(report)
         case _:
-            taken = len(json.dumps({**beside, _KEY: {}})) - len("{}")
-            return summarise_report(report, SUMMARY_BYTES - taken)
+            return summarise_report(report)
 
 
 def _ids(report: Report) -> Attachment:
@@ -372,43 +362,53 @@ def _ids(report: Report) -> Attachment:
     return {"window_id": _clipped(report.window_id, _MAX_ID), "report_hash": report.report_hash}
 
 
-def summarise_report(report: Report, most: int = SUMMARY_BYTES) -> Attachment:
-    """Fields of a report in at most so many bytes of JSON, each in the form that it has there.
+def summarise_report(report: Report) -> Attachment:
+    """Fields of a report in at most 700 bytes of JSON, each in the form that it has there.
 
     `risk_score` is None if the level is UNKNOWN. The gravest reason is always included, cut if
-    need be; flags, then ids of flagged claims, then further reasons as far as they fit.
+    need be; flags, then flagged claims, then further reasons as far as they fit.
     """
     made: Attachment = {
         **_ids(report),
+        "session_id": _clipped(report.session_id, _MAX_ID),
         "risk_level": report.risk_level.value,
         "risk_score": None if report.risk_score is None else round(report.risk_score, 4),
-        "checked_by": _clipped(report.checked_by, _MAX_CHECKED_BY),
         "claim_counts": report.claim_counts.model_dump(),
+        "verification": report.verification.value,
+        "checked_by": _clipped(report.checked_by, _MAX_ID),
+        "grounding_pct": round(report.grounding_pct, 4),
+        "flagged": report.flagged,
         "flags": [],
         "reasons": [_clipped(reason, _MIN_REASON) for reason in report.reasons[:1]],
         "claims": [],
     }
-
-    def append_fitting(name: str, entry: Any) -> bool:
-        made[name].append(entry)
-        if len(json.dumps(made)) <= most:
-            return True
-        made[name].pop()
-        return False
-
     for flag in report.flags:
-        append_fitting("flags", _clipped(flag, _MAX_REASON))
+        _append_fitting(made, "flags", _clipped(flag, _MAX_REASON))
     for claim in report.claims:
-        entry = {"claim_id": _clipped(claim.claim_id, _MAX_ID)}
-        if claim.flagged and not append_fitting("claims", entry):
+        entry = {
+            "claim_id": _clipped(claim.claim_id, _MAX_ID),
+            "start": claim.start,
+            "end": claim.end,
+            "status": claim.status.value,
+            "error": claim.error.value if claim.error else None,
+        }
+        if claim.flagged and not _append_fitting(made, "claims", entry):
             break
     if report.reasons:
         made["reasons"] = [""]
-        spare = max(0, most - len(json.dumps(made)))
+        spare = SUMMARY_BYTES - len(json.dumps(made))
         made["reasons"] = [_clipped(report.reasons[0], min(_MAX_REASON, spare))]
     for reason in report.reasons[1:]:
-        append_fitting("reasons", _clipped(reason, _MAX_REASON))
+        _append_fitting(made, "reasons", _clipped(reason, _MAX_REASON))
     return made
+
+
+def _append_fitting(made: Attachment, name: str, entry: Any) -> bool:
+    made[name].append(entry)
+    if len(json.dumps(made)) <= SUMMARY_BYTES:
+        return True
+    made[name].pop()
+    return False
 
 
 def _clipped(text: str, most: int) -> str:
@@ -421,7 +421,7 @@ def _clipped(text: str, most: int) -> str:
 
 def attached_report(metadata: object) -> Attachment | None:
     """The report, summary or id attached to an answer's metadata; None if there is none."""
-    report = metadata.get(_KEY) if isinstance(metadata, Mapping) else None
+    report = metadata.get("crp") if isinstance(metadata, Mapping) else None
     return dict(report) if isinstance(report, Mapping) and _REPORT_KEY in report else None
 
 

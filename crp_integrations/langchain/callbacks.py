@@ -230,7 +230,7 @@ class DPECallbackHandler(RunTreeHandler):
                     whole.append(_attachment(report))
                 halted = halted or halt
                 beside = {RECEIPT_KEY: receipt.receipt_id} if receipt else {}
-                attached = attachment_of(report, self._attach, beside)
+                attached = attachment_of(report, self._attach)
                 _attach(generation, {METADATA_KEY: attached, **beside})
                 receipts += [receipt] if receipt else []
             # After all reports are attached, so that a hook that raises leaves none out.

@@ -370,7 +370,7 @@ def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
     return {
         "model_name": answer.reply.model,
         "finish_reason": answer.reply.finish_reason,
-        METADATA_KEY: attachment_of(answer.report, attach, beside),
+        METADATA_KEY: attachment_of(answer.report, attach),
         **beside,
     }
 

@@ -387,7 +387,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         attached: dict[str, Any] = {}
         # A step with tool calls and no text has nothing to report on.
         if answer.text.strip() or not answer.reply.tool_calls:
-            attached = {METADATA_KEY: attachment_of(answer.report, self._attach, beside)}
+            attached = {METADATA_KEY: attachment_of(answer.report, self._attach)}
             _deliver_report(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
         own = with_judge(self._asking, self._judge_above())

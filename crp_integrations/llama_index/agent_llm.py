@@ -454,7 +454,7 @@ class CRPAgentLLM(GroundingLLM):
             **receipt_metadata(answer.receipt_id),
         }
         proof = {
-            METADATA_KEY: attachment_of(answer.report, self._attach, beside),
+            METADATA_KEY: attachment_of(answer.report, self._attach),
             **self._check_actions(window, answer),
             **beside,
         }

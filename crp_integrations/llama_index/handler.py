@@ -446,7 +446,7 @@ class DPEEventHandler(BaseEventHandler):
             whole = report.model_dump(mode="json")
             self._halted = self._halted or halt
             beside = {AGENT_KEY: call.position.on_message(), **receipt_metadata(receipt_id)}
-            metadata = {METADATA_KEY: attachment_of(report, self._attach, beside), **beside}
+            metadata = {METADATA_KEY: attachment_of(report, self._attach), **beside}
             if response is not None:
                 # Always a new dict: answers from a cache share theirs with earlier answers.
                 response.additional_kwargs = {**response.additional_kwargs, **metadata}

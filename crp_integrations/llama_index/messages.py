@@ -315,7 +315,7 @@ def report_of(response: object) -> Attachment | None:
 def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
     """The metadata of an answer, plain JSON."""
     beside = {**turn_metadata(answer, attach), **receipt_metadata(answer.receipt_id)}
-    return {METADATA_KEY: attachment_of(answer.report, attach, beside), **beside}
+    return {METADATA_KEY: attachment_of(answer.report, attach), **beside}
 
 
 def receipt_metadata(receipt_id: str) -> dict[str, str]:
