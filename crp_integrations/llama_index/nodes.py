@@ -152,16 +152,19 @@ def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> 
     return made
 
 
-def stored_nodes(relay: Relay, envelope: Envelope) -> list[NodeWithScore]:
+def stored_nodes(
+    relay: Relay, envelope: Envelope, residency: str | None = None
+) -> list[NodeWithScore]:
     """The facts of a relay's envelope as nodes, with their stored metadata.
 
     The envelope's token count excludes metadata, so it is hidden from the model. The score is the
     fact's composite score.
+
+    Args:
+        residency: region of the facts; None for the relay's own.
     """
-    stored = {
-        fact.fact_id: fact
-        for fact in relay.fabric.facts([packed.fact_id for packed in envelope.facts])
-    }
+    ids = [packed.fact_id for packed in envelope.facts]
+    stored = {fact.fact_id: fact for fact in relay.region(residency).facts(ids)}
     originals = {}
     for packed in envelope.facts:
         # Facts that a session keeps in memory are not in the store.

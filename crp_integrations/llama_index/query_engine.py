@@ -221,7 +221,7 @@ class CRPQueryEngine(BaseQueryEngine):
 
     def _nodes(self, answer: Answer) -> list[NodeWithScore]:
         """The facts that the model saw, read from the store."""
-        return stored_nodes(self._relay, answer.envelope)
+        return stored_nodes(self._relay, answer.envelope, self._asking.get("residency"))
 
     def _complete(
         self, response: Answered, span: Span | None, answer: Answer, nodes: list[NodeWithScore]

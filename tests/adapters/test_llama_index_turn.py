@@ -43,6 +43,7 @@ from crp_integrations.llama_index import (
     ReportEvent,
 )
 from crp_integrations.llama_index.span_tree import process_tree
+from crp_integrations.relay.build import open_relay
 from crp_integrations.seals import sha256
 from tests.adapters.llama_index_doubles import (
     FACTS,
@@ -55,7 +56,7 @@ from tests.adapters.llama_index_doubles import (
     prompts,
     scripted,
 )
-from tests.doubles import ScriptedModel
+from tests.doubles import HashEmbedder, ScriptedModel
 
 LONG = [
     f"Plant {n} of the Northfield company was built in {1950 + n}. It delivers {400 + n} megawatts "
@@ -596,3 +597,11 @@ def test_a_structured_prediction_is_an_answer():
     (event,) = reported
     assert "not-examined" not in event.report["flags"]
     assert event.report["response_content_hash"] == sha256('{"name":"Northfield Energy"}')
+
+
+def test_the_nodes_of_a_region_have_its_metadata(tmp_path):
+    parts = {"models": ScriptedModel(FACTS[0]), "embedder": HashEmbedder()}
+    relay = open_relay(tmp_path / "kb", regions={"eu": tmp_path / "eu"}, **parts)
+    relay.region("eu").add([Fact(content=FACTS[0], metadata={"page": 7})])
+    response = CRPQueryEngine(relay, model="gpt-4o", residency="eu").query(QUESTION)
+    assert [scored.node.metadata["page"] for scored in response.source_nodes] == [7]
