@@ -270,8 +270,11 @@ class JsonLines(logging.Formatter):
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"at": at, "level": record.levelname, "logger": record.name}
         message = record.getMessage()
-        if record.name.endswith(".access"):
-            return json.dumps(line | json.loads(message))
+        if record.name == "crp_integrations.gateway.access":
+            try:
+                return json.dumps(line | json.loads(message))
+            except (ValueError, TypeError):
+                pass
         line["message"] = message
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -284,7 +287,11 @@ def _configure_logging(*, access: bool, as_json: bool) -> None:
     plain = logging.Formatter("%(levelname)s %(name)s %(message)s")
     handler.setFormatter(JsonLines() if as_json else plain)
     logging.captureWarnings(as_json)
-    for name in ("crp_integrations", "uvicorn", *(["py.warnings"] if as_json else [])):
+    if as_json:
+        # Other packages' warnings and errors, which would else be plain text.
+        logging.getLogger().addHandler(handler)
+        logging.getLogger().setLevel(logging.WARNING)
+    for name in ("crp_integrations", "uvicorn"):
         logger = logging.getLogger(name)
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

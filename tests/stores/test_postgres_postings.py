@@ -8,6 +8,7 @@ import pytest
 
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore, postings
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, rows
 from crp_integrations.vocabulary import FactStatus
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
@@ -110,6 +111,34 @@ def test_a_search_reads_few_rows_of_frequent_stems(pair, monkeypatch):
         )
         transaction.facts.search_text(["word2", "word3", "word40"], 5)
     assert 0 < sum(sizes) < all_rows / 2
+
+
+def test_of_equal_scores_only_the_ids_that_are_wanted_are_fetched(pair, monkeypatch):
+    texts_of_a_template = [f"the sea is blue {number}" for number in range(300)]
+    made = [fact(text) for text in [*texts_of_a_template, "sea sea", "the sea of seas"]]
+    for store in pair:
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add(made, rows(made))
+    assert_equal_hits(pair, random.Random(1))
+    fetched: list[int] = []
+    unchanged = PostgresConnection.rows
+
+    def counted(self, statement, parameters=()):
+        answer = unchanged(self, statement, parameters)
+        fetched.append(len(answer) if "fact_id FROM facts" in statement else 0)
+        return answer
+
+    monkeypatch.setattr(PostgresConnection, "rows", counted)
+    ours, theirs = pair
+    with (
+        ours.begin(NAMESPACE, write=False) as expected,
+        theirs.begin(NAMESPACE, write=False) as actual,
+    ):
+        for k in (1, 2, 3, 50, 302, 1_000):
+            fetched.clear()
+            hits = actual.facts.search_text(["sea", "blue"], k)
+            assert hits == expected.facts.search_text(["sea", "blue"], k)
+            assert sum(fetched) == len(hits) == min(k, 302)
 
 
 @pytest.mark.parametrize("adds", [3, 30])

@@ -24,6 +24,8 @@ from tests.doubles import ScriptedModel
 from tests.postgres import server
 from tests.stores.postgres_processes import OPTIONS
 
+KINDS = {"USAGE": "SEQUENCE", "EXECUTE": "FUNCTION"}
+
 QUESTION = "where does the walrus sleep?"
 ROLE, PASSWORD = "crp_reader_of_tests", "a-password"
 SCHEMA = schema_of("local")
@@ -50,7 +52,7 @@ class Setup:
 
     def write(self) -> None:
         for name, what in SEALING:
-            kind = "SEQUENCE" if what == "USAGE" else "TABLE"
+            kind = KINDS.get(what, "TABLE")
             self.run(f"GRANT {what} ON {kind} {SCHEMA}.{name} TO {ROLE}")
 
     def write_all(self) -> None:
@@ -58,6 +60,7 @@ class Setup:
         self.run(
             f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO {ROLE}",
             f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {ROLE}",
+            f"GRANT EXECUTE ON FUNCTION {SCHEMA}.append_events TO {ROLE}",
         )
 
     @contextmanager
@@ -119,7 +122,7 @@ def test_what_is_asked_for_is_just_what_sealing_takes(setup: Setup) -> None:
     with setup.opened(model) as relay:
         assert relay.ask(QUESTION, model="gpt-4o").text == "On the ice."
     for name, what in SEALING:
-        kind = "SEQUENCE" if what == "USAGE" else "TABLE"
+        kind = KINDS.get(what, "TABLE")
         setup.run(f"REVOKE {what} ON {kind} {SCHEMA}.{name} FROM {ROLE}")
         paid = len(model.calls)
         with setup.opened(model) as relay, pytest.MonkeyPatch.context() as patched:
@@ -153,12 +156,12 @@ def test_rights_that_come_and_go_while_a_relay_is_open(setup: Setup) -> None:
         setup.write_all()
         assert relay.ask(QUESTION, model="gpt-4o").text == "On the ice."
         paid = len(model.calls)
-        setup.run(f"REVOKE INSERT ON {SCHEMA}.events FROM {ROLE}")
+        setup.run(f"REVOKE EXECUTE ON FUNCTION {SCHEMA}.append_events FROM {ROLE}")
         # They were there a moment ago, so this one is paid.
         with pytest.raises(AccessDenied, match="its role has no right to it"):
             relay.ask(QUESTION, model="gpt-4o")
         assert len(model.calls) == paid + 1
-        with pytest.raises(AccessDenied, match="lacks INSERT on events;"):
+        with pytest.raises(AccessDenied, match="lacks EXECUTE on append_events;"):
             relay.ask(QUESTION, model="gpt-4o")
         assert len(model.calls) == paid + 1
 

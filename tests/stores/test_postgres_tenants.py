@@ -13,6 +13,12 @@ from crp_integrations.errors import AccessDenied, StoreError
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
+from crp_integrations.stores.postgres.tables import (
+    APPEND_EVENTS,
+    DEFINED,
+    INDEX_VECTORS,
+    WRITE_ANEW,
+)
 from crp_integrations.testing.fixtures import NOON, fact, rows
 from tests.doubles import HashEmbedder
 from tests.postgres import server
@@ -283,3 +289,55 @@ def test_a_tenants_login_only_continues_its_trail(setup):
     assert len(paths) == 3
     assert all(path[0][0].startswith(f"search_path={schema}, ") for path in paths)
     setup.operator.dismiss(tenant)
+
+
+@pytest.mark.requirement("009-9.1-6")
+def test_functions_that_a_restore_gave_to_everybody_are_taken_back(setup):
+    schema = schema_of(SHARED)
+    calls = {
+        APPEND_EVENTS: (events_of(schema, 1), [""]),
+        WRITE_ANEW: (f"SELECT {schema}.write_anew('facts')", None),
+        INDEX_VECTORS: (f"SELECT {schema}.index_vectors(0)", None),
+    }
+    assert set(calls) == set(DEFINED)
+    with psycopg.connect(server().address(setup.database), autocommit=True) as raw:
+        for name in (schema, schema_of(THEIRS)):
+            for function in DEFINED:
+                raw.execute(f"GRANT EXECUTE ON FUNCTION {name}.{function} TO PUBLIC")
+    setup.operator.admit(THEIRS, PASSWORDS[THEIRS], reads=[SHARED])
+    with setup.raw(THEIRS) as raw:
+        for statement, parameters in calls.values():
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(statement, parameters)
+    with psycopg.connect(server().address(setup.database), autocommit=True) as raw:
+        for function in DEFINED:
+            assert raw.execute(
+                "SELECT has_function_privilege(%s, %s, 'EXECUTE')",
+                [schema_of(OURS), f"{schema_of(THEIRS)}.{function}"],
+            ).fetchone() == (False,)
+
+
+@pytest.mark.parametrize("why", ["rights in another database", "no CREATEROLE"])
+def test_a_role_that_cannot_be_dropped_is_left_with_a_warning(setup, caplog, why):
+    role = schema_of(THEIRS)
+    with server().database() as other:
+        address = server().address(setup.database)
+        with psycopg.connect(server().address(other), autocommit=True) as raw:
+            if why == "no CREATEROLE":
+                raw.execute("CREATE ROLE mere_owner LOGIN PASSWORD 'a-password'")
+                with psycopg.connect(address, autocommit=True) as here:
+                    here.execute(f"ALTER SCHEMA {role} OWNER TO mere_owner")
+                address = server().address(setup.database, "mere_owner", "a-password")
+            else:
+                raw.execute(f"GRANT CREATE ON SCHEMA public TO {role}")
+        operator = PostgresStore(address)
+        try:
+            assert operator.dismiss(THEIRS, artifacts=[]) is True
+            assert THEIRS not in operator.namespaces()
+        finally:
+            operator.close()
+            with psycopg.connect(server().address(other), autocommit=True) as raw:
+                raw.execute(f"DROP OWNED BY {role}")
+                raw.execute("DROP ROLE IF EXISTS mere_owner")
+    (record,) = (one for one in caplog.records if one.levelname == "WARNING")
+    assert role in record.getMessage() and "DROP ROLE" in record.getMessage()

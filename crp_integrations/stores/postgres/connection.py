@@ -137,8 +137,8 @@ _ONLY_READS = (
 )
 _ENDED = "ended the connection, since it stops or starts; try again"
 _IDLE = "ended a connection that was idle for longer than its timeout; try again"
-# The error and its words by SQLSTATE, or by the first two characters of one. An error without a
-# SQLSTATE is of the connection.
+# The error and its words by SQLSTATE, or by the first two characters of one. Class 08, and an error
+# without a SQLSTATE, is of the connection.
 _CAUSES: Mapping[str, tuple[type[StoreError], str]] = {
     "25P03": (StoreBusy, _IDLE),
     "28": (StoreError, "refused the login; correct user and password in the store's address"),
@@ -163,10 +163,12 @@ _CAUSES: Mapping[str, tuple[type[StoreError], str]] = {
     "XX001": (StoreDamaged, "is damaged or not a CRP store"),
     "XX002": (StoreDamaged, "is damaged or not a CRP store"),
 }
-# Spills a megabyte to the server's disk, without a table or its log; the least work_mem is 64 kB.
+# Spills a megabyte to the disk of the database, without a table or its log; the least work_mem is
+# 64 kB.
 _SPILL = (
-    "BEGIN; SET LOCAL work_mem = 64; WITH spilled AS MATERIALIZED "
-    "(SELECT repeat(md5(number::text), 256) FROM generate_series(1, 128) AS number) "
+    "BEGIN; SET LOCAL work_mem = 64; SET LOCAL temp_tablespaces = ''; "
+    "WITH spilled AS MATERIALIZED "
+    "(SELECT repeat(number::text, 2048) FROM generate_series(1, 200) AS number) "
     "SELECT count(*) FROM spilled; COMMIT"
 )
 
@@ -301,7 +303,8 @@ def _ours(error: BaseException, place: str) -> OwnError | None:
     cause = _CAUSES.get(state) or _CAUSES.get(state[:2])
     if cause is not None:
         return cause[0](f"{place} {cause[1]} ({_name(error)})")
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+    lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if lost and state[:2] in ("", "08"):
         return StoreBusy(f"{place} cannot be reached ({_name(error)}); try again")
     if isinstance(error, psycopg.Error):
         return StoreError(f"{place} refused a statement: {_name(error)}")

@@ -54,6 +54,8 @@ _ENTRIES = (
     "AS wanted (stem, segment, rank) USING (stem, segment, rank)"
 )
 _IDS = f"SELECT fact, fact_id FROM facts WHERE fact = ANY(?) AND {RETRIEVABLE_SQL}"
+# Of facts with equal scores, of which there may be as many as facts, the first by id.
+_TIED_IDS = f"{_IDS} ORDER BY fact_id LIMIT ?"
 _SEQUENCES = "SELECT fact, stems FROM stem_sequences WHERE fact = ANY(?)"
 
 
@@ -271,10 +273,13 @@ def search(
     # Two terms of one stem count twice; the sum is in the order of the terms.
     order = [place[id(column)] for stems in asked if (column := known[stems]) is not None]
     facts, totals = _best(connection, columns, order, k)
-    ids = dict(connection.rows(_IDS, [Among(facts.tolist())]))
-    scores = zip(facts.tolist(), totals.tolist(), strict=True)
-    ranked = sorted((-score, str(ids[fact])) for fact, score in scores if fact in ids)
-    return [(id_, -score) for score, id_ in ranked[:k]]
+    least = totals.min()
+    score_by_fact = dict(zip(facts.tolist(), totals.tolist(), strict=True))
+    rows = connection.rows(_IDS, [Among(facts[totals > least].tolist())])
+    tied = facts[totals == least].tolist()
+    rows += connection.rows(_TIED_IDS, [Among(tied), k - len(rows)])
+    ranked = sorted((-score_by_fact[fact], str(id_)) for fact, id_ in rows)
+    return [(id_, -score) for score, id_ in ranked]
 
 
 def _term(

@@ -318,6 +318,11 @@ class PostgresStore:
         Artifacts are stored elsewhere: they are erased before the drop, and again after it in case
         some were added meanwhile. After an error, call it again.
         """
+        return self._erase(namespace, artifacts, with_role=False)
+
+    def _erase(
+        self, namespace: str, artifacts: Sequence[ObjectStore] | None, *, with_role: bool
+    ) -> bool:
         schema = schema_of(namespace)
         with self._connection() as connection:
             there = schemas.is_there(connection, schema)
@@ -329,6 +334,9 @@ class PostgresStore:
                 connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
                 # Other processes may have its texts cached.
                 connection.execute("SELECT pg_notify(?, ?)", [CHANNEL, schema])
+                if with_role:
+                    with translated(self.name):
+                        tenants.dismiss(connection, namespace)
             connection.script(upkeep.FORGET_STATISTICS)
             for objects in artifacts or ():
                 places.erase_tenant(objects, namespace)
@@ -350,15 +358,11 @@ class PostgresStore:
             return tenants.admit(connection, namespace, password, reads=reads)
 
     def dismiss(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
-        """Erase a tenant: its role, its schema with everything in it, and its artifacts."""
-        there = self.drop(namespace, artifacts=artifacts)
-        with (
-            self._connection() as connection,
-            self._within(connection, "public"),
-            translated(self.name),
-        ):
-            tenants.dismiss(connection, namespace)
-        return there
+        """Erase a tenant: its schema with everything in it, its artifacts and its role.
+
+        A role that this login cannot remove is left with a warning.
+        """
+        return self._erase(namespace, artifacts, with_role=True)
 
     # --- within ------------------------------------------------------------------------
 

@@ -10,10 +10,12 @@ and their code runs with the rights of each writer, including the operator.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
 from psycopg import sql
+from psycopg.errors import DependentObjectsStillExist, InsufficientPrivilege
 
 from crp_integrations.errors import AccessDenied, StoreError
 from crp_integrations.stores.postgres import schema as schemas
@@ -22,9 +24,13 @@ from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.tables import DEFINED, SEALED
 from crp_integrations.vocabulary import EventType
 
+_log = logging.getLogger(__name__)
+# A function that is restored from a dump without its rights may be run by everybody.
+_REVOKED = tuple(f"REVOKE ALL ON FUNCTION {{schema}}.{name} FROM PUBLIC" for name in DEFINED)
 # Rows of sealed tables can be added but not changed, events only by a function that checks the
 # chain's link; only the operator writes `named`.
 _GRANTS = (
+    *_REVOKED,
     "REVOKE ALL ON SCHEMA {schema} FROM PUBLIC",
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
@@ -34,10 +40,11 @@ _GRANTS = (
     *(f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}" for function in DEFINED),
 )
 _READING = (
+    *_REVOKED,
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
     "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
 )
-# The rights that sealing an answer needs, by table or sequence.
+# The rights that sealing an answer needs, by table, sequence or function.
 SEALING: Final = (
     ("own", "UPDATE"),
     ("fact_uses", "UPDATE"),
@@ -52,6 +59,7 @@ SEALING: Final = (
     ("sessions", "UPDATE"),
     ("withdrawn_facts", "DELETE"),
     ("windows_window_seq", "USAGE"),
+    ("append_events", "EXECUTE"),
 )
 _LACKING = (
     "SELECT 'CREATE', 'a schema', 0 AS place "
@@ -59,8 +67,11 @@ _LACKING = (
     "AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = ?) "
     "UNION ALL SELECT what, name, place FROM (VALUES "
     + ", ".join(f"({place}, '{name}', '{what}')" for place, (name, what) in enumerate(SEALING, 1))
-    + ") AS wanted (place, name, what) JOIN pg_class AS c ON relname = name "
+    + ") AS wanted (place, name, what) JOIN ("
+    "SELECT oid, relname, relnamespace, relkind FROM pg_class "
+    "UNION ALL SELECT oid, proname, pronamespace, 'F' FROM pg_proc) AS c ON relname = name "
     "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = ? AND NOT CASE "
+    "WHEN relkind = 'F' THEN has_function_privilege(c.oid, what) "
     # A right to only some columns may be enough.
     "WHEN what IN ('INSERT', 'UPDATE') THEN has_any_column_privilege(c.oid, what) "
     "WHEN relkind = 'S' THEN has_sequence_privilege(c.oid, what) "
@@ -149,14 +160,30 @@ def admit(
 
 
 def dismiss(connection: PostgresConnection, namespace: str) -> None:
-    """Remove a tenant's role with its rights; `PostgresStore.drop` removes the schema."""
+    """Remove a tenant's role with its rights in the transaction that removes its schema.
+
+    A role that this login cannot remove is left with a warning.
+    """
     role = role_of(namespace)
-    if connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role]):
-        name = sql.Identifier(role)
-        # An operator who is no superuser may do the next only as a member of the role.
-        connection.raw.execute(sql.SQL("GRANT {} TO CURRENT_USER WITH INHERIT TRUE").format(name))
-        connection.raw.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(name))
-        connection.raw.execute(sql.SQL("DROP ROLE {}").format(name))
+    if not connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role]):
+        return
+    # An operator who is no superuser may drop only what a role owns of which it is a member.
+    for statement in (
+        "GRANT {} TO CURRENT_USER WITH INHERIT TRUE",
+        "DROP OWNED BY {} CASCADE",
+        "DROP ROLE {}",
+    ):
+        try:
+            with connection.raw.transaction():
+                connection.raw.execute(sql.SQL(statement).format(sql.Identifier(role)))
+        except (InsufficientPrivilege, DependentObjectsStillExist) as error:
+            _log.warning(
+                "the login %s is left (%s): its rights in other databases, or this login's lack "
+                "of CREATEROLE, keep it; run DROP OWNED BY in each database, then DROP ROLE",
+                role,
+                type(error).__name__,
+            )
+            return
 
 
 def refuse_artifacts(connection: PostgresConnection, namespace: str, schema: str) -> None:
