@@ -5,7 +5,7 @@ from vectors, words, neighbours and a second hop, and stretches for texts that d
 
 With a first stage (`two-stage@1`) the embedder reads only some of many passages: those that rank
 best by the first stage's cosine, by words, and by the mixed score of both, as many as the settings
-say, and more where the budget holds more. The others get an
+say, and up to 64 more where the budget holds more. The others get an
 estimated cosine: a straight line through the passages that were read, at most the lower quartile of
 those. Near-duplicates are proposed by the first stage and confirmed by the embedder, which reads
 what was proposed.
@@ -60,6 +60,9 @@ _FEW = 20
 # Passages are read until those read would fill the budget this often: the embedder's order
 # differs from the first stage's, so that more than fit once have a chance to be packed.
 _SHARE_READ = 1.5
+# At most this many more than the settings say, so that a window of 128,000 tokens does not read
+# nearly all; a budget of 4,096 tokens reads about 34 of 50.
+_MOST_MORE = 64
 # The usual constant of rank fusion, 60, is for long lists; here the first ranks decide.
 _FUSION = 8.0
 # Cosines of the static table lie nearer to 1 than the embedder's: nine tenths of the pairs above
@@ -300,7 +303,8 @@ class CallerTexts:
         if budget_tokens < sum(tokens):
             filled = np.cumsum(np.array(tokens)[ranked])
             filling = 1 + int(np.searchsorted(filled, _SHARE_READ * budget_tokens))
-            chosen = ranked[: max(hybrid.read_passages, filling)]
+            most = hybrid.read_passages + _MOST_MORE
+            chosen = ranked[: max(hybrid.read_passages, min(filling, most))]
         rows = self._vectors.rows([briefs[at].content for at in chosen])
         return {
             need: _extended(values, chosen, self._vectors.cosines(rows, need))

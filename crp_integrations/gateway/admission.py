@@ -293,7 +293,7 @@ class RequestRates:
 class ConcurrencyLimit:
     """Limits running requests. Not thread-safe: use it from one event loop only.
 
-    A tenant always gets its share of `in_all`, so up to twice `in_all` requests may run.
+    A tenant gets its share of `in_all` also when others run that many, up to twice `in_all`.
     """
 
     def __init__(self, each: int, in_all: int) -> None:
@@ -307,17 +307,17 @@ class ConcurrencyLimit:
         """Number of running requests."""
         return self._keys.total()
 
-    @property
-    def tenants(self) -> int:
-        """Number of tenants with running requests."""
-        return len(self._tenants)
-
     @contextmanager
     def one(self, key_id: str, tenant: str) -> Iterator[None]:
         """Count a request while the block lasts."""
         if self._keys[key_id] >= self._each:
             raise GatewayBusy(
                 f"key {key_id} has {self._each} running requests, which is its limit",
+                retry_seconds=1,
+            )
+        if self.running >= 2 * self._in_all:
+            raise GatewayBusy(
+                f"the gateway runs {self.running} requests, twice its limit of {self._in_all}",
                 retry_seconds=1,
             )
         share = self._in_all // len({*self._tenants, tenant})

@@ -165,7 +165,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        with WorkerThreads(limits.threads, lambda: state.together.tenants) as threads:
+        with WorkerThreads(limits.threads) as threads:
             # `asyncio.to_thread` uses these threads to read, examine and commit turns.
             asyncio.get_running_loop().set_default_executor(threads)
             yield

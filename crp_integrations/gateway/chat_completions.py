@@ -167,7 +167,7 @@ async def complete_chat(call: GatewayRequest) -> GatewayResponse:
         outcome = await adrive(played, model)
     call.note(outcome)
     if not isinstance(outcome, Release):
-        return outcome_response(outcome)
+        return outcome_response(outcome, paid=call.log_entry.paid)
     completion = completion_of(outcome.answer, _completion_id(call), call.created)
     limit = await _limit_header(call, asked.model)
     return json_response(completion, headers={**outcome.answer.headers, **limit})
@@ -258,7 +258,7 @@ async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> Ga
         raise TypeError("a stream ended without an outcome")
     call.note(outcome)
     if not isinstance(outcome, Release):
-        return outcome_response(outcome)
+        return outcome_response(outcome, paid=call.log_entry.paid)
     headers = {**outcome.answer.headers, **await _limit_header(call, asked.model)}
     events = _released_events(chunks, pieces, outcome)
     return GatewayResponse(200, headers, media_type=EVENTS, events=events)

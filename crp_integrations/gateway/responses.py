@@ -118,15 +118,18 @@ def error_response(error: CRPError, *, paid: bool = False) -> GatewayResponse:
     """The refusal for an error without a sealed window.
 
     Args:
-        paid: whether a model has answered, so that a retry would pay it again.
+        paid: whether a model has begun to answer, so that a retry would pay it again.
     """
-    return outcome_response(Refusal(error, dict(NO_RETRY) if paid else {}))
+    return outcome_response(Refusal(error, {}), paid=paid)
 
 
-def outcome_response(outcome: Outcome) -> GatewayResponse:
+def outcome_response(outcome: Outcome, *, paid: bool = False) -> GatewayResponse:
     """The response for a window that releases no answer.
 
     Spec: related facts §3
+
+    Args:
+        paid: as for `error_response`.
     """
     status, body = steps.outcome_status(outcome), steps.outcome_body(outcome)
     match outcome:
@@ -135,7 +138,7 @@ def outcome_response(outcome: Outcome) -> GatewayResponse:
         case Halt(answer=withheld):
             headers = withheld.headers
         case Refusal(headers=headers, error=error):
-            headers = {**headers, **_retry_headers(error)}
+            headers = {**headers, **_retry_headers(error), **(NO_RETRY if paid else {})}
         case _:
             raise TypeError(f"{type(outcome).__name__} is not a refusal")
     if body is None:
@@ -217,7 +220,7 @@ class LogEntry:
     """The ids that the access log records of a request, besides its route and status.
 
     Attributes:
-        paid: whether a model has answered; not logged.
+        paid: whether a model has begun to answer; not logged.
 
     Spec: CRP-SPEC-003 §16.1
     """
@@ -229,7 +232,7 @@ class LogEntry:
     paid: bool = False
 
     def pay(self) -> None:
-        """Note that a model has answered."""
+        """Note that a model has begun to answer."""
         self.paid = True
 
     def facts(self, ids: Iterable[str]) -> None:

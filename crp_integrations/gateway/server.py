@@ -123,8 +123,8 @@ def check_free(host: str, port: int) -> None:
 class GuardedProtocol(H11Protocol):
     """A connection with a deadline for request headers, which refuses folded header lines.
 
-    A new connection above the limit closes the one that has been without a request for longest,
-    so that idle ones lock nobody out.
+    A new connection above the limit closes the one that has been without a request for longest
+    and has read its response, so that idle ones lock nobody out.
 
     Attributes:
         header_seconds: maximum seconds from the start of waiting until the headers are complete.
@@ -144,7 +144,8 @@ class GuardedProtocol(H11Protocol):
         self.app_state = {**self.app_state, "abort": transport.abort}
         # Below the limit, at which uvicorn refuses every request.
         if len(self.connections) >= self.most_connections and self.idle:
-            oldest = next(iter(self.idle))
+            # One whose response is still in the buffer is cut only if there is no other.
+            oldest = min(self.idle, key=lambda idle: idle.transport.get_write_buffer_size() > 0)
             del self.idle[oldest]
             oldest.transport.abort()
         self.idle[self] = None

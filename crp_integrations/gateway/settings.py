@@ -38,11 +38,11 @@ class GatewaySettings(Part):
         burst: number of requests that a key may send at once before the rate applies.
         at_once: maximum simultaneous requests of one key, in each process; else 429.
         at_once_in_all: maximum simultaneous requests of all keys; else 429 to a tenant that has
-            its share of them, which is equal for all tenants with requests.
+            its share of them, which is equal for all tenants with requests. Twice as many at most.
         connections: maximum number of open connections, and at most half of the files that the
             process may open; above it the connection that has been idle for longest is closed.
-        threads: number of threads that read, examine and commit, shared by the tenants with
-            requests; waiting for models needs none.
+        threads: number of threads that read, examine and commit, shared by the tenants that
+            have work for them; waiting for models is none.
         busy_seconds: maximum seconds that a request waits for the store: for others that write in
             the same tenant, or for a database that does not answer; else 503.
         tenants: maximum number of relays kept open; the least recently used are closed.

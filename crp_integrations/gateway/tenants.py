@@ -215,7 +215,7 @@ class QuestionModel:
         arguments: the caller's fields. Calls that prepare, check or join answers do not get them,
             since a `response_format` or a stop word would break these calls.
         most_characters: maximum length of an answer; a longer one raises ModelError.
-        on_reply: called for each reply of the model.
+        on_reply: called for each reply of the model and each piece of one.
     """
 
     upstream: Upstream
@@ -247,13 +247,13 @@ class QuestionModel:
 
     def _whole(self, call: ModelCall, reply: Reply) -> Reply:
         """The reply, after checking its length; a tool call that the caller forced is an answer."""
-        self.on_reply()
         self._counted(0, reply)
         forced = self.arguments.get("tool_choice") if call.tools else None
         return with_forced_calls(reply, forced) if call.purpose is Purpose.ANSWER else reply
 
     def _counted(self, length: int, part: str | Reply) -> int:
         """Number of characters so far; a final `Reply` has the whole text, so it is not added."""
+        self.on_reply()
         length = len(part.text) if isinstance(part, Reply) else length + len(part)
         if length > self.most_characters:
             raise ModelError(

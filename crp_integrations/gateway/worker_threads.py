@@ -23,10 +23,12 @@ class _TenantQueue:
     """What waits and runs for a tenant.
 
     Attributes:
+        tenant: may be empty, for the gateway's own work.
         waiting: by key; the first key is served next.
         seconds: time of threads that it used, counted from when it last had nothing to do.
     """
 
+    tenant: str
     seconds: float
     waiting: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = field(default_factory=dict)
     running: int = 0
@@ -44,19 +46,14 @@ class _TenantQueue:
 class WorkerThreads(ThreadPoolExecutor):
     """Threads whose next call is of the tenant that used the least time; its keys take turns.
 
-    A tenant gets its share of the threads while others have work. One thread more than `threads`
+    A tenant gets its share of the threads while others have calls. One thread more than `threads`
     is kept for a tenant for which none works, since a running call is not interrupted.
     """
 
-    def __init__(self, threads: int, tenants: Callable[[], int] = lambda: 1) -> None:
-        """Start no thread yet.
-
-        Args:
-            tenants: gives the number of tenants with running requests, also those that wait for
-                a model.
-        """
+    def __init__(self, threads: int) -> None:
+        """Start no thread yet."""
         super().__init__(threads + 1, thread_name_prefix="crp-gateway")
-        self._most, self._sharing = threads, tenants
+        self._most = threads
         self._changed = threading.Condition()
         self._tenants: dict[str, _TenantQueue] = {}
         self._busy = 0
@@ -70,17 +67,15 @@ class WorkerThreads(ThreadPoolExecutor):
         # Raises after `shutdown`; otherwise a thread takes one call, though not always this one.
         super().submit(self._run_next)
         with self._changed:
-            queue = self._tenants.setdefault(tenant, _TenantQueue(self._present))
+            queue = self._tenants.setdefault(tenant, _TenantQueue(tenant, self._present))
             queue.waiting.setdefault(key, deque()).append((future, partial(fn, *args, **kwargs)))
             self._changed.notify()
         return future
 
     def _run_next(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._next() is not None)
-            tenant = self._next()
-            assert tenant is not None
-            queue = self._tenants[tenant]
+            queue = self._changed.wait_for(self._next)
+            assert queue is not None
             future, call = queue.take()
             queue.running += 1
             self._busy += 1
@@ -97,16 +92,18 @@ class WorkerThreads(ThreadPoolExecutor):
                 self._busy -= 1
                 queue.seconds += time.perf_counter() - began
                 if not (queue.running or queue.waiting):
-                    del self._tenants[tenant]
+                    del self._tenants[queue.tenant]
                 self._changed.notify_all()
+            # A failed call's error refers to this frame, which must not refer to the error.
+            del future, call
 
-    def _next(self) -> str | None:
-        """The tenant whose call is next; None while every one that waits has its share."""
-        most = max(1, self._most // max(1, self._sharing(), len(self._tenants)))
+    def _next(self) -> _TenantQueue | None:
+        """The queue whose call is next; None while every one that waits has its share."""
+        most = max(1, self._most // max(1, len(self._tenants)))
         spare = self._busy < self._most
         ready = [
-            (queue.seconds, tenant)
-            for tenant, queue in self._tenants.items()
+            queue
+            for queue in self._tenants.values()
             if queue.waiting and (not queue.running or (spare and queue.running < most))
         ]
-        return min(ready)[1] if ready else None
+        return min(ready, key=lambda queue: (queue.seconds, queue.tenant), default=None)

@@ -66,6 +66,17 @@ def callers(reader: HashEmbedder, first: Any = STATIC, **hybrid: Any) -> CallerT
     )
 
 
+@pytest.mark.parametrize("budget_tokens", [4_096, 8_000, 400_000])
+def test_a_large_budget_reads_no_more_than_64_passages_more(budget_tokens: int) -> None:
+    reader = Reader()
+    texts = facts(600)
+    assert sum(COUNTER.count(fact.content) for fact in texts) > 8_000
+    callers(reader).candidates(QUESTION, texts, budget_tokens=budget_tokens)
+    # One that holds all texts has no choice to make.
+    holds_all = budget_tokens == 400_000
+    assert len(reader.read) == (16 if holds_all else 80)
+
+
 @pytest.mark.parametrize(("hybrid", "most"), [({}, 16), ({"read_passages": 5}, 5)])
 def test_of_fifty_passages_only_the_best_are_read(hybrid: dict[str, int], most: int) -> None:
     reader = Reader()

@@ -262,7 +262,8 @@ def test_a_share_is_given_back_whatever_happens() -> None:
         for key in ("a", "c"):
             with pytest.raises(GatewayBusy), together.one(key, "acme"):
                 raise AssertionError
-    assert (together.running, together.tenants) == (0, 0)
+    assert together.running == 0
+    assert not together._tenants
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=300), st.integers(1, 12))
@@ -279,13 +280,28 @@ def test_a_tenant_gets_its_share_whatever_the_others_run(
             continue
         stack, tenants = ExitStack(), {name for name, _ in running} | {tenant}
         names = f"key-{number}", f"tenant-{tenant}"
-        if len(running) >= in_all and len(own) >= in_all // len(tenants):
+        if len(running) >= 2 * in_all:
+            with pytest.raises(GatewayBusy, match="twice its limit"):
+                stack.enter_context(together.one(*names))
+        elif len(running) >= in_all and len(own) >= in_all // len(tenants):
             with pytest.raises(GatewayBusy, match="its share"):
                 stack.enter_context(together.one(*names))
         else:
             stack.enter_context(together.one(*names))
             running.append((tenant, stack))
         assert len(running) == together.running <= 2 * in_all
+
+
+def test_at_most_twice_the_limit_runs_however_many_tenants_come() -> None:
+    together = ConcurrencyLimit(1_000, 256)
+    with ExitStack() as running:
+        for number in range(64):
+            with suppress(GatewayBusy):
+                while True:
+                    running.enter_context(together.one(f"k{number}", f"t{number}"))
+        assert together.running == 512
+        with pytest.raises(GatewayBusy, match="512 requests, twice its limit of 256"):
+            running.enter_context(together.one("new", "new"))
 
 
 async def test_too_many_at_once_are_429(tmp_path: Path, server: Double) -> None:

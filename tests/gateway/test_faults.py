@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import psycopg
 import pytest
 
 from crp_integrations.gateway import GatewaySettings
+from crp_integrations.gateway.server import server as make_server
 from tests.doubles import HashEmbedder
 from tests.gateway.application import (
     BODY,
@@ -235,6 +237,42 @@ def test_a_running_request_is_not_cut_for_a_new_connection(tmp_path: Path) -> No
                     idle.enter_context(socket.create_connection(("127.0.0.1", gateway.port)))
                 text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
             assert text == ANSWER
+
+
+def test_a_response_that_is_still_being_read_is_not_cut_for_a_new_connection() -> None:
+    size, answered = 16 << 20, threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            for stage in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{stage}.complete"})
+            return
+        length = [(b"content-length", b"%d" % size)]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        await send({"type": "http.response.body", "body": bytes(size)})
+        answered.set()
+
+    running = make_server(app, port=0, settings=GatewaySettings(connections=MOST))
+    thread = threading.Thread(target=running.run, daemon=True)
+    thread.start()
+    while not running.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    address = running.servers[0].sockets[0].getsockname()
+    with ExitStack() as open_sockets:
+        reader = open_sockets.enter_context(socket.create_connection(address, 60))
+        reader.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert answered.wait(60)
+        for _ in range(3 * MOST):
+            open_sockets.enter_context(socket.create_connection(address))
+        received = 0
+        # The header lines come on top.
+        while received < size and (piece := reader.recv(1 << 20)):
+            received += len(piece)
+    assert received >= size
+    running.should_exit = True
+    thread.join(30)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="files are limited on POSIX alone")

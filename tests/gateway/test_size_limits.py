@@ -83,6 +83,8 @@ def test_an_answer_that_is_too_long_is_none(
             assert "[DONE]" not in response.text
         else:
             assert response.status_code == 502
+            # A client that repeats it would pay the model again.
+            assert response.headers["X-Should-Retry"] == "false"
             assert "Plant 7" not in response.text
         outcomes = ended(gateway)
         assert outcomes == ["failed"]

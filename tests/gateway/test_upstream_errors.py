@@ -128,6 +128,19 @@ def test_openais_client_asks_again_only_where_that_may_help(
     assert len(upstream.requests) == (2 if fault in PASSING else 1)
 
 
+@pytest.mark.parametrize("fault", ["break", "cut", "garbled"])
+def test_openais_client_pays_no_second_answer_after_one_that_broke_off(
+    running: tuple[Served, Double], upstream: Double, fault: str
+) -> None:
+    upstream.fault = fault
+    withheld = {"CRP-Safety-Policy": "halt-on CRITICAL; unchecked allow"}
+    with running[0].openai() as client, pytest.raises(openai.InternalServerError) as caught:
+        ask(client.with_options(max_retries=1), True, extra_headers=withheld)
+    assert caught.value.status_code == 502
+    assert caught.value.response.headers["X-Should-Retry"] == "false"
+    assert len(upstream.requests) == 1
+
+
 # --- in this process ----------------------------------------------------------------------
 
 

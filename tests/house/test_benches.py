@@ -30,7 +30,8 @@ def _names(module: str) -> frozenset[str] | None:
                 bound.add(name)
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 bound.update(alias.asname or alias.name for alias in aliases)
-            case ast.Constant(value=str(name)):  # names that `__getattr__` imports on first use
+            # Names that a package's `__getattr__` imports on first use.
+            case ast.Constant(value=str(name)) if place.is_dir():
                 bound.add(name)
     return frozenset(bound)
 
