@@ -18,7 +18,7 @@ from crp_integrations.fabric import embedder_migration
 from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
-from crp_integrations.stores.postgres import PostgresStore, search
+from crp_integrations.stores.postgres import PostgresStore, postings
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.commands import command
@@ -148,8 +148,8 @@ def test_what_is_added_beside_the_switch_is_refused_and_nobody_is_locked_out(
         except StoreError as error:
             failed.append(error)
 
-    noted = search.add
-    monkeypatch.setattr(search, "add", waiting)
+    noted = postings.add
+    monkeypatch.setattr(postings, "add", waiting)
     adding = threading.Thread(target=add)
     adding.start()
     assert has_rows.wait(10)
