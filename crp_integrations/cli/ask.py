@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from importlib.resources import files
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crp_integrations import Relay, examine
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.options import questioned_relay, subject_of
-from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.errors import ConfigError, IngestError, RequestError
 from crp_integrations.fabric.records import IngestReport
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import GroundingMode, SourceKind
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.ingest.ingestion_plan import AnyDocument
 
 
 def ask(
@@ -140,7 +143,7 @@ def _loaded(
     """Ingest in many transactions; the report of all of them."""
     from crp_integrations.loaders.documents import load_documents
 
-    documents = load_documents(paths)
+    documents = _distinct(load_documents(paths))
     reports: list[IngestReport] = []
     with relay.fabric.loading():
         while part := list(islice(documents, _BULK_DOCUMENTS)):
@@ -150,6 +153,17 @@ def _loaded(
         for name in ("sources", "facts", "stale", "returned", "unchanged", "skipped")
     }
     return IngestReport(**joined, state_hash=relay.fabric.state_hash())
+
+
+def _distinct(documents: Iterable[AnyDocument]) -> Iterator[AnyDocument]:
+    """Drop duplicates in different batches too: a URI with equal content counts once."""
+    hashes: dict[str, str] = {}
+    for document in documents:
+        if document.uri not in hashes:
+            hashes[document.uri] = document.document_hash
+            yield document
+        elif hashes[document.uri] != document.document_hash:
+            raise IngestError(f"{document.uri} is given twice with different content")
 
 
 PACKAGED = "documentation"

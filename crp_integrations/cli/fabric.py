@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -137,7 +137,10 @@ def erase(
     ] = False,
     proof: Annotated[
         str,
-        typer.Option("--proof", help="With --everything: new file for the trail that proves it."),
+        typer.Option(
+            "--proof",
+            help="With --everything: new file for its trail; FILE.partial until it is erased.",
+        ),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
@@ -148,6 +151,8 @@ def erase(
         raise RequestError("give SOURCE..., or --everything with --proof FILE")
     with opened_namespace(scope) as namespace:
         if not sources:
+            # Or a second erasure would overwrite the proof of the first.
+            options.refuse_unknown(namespace, namespace.subject.tenant, scope.residency)
             _erase_tenant(namespace, proof, yes=yes, as_json=as_json)
             return
         chosen = {
@@ -166,20 +171,38 @@ def erase(
 
 
 def _erase_tenant(namespace: Namespace, proof: str, *, yes: bool, as_json: bool) -> None:
-    """Erase a tenant; the file with its trail is synced before anything is erased."""
-    from crp_integrations.audit.exports import write_ndjson
+    """Erase a tenant; PROOF.partial with its trail is synced first, and gets its name at the end.
 
+    From then on nothing removes it, whatever fails.
+    """
+    from crp_integrations.audit.exports import write_ndjson
+    from crp_integrations.stores.files import sync_folder
+
+    if Path(proof).exists():
+        raise ConfigError(f"{proof!r:.200} exists already; give a new file for the proof")
+    unfinished = Path(f"{proof}.partial")
     tenant = namespace.subject.tenant
     if not yes:
         _confirm(f"tenant {plain(tenant, whole=True)}: everything, including its trail")
-    with new_file(proof) as file:
 
-        def keep(events: Iterable[Event]) -> None:
+    def keep(events: Iterable[Event]) -> None:
+        with suppress(OSError):
+            unfinished.unlink()
+        with new_file(str(unfinished)) as file:
             file.writelines(f"{line}\n" for line in write_ndjson(events))
             file.flush()
             os.fsync(file.fileno())
+            sync_folder(unfinished.parent)
 
-        facts = namespace.erase_everything(keep)
+    facts = namespace.erase_everything(keep)
+    try:
+        unfinished.rename(proof)
+        sync_folder(unfinished.parent)
+    except OSError as error:
+        raise ConfigError(
+            f"the tenant is erased, and its proof is {str(unfinished)!r:.200}, which cannot be "
+            f"renamed: {error.strerror}"
+        ) from error
     if as_json:
         typer.echo(json.dumps({"tenant": tenant, "facts": facts, "proof": proof}))
         return
@@ -225,13 +248,11 @@ def export(
 
 def _export_archive(scope: options.StoreScope, out: str) -> None:
     """Write a tenant or shared namespace with everything in it, vectors and trail included."""
-    from crp_integrations.fabric.region import stored_name
     from crp_integrations.stores.archive import export_namespace
 
     if scope.residency:
         raise RequestError("an archive takes no --residency; give the region's folder as --store")
-    subject = options.subject_of(scope.tenant, scope.shared)
-    name = stored_name(scope.shared) if scope.shared else subject.tenant
+    name = options.namespace_of(scope.tenant, scope.shared)
     with (
         closing(_open_store(options.existing_store(scope.store))) as store,
         _opened(out, "xb") as file,
@@ -246,6 +267,8 @@ def _export_archive(scope: options.StoreScope, out: str) -> None:
 def import_archive(
     file: Annotated[str, typer.Argument(help="File of crp fabric export --format archive.")],
     store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Put an exported tenant into a store that does not have it, all or nothing."""
@@ -261,9 +284,7 @@ def import_archive(
         settings = load(folder)
         there = settings.key or (folder is not None and (folder / "keys").is_file())
         # Without this, a new store would get a new key.
-        if journal.tip() is None or (
-            there and matches_key(journal, journal_key(keyring_of(settings, folder), name))
-        ):
+        if there and matches_key(journal, journal_key(keyring_of(settings, folder), name)):
             return
         raise ConfigError(
             f"the trail of {name!r:.80} is sealed with another key than that of "
@@ -271,8 +292,9 @@ def import_archive(
             "or put its file keys into the folder; nothing was imported"
         )
 
+    name = options.namespace_of(tenant, shared)
     with closing(_open_store(store)) as target:
-        moved = import_namespace(Path(file), target, check)
+        moved = import_namespace(Path(file), target, name, check)
     if as_json:
         typer.echo(json.dumps(asdict(moved), indent=2))
     else:

@@ -210,6 +210,14 @@ def subject_of(tenant: str, shared: str) -> Subject:
     return Subject(tenant=tenant) if tenant else LOCAL
 
 
+def namespace_of(tenant: str, shared: str) -> str:
+    """The name under which a store keeps the given tenant or shared namespace."""
+    from crp_integrations.fabric.region import stored_name
+
+    subject = subject_of(tenant, shared)
+    return stored_name(shared) if shared else subject.tenant
+
+
 @contextmanager
 def opened_relay(scope: StoreScope) -> Iterator[Relay]:
     """The relay of an existing store, opened without maintenance."""
@@ -222,7 +230,8 @@ def opened_relay(scope: StoreScope) -> Iterator[Relay]:
         residency=scope.residency,
         fabric={"maintain_on_open": False},
     ) as relay:
-        _refuse_unknown(relay, scope.tenant, scope.residency)
+        if scope.tenant:
+            refuse_unknown(relay.fabric, scope.tenant, scope.residency)
         yield relay
 
 
@@ -239,15 +248,14 @@ def questioned_relay(store: str, tenant: str = "") -> Iterator[Relay]:
     from crp_integrations import Relay
 
     with Relay.open(existing_store(store), subject=subject_of(tenant, "")) as relay:
-        _refuse_unknown(relay, tenant)
+        if tenant:
+            refuse_unknown(relay.fabric, tenant)
         yield relay
 
 
-def _refuse_unknown(relay: Relay, tenant: str, residency: str = "") -> None:
-    """Raise if the given tenant has no data in the store."""
-    if not tenant:
-        return
-    with relay.fabric.begin(write=False) as transaction:
+def refuse_unknown(namespace: Namespace, tenant: str, residency: str = "") -> None:
+    """Raise if the tenant of a namespace has no data in the store."""
+    with namespace.begin(write=False) as transaction:
         written = transaction.facts.generation() or transaction.journal.tip()
     if not written:
         where = f"region {residency!r:.40} of this store" if residency else "this store"

@@ -19,7 +19,7 @@ from crp_integrations.errors import RequestError, StoreBusy
 from crp_integrations.fabric.lifecycle import ErasureReport
 from crp_integrations.fabric.namespace_writer import NamespaceWriter
 from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
-from crp_integrations.fabric.ports.store import drop_namespace
+from crp_integrations.fabric.ports.store import namespace_drop
 from crp_integrations.fabric.records import Fact, Source, Where
 from crp_integrations.fabric.region import PREFIX
 from crp_integrations.fabric.state_hash import (
@@ -200,17 +200,25 @@ def erase_namespace(writer: NamespaceWriter, keep: Callable[[Iterable[Event]], N
     """Erase a tenant with everything of it, and return the number of its facts.
 
     The trail goes as well, so `keep` stores it first: every event, and two more that end it and
-    state the erasure. They contain ids and hashes, and verify as any export of a trail.
+    state the erasure. They contain ids and hashes, and verify as any export of a trail. They show
+    what was to be erased and that it was asked for; that the store has no more of it, only the
+    store shows. What others write between the last check of the trail and the removal is erased
+    without an event.
+
+    Raises:
+        RequestError: the namespace is shared.
+        StoreBusy: the trail grew after `keep` had it; nothing was erased.
+        StoreError: the store cannot erase a whole namespace; `keep` was not called.
     """
     writer.require("erase", NAMESPACE)
     region, name = writer.region, writer.namespace
     if name.startswith(PREFIX):
         raise RequestError("tenants may have used a shared namespace; erase its sources instead")
+    drop = namespace_drop(region.store)
     key, now = writer.key(), iso(writer.clock.now())
     with writer.begin(False) as transaction:
         facts, tip = transaction.facts, transaction.journal.tip()
         count, before = sum(facts.tally().values()), writer.hash_in(facts)
-        sources = [source.source_id for source in facts.sources()]
         erased = {"count": count, "cause": "erasure"}
         drafts = [
             EventDraft(EventType.FACT_DELETED, erased),
@@ -220,11 +228,16 @@ def erase_namespace(writer: NamespaceWriter, keep: Callable[[Iterable[Event]], N
         ]
         last = chain_events(tip, key, [check_draft(draft) for draft in drafts], now)
         keep(chain(transaction.journal.events(), last))
+    with writer.begin(False) as transaction:
+        if transaction.journal.tip() != tip:
+            raise StoreBusy(
+                f"tenant {name!r:.60} was written while its trail was copied; nothing was erased; "
+                "stop what writes to it, and try again"
+            )
     if region.elsewhere is not None:
         region.elsewhere.erase_all(name)
-    drop_namespace(region.store, name)
-    for source_id in sources:
-        region.session_memory.forget_source(name, source_id)
+    drop(name)
+    region.session_memory.forget_tenant(name)
     region.forget(name)
     memo.forget()
     return count

@@ -201,6 +201,12 @@ class SessionMemory:
                     del self._sessions[place]
         return count
 
+    def forget_tenant(self, tenant: str) -> None:
+        """Forget the facts of all sessions of a tenant."""
+        with self._lock:
+            for place in [place for place in self._sessions if place[0] == tenant]:
+                del self._sessions[place]
+
     def purge_idle(self, now: datetime) -> int:
         """Forget sessions without a call for `lifecycle.session_idle_hours`."""
         with self._lock:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -23,6 +25,7 @@ from crp_integrations.records import Record
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.keys import NAMESPACES
 from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.stores.sqlite.schema import STEPS
 from crp_integrations.stores.sqlite.store import DATABASE
 from crp_integrations.stores.transfer import MoveResult, move
 
@@ -71,19 +74,31 @@ def export_namespace(store: Store, namespace: str, file: BinaryIO, beside: Path)
 
 
 def import_namespace(
-    path: Path, store: Store, check: Callable[[str, JournalFacet], None]
+    path: Path, store: Store, namespace: str, check: Callable[[str, JournalFacet], None]
 ) -> MoveResult:
     """Put an archive's namespace into a store that has none of that name, all or nothing.
 
     Args:
+        namespace: the one that the archive must be of, since its header is not signed.
         check: raises if the store's key does not fit the trail of the namespace.
 
     Raises:
-        StoreError: the file is torn or changed, or the store has the namespace already.
+        StoreError: the file is torn or changed, or is of another namespace or has no trail, or the
+            store has the namespace already.
     """
     with _unpacked(path) as (about, copy):
-        with copy.begin(about.namespace, write=False) as transaction:
-            check(about.namespace, transaction.journal)
+        if about.namespace != namespace:
+            raise StoreError(
+                f"{str(path)!r:.200} is of namespace {about.namespace!r:.80}, wanted "
+                f"{namespace!r:.80}; name the one to import with --tenant or --shared"
+            )
+        with copy.begin(namespace, write=False) as transaction:
+            if transaction.journal.tip() is None:
+                raise StoreError(
+                    f"{str(path)!r:.200} has no trail, so no key shows where its facts come from; "
+                    "nothing was imported"
+                )
+            check(namespace, transaction.journal)
         return move(copy, store, about.namespace, lambda table, rows: None)
 
 
@@ -94,7 +109,7 @@ def _unpacked(path: Path) -> Iterator[tuple[TenantArchive, SqliteStore]]:
         file = path.open("rb")
     except OSError as error:
         raise ConfigError(f"{str(path)!r:.200} cannot be read: {error.strerror}") from error
-    with file, TemporaryDirectory(dir=path.parent, prefix=".crp-") as folder:
+    with file, _folder_beside(path) as folder:
         try:
             about = TenantArchive.model_validate_json(file.readline(_MAX_HEADER))
         except ValidationError as error:
@@ -111,8 +126,41 @@ def _unpacked(path: Path) -> Iterator[tuple[TenantArchive, SqliteStore]]:
                 f"{str(path)!r:.200} is torn or was changed: it has {size} bytes of hash "
                 f"{hashed:.12}, wanted {about.size} of {about.sha256:.12}; nothing was imported"
             )
+        if _schema_of(sqlite3.connect(database)) != _schema_of(_empty_database()):
+            raise StoreError(
+                f"{str(path)!r:.200} has other tables than this version of the package writes; "
+                "export it with this version; nothing was imported"
+            )
         with closing(SqliteStore(folder)) as copy:
             yield about, copy
+
+
+def _folder_beside(path: Path) -> TemporaryDirectory[str]:
+    """A folder for the unpacked database; the system's if none can be made beside the file."""
+    try:
+        return TemporaryDirectory(dir=path.parent, prefix=".crp-")
+    except OSError:
+        return TemporaryDirectory(prefix=".crp-")
+
+
+def _schema_of(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    """Every table, index, view and trigger, read without running anything of them.
+
+    A view or a trigger of a stranger could run for ever in a statement of ours.
+    """
+    with closing(connection):
+        connection.execute("PRAGMA trusted_schema = OFF")
+        try:
+            return {*connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")}
+        except sqlite3.Error:
+            return set()
+
+
+def _empty_database() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    for statement in chain.from_iterable(STEPS):
+        connection.execute(statement)
+    return connection
 
 
 def _database(folder: str, namespace: str) -> Path:

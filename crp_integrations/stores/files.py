@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import sqlite3
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from crp_integrations.errors import RequestError, StoreBusy, StoreError
@@ -108,6 +109,28 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def remove_folder(folder: Path, removed: Path) -> None:
+    """Remove a folder that is gone at once, and whose files the next opening removes after a kill.
+
+    Args:
+        removed: folder on the same disk, into which it is renamed first.
+    """
+    make_folder(removed)
+    folder.rename(removed / secrets.token_hex(16))
+    sync_folder(folder.parent)
+    sync_folder(removed)
+    empty_folder(removed)
+
+
+def empty_folder(removed: Path) -> None:
+    """Finish removals that were interrupted; cheap if there are none."""
+    # Another process may finish the same ones.
+    with suppress(FileNotFoundError):
+        for path in removed.iterdir():
+            shutil.rmtree(path)
+        sync_folder(removed)
 
 
 @contextmanager

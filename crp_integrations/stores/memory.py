@@ -236,6 +236,16 @@ class MemoryStore:
         """Do nothing: there are no files."""
         self._check(namespace)
 
+    def drop(self, namespace: str) -> bool:
+        """Erase a namespace with everything in it, including its trail."""
+        self._check(namespace)
+        with self._writers.held(namespace), self._lock:
+            database = self._namespaces.pop(namespace, None)
+        if database is None:
+            return False
+        database.close()
+        return database.written
+
     def check(self, namespace: str) -> list[str]:
         """Empty: there are no files that could be damaged."""
         self._check(namespace)

@@ -93,6 +93,26 @@ def test_a_bulk_ingestion_commits_as_it_goes_and_is_begun_again(here, world, tmp
     assert json.loads(plain.stdout)["state_hash"] == again["state_hash"]
 
 
+def test_a_bulk_ingestion_skips_and_refuses_as_a_plain_one(here, tmp_path, monkeypatch):
+    from crp_integrations.cli import ask
+
+    monkeypatch.setattr(ask, "_BULK_DOCUMENTS", 1)
+    gates = [f"The gate number {n} of the harbour opens at {n} every day." for n in range(2)]
+
+    def ingest(store, *lines):
+        (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        bulk = ("--bulk", "--json", "--store", store)
+        return here("ingest", "lines.jsonl", *bulk, cwd=tmp_path, **FIXED)
+
+    line = {"text": gates[0], "uri": "urn:a"}
+    done = ingest("kb", {"text": "No.", "uri": "urn:short"}, line, line)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["skipped"], len(report["facts"]), report["unchanged"]) == (["urn:short"], 1, [])
+    refused = ingest("other", line, {"text": gates[1], "uri": "urn:a"})
+    assert refused.returncode == 1 and "given twice" in refused.stderr
+
+
 def test_ask_json_says_when_and_in_which_session_it_was_asked(here, world, tmp_path):
     shutil.copytree(world / "kb", tmp_path / "kb")
     asked = ["ask", "Who operates the reactor?", "--json", "--store", "kb"]

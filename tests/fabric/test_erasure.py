@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.errors import RequestError, StoreBusy
+from crp_integrations.audit.records import Event
+from crp_integrations.errors import RequestError, StoreBusy, StoreError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.seals import sha256
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
@@ -246,6 +248,38 @@ def test_what_a_session_holds_of_the_source_goes_too(store: Store) -> None:
     assert {sentence(41), sentence(42)} & {
         fact.content for fact in held.facts([hit.fact_id for hit in found])
     } == {sentence(42)}
+
+
+def test_a_tenant_goes_with_what_its_sessions_hold(store: Store) -> None:
+    namespace = filled(store)[0].bind(ACME)
+    namespace.hold("s", [sentence(42)])
+    kept: list[Event] = []
+    assert namespace.erase_everything(kept.extend)
+    assert kept[-1].data["cause"] == "erasure"
+    view = namespace.view("s")
+    assert not view.nearest(namespace.embedder.embed_query("passage"), 99)
+
+
+def test_a_tenant_that_is_written_meanwhile_is_not_erased(store: Store) -> None:
+    namespace = filled(store)[0].bind(ACME)
+
+    def keep(events: Iterable[Event]) -> None:
+        assert list(events)
+        namespace.add([sentence(43)])
+
+    before = namespace.size()
+    with pytest.raises(StoreBusy, match="try again"):
+        namespace.erase_everything(keep)
+    assert namespace.size() == before + 1
+
+
+def test_a_store_that_cannot_drop_is_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace = filled(MemoryStore())[0].bind(ACME)
+    monkeypatch.delattr(MemoryStore, "drop")
+    calls: list[object] = []
+    with pytest.raises(StoreError, match="cannot erase a whole namespace"):
+        namespace.erase_everything(calls.append)
+    assert not calls
 
 
 # --- bytes -----------------------------------------------------------------------------

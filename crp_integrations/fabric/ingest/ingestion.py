@@ -136,7 +136,9 @@ class Ingestion:
                 settings=self.writer.settings.chunking,
                 progress=progress,
             )
-        if len(batch.refused) == len(documents):
+        # A batch of a bulk load is not all that is given.
+        loading = self.writer.region.loads[self.writer.namespace]
+        if len(batch.refused) == len(documents) and not loading:
             many = len(batch.refused)
             more = f" (the first of {many} documents like it)" if many > 1 else ""
             raise IngestError(next(iter(batch.refused.values())) + more)

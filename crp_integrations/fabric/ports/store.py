@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple, Protocol, cast
 
 from pydantic import JsonValue
@@ -198,11 +199,14 @@ class WriteCheck(Protocol):
         ...
 
 
-def drop_namespace(store: Store, namespace: str) -> bool:
-    """Erase a namespace with its trail, and on a database its login; returns if it was there."""
+def namespace_drop(store: Store) -> Callable[[str], bool]:
+    """A function that erases a namespace with its trail, and on a database its login.
+
+    It returns whether the namespace was there. Raises StoreError for a store without one.
+    """
     for name, options in (("dismiss", {"artifacts": ()}), ("drop", {})):
         if hasattr(store, name):
-            return bool(getattr(store, name)(namespace, **options))
+            return partial(getattr(store, name), **options)
     raise StoreError(f"{store.name} cannot erase a whole namespace; erase its sources")
 
 

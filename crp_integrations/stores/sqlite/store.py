@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import stat
 import threading
@@ -17,7 +16,12 @@ from typing import Any
 from crp_integrations.errors import ConfigError, EngineError, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.language import memo
 from crp_integrations.seals import sha256, sha256_hex
-from crp_integrations.stores.files import make_folder, refuse_unwritable, sync_folder
+from crp_integrations.stores.files import (
+    empty_folder,
+    make_folder,
+    refuse_unwritable,
+    remove_folder,
+)
 from crp_integrations.stores.keys import NAMESPACES
 from crp_integrations.stores.relational import receipts, sessions
 from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
@@ -154,6 +158,8 @@ def _contents(connection: SqliteConnection) -> Iterator[str]:
 
 SqliteTransaction = Facets[RelationalFacts]
 DATABASE = "fabric.sqlite"
+# Folder of erased namespaces whose files are not removed yet.
+REMOVED = "removed"
 # Maximum number of namespaces with idle connections; those used last are kept. An idle connection
 # has three open files, and many systems allow a process a thousand.
 MAX_IDLE_POOLS = 64
@@ -177,6 +183,9 @@ class SqliteStore:
         for place in (self._root, *self._root.parents):
             if self._present(place) is not None:
                 raise ConfigError(f"store {path} cannot be a folder: {place} is a file")
+        # A store that may not be written opens all the same.
+        with suppress(OSError):
+            empty_folder(self._root / REMOVED)
         self._busy_seconds = busy_seconds
         self._writers = WriterLocks(busy_seconds)
         self._lock = threading.Lock()
@@ -269,11 +278,9 @@ class SqliteStore:
             if connection is not None:
                 # Waits for a writer of another process.
                 connection.in_turn("BEGIN EXCLUSIVE")
-            # Also when the database is gone: an interrupted removal left the other files.
+            # Also when the database is gone: the other files may contain texts.
             if path.parent.exists():
-                path.unlink(missing_ok=True)
-                shutil.rmtree(path.parent)
-                sync_folder(path.parent.parent)
+                remove_folder(path.parent, self._root / REMOVED)
         memo.forget()
         return there
 
