@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
 from itertools import chain
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack, cast
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
@@ -221,7 +221,8 @@ class CRPQueryEngine(BaseQueryEngine):
 
     def _nodes(self, answer: Answer) -> list[NodeWithScore]:
         """The facts that the model saw, read from the store."""
-        return stored_nodes(self._relay, answer.envelope, self._asking.get("residency"))
+        residency = cast("str | None", self._asking.get("residency"))
+        return stored_nodes(self._relay, answer.envelope, residency)
 
     def _complete(
         self, response: Answered, span: Span | None, answer: Answer, nodes: list[NodeWithScore]
