@@ -29,9 +29,7 @@ from crp_integrations.vocabulary import FactStatus
 if TYPE_CHECKING:
     from crp_integrations.audit.records import Event, JournalFacet
     from crp_integrations.fabric.namespace import Namespace
-    from crp_integrations.fabric.ports import Store
     from crp_integrations.fabric.records import Source, Where
-    from crp_integrations.stores.transfer import MoveResult
 
 
 class FactExportFormat(StrEnum):
@@ -254,14 +252,14 @@ def _export_archive(scope: options.StoreScope, out: str) -> None:
         raise RequestError("an archive takes no --residency; give the region's folder as --store")
     name = options.namespace_of(scope.tenant, scope.shared)
     with (
-        closing(_open_store(options.existing_store(scope.store))) as store,
+        closing(options.open_store(options.existing_store(scope.store))) as store,
         _opened(out, "xb") as file,
     ):
         Path(out).chmod(0o600)
         moved = export_namespace(store, name, file, Path(out).absolute().parent)
         file.flush()
         os.fsync(file.fileno())
-    _echo_moved(name, moved)
+    options.echo_moved(name, moved)
 
 
 def import_archive(
@@ -293,19 +291,12 @@ def import_archive(
         )
 
     name = options.namespace_of(tenant, shared)
-    with closing(_open_store(store)) as target:
+    with closing(options.open_store(store)) as target:
         moved = import_namespace(Path(file), target, name, check)
     if as_json:
         typer.echo(json.dumps(asdict(moved), indent=2))
     else:
-        _echo_moved(moved.namespace, moved)
-
-
-def _echo_moved(name: str, moved: MoveResult, more: str = "") -> None:
-    typer.echo(
-        f"{plain(name, whole=True)}: {counted(moved.facts, 'fact')}, "
-        f"{counted(moved.events, 'event')}, state hash {moved.state_hash}{more}"
-    )
+        options.echo_moved(moved.namespace, moved)
 
 
 def _confirm(what: str | list[Source]) -> None:
@@ -373,7 +364,8 @@ def migrate(
         )
     with ExitStack() as opened:
         old, new = (
-            opened.enter_context(closing(_open_store(address))) for address in (source, target)
+            opened.enter_context(closing(options.open_store(address)))
+            for address in (source, target)
         )
         if old.name == new.name:
             raise RequestError(f"{old.name} is given as both stores; nothing was copied")
@@ -396,7 +388,7 @@ def migrate(
             if as_json:
                 copied.append({**asdict(moved), "there_already": bool(there)})
                 continue
-            _echo_moved(name, moved, ", there already" if there else "")
+            options.echo_moved(name, moved, ", there already" if there else "")
     if as_json:
         typer.echo(json.dumps(copied, indent=2))
         return
@@ -406,14 +398,6 @@ def migrate(
             f"The master key stays in {keys}. To open the copy, give it as CRP_KEY for a database, "
             "or copy it to the file keys of a folder."
         )
-
-
-def _open_store(name: str) -> Store:
-    from crp_integrations.stores.address import place_of
-    from crp_integrations.stores.sqlite import SqliteStore
-
-    place = place_of(name)
-    return SqliteStore(place) if isinstance(place, Path) else place
 
 
 app = options.group("Inspect and maintain the stored facts and sources.")

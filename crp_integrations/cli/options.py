@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from crp_integrations import Relay
     from crp_integrations.fabric.embedder_migration import ReembedReport
     from crp_integrations.fabric.namespace import Namespace
+    from crp_integrations.fabric.ports import Store as FabricStore
     from crp_integrations.fabric.ports.engines import Progress
     from crp_integrations.fabric.records import Source
     from crp_integrations.guard.decisions import Subject
+    from crp_integrations.stores.transfer import MoveResult
 
 
 DEFAULT_STORE = "crp-store"
@@ -216,6 +218,26 @@ def namespace_of(tenant: str, shared: str) -> str:
 
     subject = subject_of(tenant, shared)
     return stored_name(shared) if shared else subject.tenant
+
+
+def open_store(name: str) -> FabricStore:
+    """Open the folder or database of a name."""
+    from crp_integrations.stores.address import place_of
+    from crp_integrations.stores.sqlite import SqliteStore
+
+    place = place_of(name)
+    return SqliteStore(place) if isinstance(place, Path) else place
+
+
+def echo_moved(name: str, moved: MoveResult, more: str = "") -> None:
+    """Print the result of a copy."""
+    from crp_integrations.cli.terminal import plain
+    from crp_integrations.markup import counted
+
+    typer.echo(
+        f"{plain(name, whole=True)}: {counted(moved.facts, 'fact')}, "
+        f"{counted(moved.events, 'event')}, state hash {moved.state_hash}{more}"
+    )
 
 
 @contextmanager

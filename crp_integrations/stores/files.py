@@ -124,10 +124,10 @@ def remove_folder(folder: Path, removed: Path) -> None:
     empty_folder(removed)
 
 
-def empty_folder(removed: Path) -> None:
-    """Finish removals that were interrupted; cheap if there are none."""
+def empty_folder(removed: Path, *, strict: bool = True) -> None:
+    """Finish removals that were interrupted; a store that may not be written opens all the same."""
     # Another process may finish the same ones.
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError if strict else OSError):
         for path in removed.iterdir():
             shutil.rmtree(path)
         sync_folder(removed)

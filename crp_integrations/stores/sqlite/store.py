@@ -158,7 +158,6 @@ def _contents(connection: SqliteConnection) -> Iterator[str]:
 
 SqliteTransaction = Facets[RelationalFacts]
 DATABASE = "fabric.sqlite"
-# Folder of erased namespaces whose files are not removed yet.
 REMOVED = "removed"
 # Maximum number of namespaces with idle connections; those used last are kept. An idle connection
 # has three open files, and many systems allow a process a thousand.
@@ -183,9 +182,7 @@ class SqliteStore:
         for place in (self._root, *self._root.parents):
             if self._present(place) is not None:
                 raise ConfigError(f"store {path} cannot be a folder: {place} is a file")
-        # A store that may not be written opens all the same.
-        with suppress(OSError):
-            empty_folder(self._root / REMOVED)
+        empty_folder(self._root / REMOVED, strict=False)
         self._busy_seconds = busy_seconds
         self._writers = WriterLocks(busy_seconds)
         self._lock = threading.Lock()
@@ -278,7 +275,6 @@ class SqliteStore:
             if connection is not None:
                 # Waits for a writer of another process.
                 connection.in_turn("BEGIN EXCLUSIVE")
-            # Also when the database is gone: the other files may contain texts.
             if path.parent.exists():
                 remove_folder(path.parent, self._root / REMOVED)
         memo.forget()
