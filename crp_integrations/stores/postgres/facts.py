@@ -42,7 +42,8 @@ _LOCK = "SELECT value FROM own WHERE name = 'generation' FOR UPDATE"
 READ = (
     "SELECT 'own', name, value::text FROM own "
     "UNION ALL SELECT 'setting', name, value FROM settings UNION ALL "
-    "(SELECT 'mark', sequence::text, token FROM changes ORDER BY sequence DESC LIMIT 1)"
+    # With the table's name, since `sequence` alone is the text beside it.
+    "(SELECT 'mark', sequence::text, token FROM changes ORDER BY changes.sequence DESC LIMIT 1)"
 )
 
 
