@@ -1,4 +1,4 @@
-"""Worker threads that tenants share: what one tenant queues delays only itself."""
+"""Worker threads that tenants share: the calls that one tenant queues wait for its own turn."""
 
 from __future__ import annotations
 
