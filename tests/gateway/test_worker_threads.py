@@ -138,8 +138,8 @@ def test_a_call_of_a_tenant_that_used_less_time_is_next(monkeypatch: pytest.Monk
         held.set()
         assert not wait([*blocked, *queued], PATIENCE).not_done
     places = [place for place, tenant in enumerate(order) if tenant == "dear"]
-    # All calls of one tenant at least: the last of the other may still be running.
-    assert places[1] - places[0] > 40
+    # Its second call waits while others have used less; threads report what they used late.
+    assert places[1] > 20
 
 
 def _queued(pool: WorkerThreads, tenant: str, run: Callable[[str], object]) -> Future[object]:
