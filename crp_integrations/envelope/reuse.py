@@ -225,6 +225,8 @@ class KnownEnvelopes:
         self._entries: OrderedDict[_Key, KnownEnvelope] = OrderedDict()
         # Each entry's bytes, computed once; 0 for an entry whose texts were dropped.
         self._sizes: dict[_Key, int] = {}
+        # The state that the texts of each tenant's entries are of.
+        self._states: dict[_Place, str] = {}
         self._lock = threading.Lock()
         _KNOWN.add(self)
 
@@ -266,7 +268,8 @@ class KnownEnvelopes:
             self._put(
                 key, KnownEnvelope(validators, envelope, candidates, headers, now, tier, made)
             )
-            self._drop_old_texts(scope, state_hash)
+            if validators.state_hash != state_hash:
+                self._drop_texts(key)
             limits = self._settings
             while len(self._entries) > limits.envelopes or self.bytes > limits.bytes:
                 self._drop(next(iter(self._entries)))
@@ -346,6 +349,11 @@ class KnownEnvelopes:
     def _drop_old_texts(self, scope: EnvelopeScope, state_hash: str) -> None:
         """Drop the texts of a tenant's entries of another state, as one may have been erased."""
         place = _place(scope)
+        if self._states.get(place) == state_hash:
+            return
+        if len(self._states) >= self._settings.envelopes:
+            self._states.clear()
+        self._states[place] = state_hash
         for key, known in self._entries.items():
             if (
                 known.envelope is not None

@@ -28,7 +28,7 @@ class Card(Record):
 
     Attributes:
         name: the model's public name.
-        version: quantisation and revision, such as `int8w@1`; changed bytes need a new number.
+        version: quantisation and revision, such as `int8@1`; changed bytes need a new number.
         licence: SPDX identifier of the weights' licence.
         notice: who made the weights and what was changed here.
         origin: source of the original weights.

@@ -74,7 +74,7 @@ def test_it_is_an_embedder(embedder: OnnxEmbedder) -> None:
 
 def test_identity_names_model_quantisation_and_bytes(embedder: OnnxEmbedder) -> None:
     assert embedder.identity == OnnxEmbedder().identity
-    assert embedder.identity.startswith("all-MiniLM-L6-v2/int8w@1+sha256:")
+    assert embedder.identity.startswith("all-MiniLM-L6-v2/int8@1+sha256:")
     assert len(embedder.identity.partition("sha256:")[2]) == 64
 
 

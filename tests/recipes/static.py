@@ -1,10 +1,9 @@
-"""Makes the static table: one short vector for each token, distilled from the shipped MiniLM.
+"""Makes the static table: one short vector for each token, distilled from MiniLM.
 
-`python -m tests.recipes.static --out DIR` runs each entry of the vocabulary through the shipped
-model by itself, keeps the principal components, and weighs a token by how rare it is. The words
+`python -m tests.recipes.static --model FOLDER --out DIR` runs each entry of the vocabulary by
+itself through what `tests.recipes.minilm --quantisation weight-only` writes, keeps the principal components, and weighs a token by how rare it is. The words
 of the vocabulary are sorted by how often they occur, so a word's rank stands for its frequency,
-and no text is read. Run it again when the model's files change; it takes about two minutes of
-processor time.
+and no text is read. It takes about two minutes of processor time.
 """
 
 from __future__ import annotations
@@ -100,9 +99,8 @@ def build_table(rows: Array) -> bytes:
     return file.getvalue()
 
 
-def make(out: Path, rows: Array | None = None) -> Card:
+def make(out: Path, source: weights.Weights, rows: Array | None = None) -> Card:
     """Write the table and `card.json` to a directory."""
-    source = weights.load("minilm")
     first_word = tokenizer_of(source.read("tokenizer.json")).token_to_id(FIRST_WORD)
     if rows is None:
         rows = vocabulary_rows(source)
@@ -130,7 +128,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the recipe from a command line."""
     parser = argparse.ArgumentParser(prog="tests.recipes.static", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="directory to write to")
-    card = make(parser.parse_args(arguments).out)
+    parser.add_argument("--model", type=Path, required=True, help="the recipe's output")
+    given = parser.parse_args(arguments)
+    source = weights.describe_directory(given.model)
+    source.verify()
+    card = make(given.out, source)
     print(json.dumps(dict(card.files), indent=2))
 
 

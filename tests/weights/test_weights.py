@@ -56,15 +56,14 @@ def test_nothing_ships_that_no_card_names(name: str) -> None:
 
 def test_the_embedders_card() -> None:
     card = weights.describe("minilm").card
-    assert (card.name, card.version) == ("all-MiniLM-L6-v2", "int8w@1")
+    assert (card.name, card.version) == ("all-MiniLM-L6-v2", "int8@1")
     assert (card.licence, card.dimensions, card.passage) == ("Apache-2.0", 384, 256)
     assert set(card.thresholds) >= {"relevance_floor", "neighbour", "opening_coherence"}
     assert card.limits
 
 
-def test_the_static_table_is_small_and_made_of_the_model_that_ships() -> None:
-    table, model = weights.describe("static"), weights.describe("minilm")
-    assert table.card.origin_sha256 == model.card.files["model.onnx"]
+def test_the_static_table_is_small() -> None:
+    table = weights.describe("static")
     assert (table.path / "table.npy").stat().st_size <= 8_000_000
 
 
