@@ -112,13 +112,15 @@ async def gap_ms(call: Call, asked: Sequence[str], at_a_time: int) -> float:
 class Meter:
     """Measures one door after the other."""
 
-    def __init__(self, world: World, *, rounds: int, calls: int, patience_s: float) -> None:
+    def __init__(
+        self, world: World, *, rounds: int, calls: int, patience_s: float, unit: Path | None
+    ) -> None:
         self._world, self._rounds, self._calls = world, rounds, calls
         self._patience_s = patience_s
         self._runs: list[float] = []
         self._number, self._made = count(), 0
         # Of the bench alone, so that it knows no vector yet.
-        self._embedder = OnnxEmbedder()
+        self._embedder = OnnxEmbedder(unit)
         self._query_ms: list[float] = []
 
     async def door(self, name: str, at_a_time: Sequence[int]) -> dict[str, Any]:
@@ -233,6 +235,7 @@ def run(
     calls: int = CALLS,
     patience_s: float = PATIENCE_S,
     asks: int = 0,
+    unit: Path | None = None,
     small: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
@@ -244,6 +247,7 @@ def run(
         rounds, calls: pairs of blocks of so many plain calls and ours; medians are reported.
         patience_s: seconds after which a level of a door ends; one that begins above is left out.
         asks: questions over which the growth of a process is measured; 0 for none.
+        unit: the recipe's folder of the embedder whose question is the unit; None for what ships.
         small: few and short texts, for trying this out.
         say: gets a line on each door.
     """
@@ -267,7 +271,7 @@ def run(
                     relay.fabric.add(facts[:size])
         address = stack.enter_context(running())
         world = World(stores, facts, material, folder, address, (2, 40) if small else None)
-        meter = Meter(world, rounds=rounds, calls=calls, patience_s=patience_s)
+        meter = Meter(world, rounds=rounds, calls=calls, patience_s=patience_s, unit=unit)
         for name in chosen:
             say(name)
             # A loop each, since the gateway has threads of its own as those of the loop.
@@ -357,6 +361,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of plain and ours")
     parser.add_argument("--patience", type=float, default=PATIENCE_S, help="seconds of a level")
     parser.add_argument("--asks", type=int, default=0, help="asks over which memory is measured")
+    parser.add_argument("--unit", type=Path, help="a recipe's output, whose question is the unit")
     parser.add_argument("--quick", action="store_true", help="few short texts, for trying it out")
     parser.add_argument("--read", type=Path, help="a report of a former run, in place of a run")
     parser.add_argument("--json", type=Path, help="where to write the report")
@@ -378,6 +383,7 @@ def main(arguments: list[str] | None = None) -> None:
             [int(level) for level in options.at_a_time.split(",")],
             patience_s=options.patience,
             asks=options.asks,
+            unit=options.unit,
             say=lambda line: print(line, file=sys.stderr, flush=True),
             **quick,
         )

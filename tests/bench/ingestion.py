@@ -28,6 +28,8 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -35,6 +37,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from crp_integrations.engines.embeddings import StaticEmbedder
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.system import SystemClock
 from crp_integrations.engines.tokens import counter_for
@@ -50,6 +53,8 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import FloatRows, unit_rows
 
 Report = dict[str, Any]
+# What is divided by what.
+COMPARED = (("ours", "langchain"), ("unchanged", "ours"), ("static", "langchain"))
 SUFFIXES = {".md", ".rst", ".txt"}
 # The share of a kilobyte in which ru_maxrss counts.
 KILO = 1 if sys.platform == "darwin" else 1024
@@ -201,13 +206,17 @@ def compare(texts: Sequence[str], before: Path | None, rounds: int) -> Report:
 
     peer = InMemoryVectorStore(cast(Any, OneAfterAnother(OnnxEmbedder(before))))
     embedder = OnnxEmbedder()
-    took: dict[str, list[tuple[float, float]]] = {"langchain": [], "ours": [], "unchanged": []}
-    with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder, "kb"))
+    took: dict[str, list[tuple[float, float]]] = {
+        name: [] for name in ("langchain", "ours", "unchanged", "static")
+    }
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         ring = FixedKeyRing(b"b" * 32)
-        fabric = Fabric(store, embedder, counter_for("gpt-4"), SystemClock(), ring)
-        namespace = fabric.bind(Subject(tenant="bench"))
-        namespace.add([texts[0]])
+        namespaces = {}
+        for name, own in (("ours", embedder), ("static", StaticEmbedder())):
+            store = opened.enter_context(closing(SqliteStore(Path(folder, name))))
+            fabric = Fabric(store, own, counter_for("gpt-4"), SystemClock(), ring)
+            namespaces[name] = fabric.bind(Subject(tenant="bench"))
+            namespaces[name].add([texts[0]])
         peer.add_texts([texts[0]])
         for number in range(rounds):
             files = Path(folder, f"round{number}")
@@ -219,19 +228,20 @@ def compare(texts: Sequence[str], before: Path | None, rounds: int) -> Report:
                 read = [path.read_text(encoding="utf-8") for path in sorted(files.iterdir())]
                 peer.add_documents([Document(text) for text in read])
 
-            def ours(files: Path = files) -> None:
-                namespace.ingest(load_path(files))
+            def ours(name: str, files: Path = files) -> None:
+                namespaces[name].ingest(load_path(files))
 
-            for name, act in (("langchain", peers), ("ours", ours), ("unchanged", ours)):
+            acts = {"langchain": peers, "ours": partial(ours, "ours")}
+            acts |= {"unchanged": acts["ours"], "static": partial(ours, "static")}
+            for name, act in acts.items():
                 cpu, wall = time.process_time(), time.perf_counter()
                 act()
                 took[name].append((time.process_time() - cpu, time.perf_counter() - wall))
-        store.close()
     report: Report = {"documents": len(texts) - 1, "rounds": rounds, "embedder": embedder.identity}
     for place, kind in enumerate(("cpu", "wall")):
         seconds = {name: [pair[place] for pair in pairs] for name, pairs in took.items()}
         report[f"{kind}_s"] = {name: round(sum(values), 3) for name, values in seconds.items()}
-        for name, others in (("ours", "langchain"), ("unchanged", "ours")):
+        for name, others in COMPARED:
             ratios = [
                 round(other / own, 2)
                 for other, own in zip(seconds[others], seconds[name], strict=True)
