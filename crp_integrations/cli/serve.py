@@ -269,20 +269,16 @@ _INIT_SECONDS = 10.0
 
 def init(
     postgres: Annotated[
-        str,
-        typer.Option("--postgres", help="postgresql:// address of an administrator of a database."),
+        str, typer.Option("--postgres", help="postgresql:// address of an administrator.")
     ],
     prefix: Annotated[
-        str,
-        typer.Option("--prefix", help="The owner's name; also PREFIX_writer and PREFIX_reader."),
+        str, typer.Option("--prefix", help="The owner; also PREFIX_writer and PREFIX_reader.")
     ] = "crp",
     tenant: Annotated[
-        list[str] | None,
-        typer.Option("--tenant", help="A tenant to make, for the writer to use; repeatable."),
+        list[str] | None, typer.Option("--tenant", help="A tenant to make; repeatable.")
     ] = None,
     passwords: Annotated[
-        str,
-        typer.Option("--passwords", help="New PGPASSFILE for the generated passwords."),
+        str, typer.Option("--passwords", help="New PGPASSFILE for generated passwords.")
     ] = "crp.pgpass",
 ) -> None:
     """Make the database logins of a store: owner, writer and reader, with the least rights.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
 from tests.gateway.application import FAST, TENANTS, Gateway, opened
 from tests.postgres import Server as Database
+from tests.postgres import server as shared
 from tests.servers import Double
 
 BUSY_SECONDS = 0.5
@@ -44,25 +46,28 @@ class Measured:
         raise AssertionError(f"{name} {labels} is not there")
 
 
-@pytest.fixture
-def measured(server: Double, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measured]:
-    monkeypatch.setenv("CRP_KEY", "ab" * 32)
+@contextmanager
+def measuring(database: Database, model: Double) -> Iterator[Measured]:
     stores = []
 
     def kept(*where: str, **options: float) -> object:
         stores.append(store_at(*where, **options))
         return stores[-1]
 
-    monkeypatch.setattr(applications, "store_at", kept)
-    database = Database()
-    try:
-        with (
-            database.database() as name,
-            opened(database.address(name), server, settings=LIMITS) as gateway,  # type: ignore[arg-type]
-        ):
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        database.database() as name,
+    ):
+        patched.setenv("CRP_KEY", "ab" * 32)
+        patched.setattr(applications, "store_at", kept)
+        with opened(database.address(name), model, settings=LIMITS) as gateway:  # type: ignore[arg-type]
             yield Measured(gateway, stores[0], database, name)
-    finally:
-        database.close()
+
+
+@pytest.fixture
+def measured(server: Double) -> Iterator[Measured]:
+    with measuring(shared(), server) as seen:
+        yield seen
 
 
 def test_an_exhausted_pool_shows_who_waits_how_long_and_in_vain(measured: Measured) -> None:
@@ -111,7 +116,15 @@ def test_a_statement_that_waits_too_long_for_a_lock_is_counted_once(measured: Me
     assert measured.value("crp_store_errors_total", sqlstate_class="55") == 1
 
 
-def test_a_database_that_stops_is_an_error_of_the_connection(measured: Measured) -> None:
+@pytest.fixture
+def stoppable(server: Double) -> Iterator[Measured]:
+    database = Database()
+    with closing(database), measuring(database, server) as seen:
+        yield seen
+
+
+def test_a_database_that_stops_is_an_error_of_the_connection(stoppable: Measured) -> None:
+    measured = stoppable
     assert measured.gateway.ask().status_code == 200
     failing = ("08", "57")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -107,7 +108,10 @@ def test_the_gateway_answers_with_the_writers_login_and_a_second_run_changes_not
             assert writer.fabric.erase(fact.source_id).scrubbed
             writer.fabric.maintain()
             assert writer.verify().state == "VALID" and not writer.fabric.doctor().findings
-    with relay(database, "crp_writer", "another") as writer, pytest.raises(AccessDenied):
+    with (
+        relay(database, "crp_writer", "another") as writer,
+        pytest.raises(AccessDenied, match="crp fabric init --tenant"),
+    ):
         writer.add(FACTS)
 
 
@@ -154,7 +158,7 @@ def test_the_reader_reads_and_dumps_everything_and_writes_nothing(
         server().address(database), subject=Subject(tenant="old"), embedder=HashEmbedder()
     ) as before:
         before.add(FACTS)
-    assert init("--tenant", "acme").exit_code == 0
+    assert init("--tenant", "acme", "--tenant", "old").exit_code == 0
     with relay(database, "crp_writer") as writer:
         writer.add(FACTS)
     for tenant in ("old", "acme"):
@@ -176,6 +180,47 @@ def test_the_reader_reads_and_dumps_everything_and_writes_nothing(
         )
     dumped = server().run("pg_dump", "-d", login(database, "crp_reader"))
     assert dumped.count(FACTS[7]) == 2
+
+
+def test_a_restored_dump_is_the_logins_after_another_run(init: Init, database: str) -> None:
+    init("--tenant", "acme")
+    with relay(database, "crp_writer") as writer:
+        writer.add(FACTS)
+    folder = server().folder / database
+    server().give(folder)
+    dump = str(folder / "kb.dump")
+    server().run("pg_dump", "-Fc", "-f", dump, "-d", login(database, "crp_reader"))
+    with server().database() as copy:
+        assert "made: no login" in init(address=server().address(copy)).output
+        bare = ("--no-owner", "--no-acl", "--no-comments", "-d", login(copy, "crp"))
+        server().run("pg_restore", *bare, dump)
+        with pytest.raises(AccessDenied), relay(copy, "crp_writer") as writer:
+            writer.add(FACTS)
+        assert "made: no login" in init(address=server().address(copy)).output
+        with relay(copy, "crp_writer") as writer:
+            writer.ask(QUESTION, model="extractive")
+        with relay(copy, "crp_reader") as reader:
+            assert reader.fabric.size() == len(FACTS) and reader.verify().windows == 1
+        denied(
+            login(copy, "crp_reader"),
+            f"SELECT {schema_of('acme')}.append_events('', '{EMPTY}'{EMPTIES * 7})",
+        )
+
+
+def test_the_owner_gives_tenants_their_own_logins_once_it_may_make_roles(
+    init: Init, database: str
+) -> None:
+    init()
+    with closing(PostgresStore(login(database, "crp"))) as owner:
+        with pytest.raises(AccessDenied):
+            owner.admit("acme", "a-password")
+        with psycopg.connect(server().address(database), autocommit=True) as raw:
+            raw.execute("ALTER ROLE crp CREATEROLE")
+        for password in ("first-password", "second-password"):
+            role = owner.admit("acme", password)
+            psycopg.connect(server().address(database, role, password)).close()
+        assert "nothing to change" in init().output
+        assert owner.dismiss("acme") and owner.namespaces() == []
 
 
 def test_passwords_are_generated_into_a_file_of_the_owner_alone(
@@ -288,10 +333,13 @@ def test_what_a_login_lacks_is_named(init: Init, database: str) -> None:
 
         assert "let a superuser run CREATE EXTENSION vector" in refusal()
         raw.execute("CREATE EXTENSION vector")
-        assert "may not make roles; use one with CREATEROLE" in refusal()
+        assert "may not make roles; use one with CREATEROLE, or a superuser" in refusal()
         raw.execute("ALTER ROLE admin CREATEROLE")
-        assert "does not own the database" in refusal()
+        assert "may not change the database, which it does not own" in refusal()
         assert raw.execute("SELECT FROM pg_roles WHERE rolname ~ '^crp'").fetchone() is None
+        raw.execute(f"ALTER DATABASE {database} OWNER TO admin")
+        raw.execute("CREATE ROLE crp LOGIN")
+        assert "may not act for crp; use the login that made it" in refusal()
 
 
 def test_a_server_without_pgvector_or_of_an_old_version_is_refused(

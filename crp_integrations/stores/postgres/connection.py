@@ -129,6 +129,7 @@ def adapt(connection: RawConnection[Any], vector_oid: int) -> None:
 
 
 Raw = psycopg.Connection[tuple[Any, ...]]
+CountError = Callable[[psycopg.Error], None]
 # Settings that a server reports to each connection, and the query that reads their present values.
 _REPORTED = ("in_hot_standby", "default_transaction_read_only")
 _ONLY_READS = (
@@ -171,9 +172,6 @@ _SPILL = (
     "(SELECT repeat(number::text, 2048) FROM generate_series(1, 200) AS number) "
     "SELECT count(*) FROM spilled; COMMIT"
 )
-
-
-CountError = Callable[[psycopg.Error], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +340,8 @@ def begun_read_only(place: str) -> StoreBusy:
 def refused(place: str) -> AccessDenied:
     """The error for a login without a right to a namespace."""
     return AccessDenied(
-        f"the login of {place} may not use this namespace; its role has no right to it"
+        f"the login of {place} may not use this namespace; its role has no right to it, or not to "
+        "make it (`crp fabric init --tenant` makes one for the writer)"
     )
 
 

@@ -209,10 +209,13 @@ _RIGHTS = (
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT SELECT ON TABLES TO {reader}",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT INSERT ON TABLES TO {writer}",
 )
-# What this login may, and whether a role that exists may more than its part needs.
+# Whether this login may make roles, owns the database, acts for the owner (None if it is not
+# there) and may give itself that right; and whether a role that exists may more than it needs.
 _OWN_RIGHTS = (
-    "SELECT rolsuper OR rolcreaterole, pg_has_role(datdba, 'USAGE') FROM pg_roles, pg_database "
-    "WHERE rolname = current_user AND datname = current_database()"
+    "SELECT me.rolsuper OR me.rolcreaterole, pg_has_role(datdba, 'USAGE'), "
+    "pg_has_role(o.oid, 'USAGE'), pg_has_role(o.oid, 'MEMBER WITH ADMIN OPTION') FROM pg_database "
+    "JOIN pg_roles AS me ON me.rolname = current_user LEFT JOIN pg_roles AS o ON o.rolname = ? "
+    "WHERE datname = current_database()"
 )
 _THERE = (
     "SELECT rolname, rolsuper OR rolcreatedb OR rolreplication OR rolbypassrls "
@@ -282,17 +285,17 @@ def make_logins(
             run("GRANT {owner} TO CURRENT_USER WITH INHERIT TRUE")
         for statement in _RIGHTS:
             run(statement)
+        for role in (owner, writer, reader):
+            let = schemas.let_read if role == reader else schemas.let_write
+            sought = [schemas.PREFIX, len(schemas.PREFIX) + schemas.DIGITS, role]
+            for (schema,) in connection.rows(_UNREACHED, sought):
+                let(connection, schema, role)
         run("SET LOCAL ROLE {owner}")
         for namespace in namespaces:
             path = f'"{schema_of(namespace)}", "{pool.extension_schema}", pg_temp'
             connection.script(f"SET LOCAL search_path = {path}")
             schemas.make(connection, namespace, schema_of(namespace))
         run("SET LOCAL ROLE NONE")
-        for role in (owner, writer, reader):
-            let = schemas.let_read if role == reader else schemas.let_write
-            sought = [schemas.PREFIX, len(schemas.PREFIX) + schemas.DIGITS, role]
-            for (schema,) in connection.rows(_UNREACHED, sought):
-                let(connection, schema, role)
         if joins:
             run("REVOKE {owner} FROM CURRENT_USER")
         changed = connection.one(_STATE) != before
@@ -303,21 +306,19 @@ def make_logins(
 def _missing_roles(connection: PostgresConnection, owner: str, *others: str) -> list[str]:
     """The roles to make; refuses those that may too much, and a login that may too little."""
     there = dict(connection.rows(_THERE, [owner, [owner, *others]]))
-    for name in there:
-        if there[name]:
+    for name, greedy in there.items():
+        if greedy:
             raise ConfigError(
                 f"the role {name} exists and may more than this login should, such as being a "
                 "superuser or a member of another role; choose another --prefix"
             )
     missing = [name for name in (owner, *others) if name not in there]
-    ((makes, owns),) = connection.rows(_OWN_RIGHTS)
-    if missing and not makes:
-        raise AccessDenied(
-            f"the login of {connection.place} may not make roles; use one with CREATEROLE, such as "
-            "postgres"
-        )
-    if not owns:
-        raise AccessDenied(
-            f"the login of {connection.place} does not own the database; use its owner's"
-        )
+    ((makes, owns, acts, joins),) = connection.rows(_OWN_RIGHTS, [owner])
+    for right, lacking in (
+        (makes or not missing, "make roles; use one with CREATEROLE"),
+        (owns, "change the database, which it does not own; use its owner"),
+        (acts or joins or owner in missing, f"act for {owner}; use the login that made it"),
+    ):
+        if not right:
+            raise AccessDenied(f"the login of {connection.place} may not {lacking}, or a superuser")
     return missing
