@@ -142,11 +142,12 @@ def test_a_database_that_stops_is_an_error_of_the_connection(stoppable: Measured
     assert errors() == seen
 
 
-def test_no_label_names_a_tenant_and_a_folder_has_no_connections(
-    measured: Measured, tmp_path: Path, server: Double
-) -> None:
+def test_no_label_names_a_tenant(measured: Measured) -> None:
     measured.gateway.ask()
     text = measured.gateway.get("/metrics").text
     assert not {*TENANTS, measured.name, schema_of("acme")} & {*text.replace('"', " ").split()}
-    with opened(tmp_path, server) as folder:
-        assert "crp_store" not in folder.get("/metrics").text
+
+
+def test_a_folder_has_no_connections(tmp_path: Path, server: Double) -> None:
+    with opened(tmp_path, server) as gateway:
+        assert "crp_store" not in gateway.get("/metrics").text
