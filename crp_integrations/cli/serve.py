@@ -280,6 +280,7 @@ def init(
     passwords: Annotated[
         str, typer.Option("--passwords", help="New PGPASSFILE for generated passwords.")
     ] = "crp.pgpass",
+    as_json: options.AsJson = False,
 ) -> None:
     """Make the database logins of a store: owner, writer and reader, with the least rights.
 
@@ -312,14 +313,16 @@ def init(
     tenants = [options.namespace_of(name, "") for name in tenant or ()]
     with closing(PostgresPool(postgres, _INIT_SECONDS, 2)) as pool:
         made, changed = make_logins(pool, prefix, choose, tenants)
-    names = f"{prefix} (owner), {prefix}_writer (gateway) and {prefix}_reader (reads only)"
-    if not changed:
-        typer.echo(f"nothing to change: {names} have their rights in {pool.name}")
+    store = pool.address_of(f"{prefix}_writer")
+    if as_json:
+        typer.echo(json.dumps({"made": made, "changed": changed, "store": store}))
         return
-    typer.echo(f"made: {', '.join(made) or 'no login'}; {names} have their rights in {pool.name}")
+    names = f"{prefix} (owner), {prefix}_writer (gateway) and {prefix}_reader (reads only)"
+    done = f"made: {', '.join(made) or 'no login'}" if changed else "nothing to change"
+    typer.echo(f"{done}; {names} have their rights in {pool.name}")
     if lines:
         typer.echo(f"passwords: {passwords}; use it as PGPASSFILE and keep it secret")
-    typer.echo(f"next: crp serve '{pool.address_of(f'{prefix}_writer')}'")
+    typer.echo(f"next: crp serve '{store}'")
 
 
 class JsonLines(logging.Formatter):

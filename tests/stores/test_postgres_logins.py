@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -84,6 +85,8 @@ def test_the_gateway_answers_with_the_writers_login_and_a_second_run_changes_not
     assert first.exit_code == 0 and "made: crp, crp_writer, crp_reader;" in first.output
     assert "next: crp serve 'postgresql://crp_writer@/" in first.output
     assert "nothing to change" in init("--tenant", "acme").output
+    again = json.loads(init("--json").output)
+    assert (again["made"], again["changed"]) == ([], False) and "crp_writer@" in again["store"]
     # A tenant that the owner makes by writing is the writer's too.
     with relay(database, "crp", "globex") as owner:
         owner.add(FACTS[:2])

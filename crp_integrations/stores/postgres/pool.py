@@ -112,10 +112,6 @@ _REFUSED = re.compile(
 _POOLER_TRIES, _POOLER_SECONDS = 3, 2.0
 
 
-# SQLSTATE of a statement that waited for a lock for too long.
-_LOCK_TIMEOUT = "55P03"
-
-
 @dataclass(frozen=True, slots=True)
 class PoolMeasures:
     """How a store's connections are used, and what failed since it was opened.
@@ -243,7 +239,8 @@ class PostgresPool:
             waiting=stats["requests_waiting"],
             wait_seconds=stats.get("requests_wait_ms", 0) / 1000,
             timeouts=stats.get("requests_errors", 0),
-            lock_timeouts=errors[_LOCK_TIMEOUT],
+            # lock_not_available
+            lock_timeouts=errors["55P03"],
             errors=classes,
         )
 
