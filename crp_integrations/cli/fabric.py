@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from crp_integrations.cli import options, store_views, terminal
+from crp_integrations.cli import options, serve, store_views, terminal
 from crp_integrations.cli.options import (
     opened_namespace,
     printable_store,
@@ -401,6 +401,7 @@ def migrate(
 
 
 app = options.group("Inspect and maintain the stored facts and sources.")
+app.command("init")(serve.init)
 app.command("mark")(mark)
 app.command("erase")(erase)
 app.command("export")(export)

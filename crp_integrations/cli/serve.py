@@ -1,12 +1,13 @@
-"""`crp serve` and `crp keys`: run the gateway and manage its API keys."""
+"""`crp serve`, `crp keys` and `crp fabric init`: the gateway, its API keys, its database logins."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -260,6 +261,68 @@ def _scopes(names: list[str] | None) -> tuple[Scope, ...]:
         if name not in scopes:
             raise RequestError(f"--scope is {name!r:.40}, wanted one of {', '.join(Scope)}")
     return tuple(Scope(name) for name in names or ())
+
+
+# Seconds to wait for the server and its locks.
+_INIT_SECONDS = 10.0
+
+
+def init(
+    postgres: Annotated[
+        str, typer.Option("--postgres", help="postgresql:// address of an administrator.")
+    ],
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="The owner; also PREFIX_writer and PREFIX_reader.")
+    ] = "crp",
+    tenant: Annotated[
+        list[str] | None, typer.Option("--tenant", help="A tenant to make; repeatable.")
+    ] = None,
+    passwords: Annotated[
+        str, typer.Option("--passwords", help="New PGPASSFILE for generated passwords.")
+    ] = "crp.pgpass",
+    as_json: options.AsJson = False,
+) -> None:
+    """Make the database logins of a store: owner, writer and reader, with the least rights.
+
+    A password is that of CRP_OWNER_PASSWORD, CRP_WRITER_PASSWORD or CRP_READER_PASSWORD, or
+    generated. A second run makes what is missing; passwords of logins that exist stay.
+    """
+    from crp_integrations.stores.address import store_at
+
+    # Refuses another scheme, and a missing extra.
+    store_at(postgres).close()
+    from crp_integrations.stores.postgres.pool import PostgresPool
+    from crp_integrations.stores.postgres.tenants import make_logins
+
+    lines: list[str] = []
+
+    def choose(roles: Sequence[str]) -> Mapping[str, str]:
+        chosen = {}
+        for role in roles:
+            part = role.removeprefix(prefix).strip("_") or "owner"
+            chosen[role] = os.environ.get(f"CRP_{part.upper()}_PASSWORD", "")
+            if not chosen[role]:
+                chosen[role] = secrets.token_urlsafe(24)
+                lines.append(f"*:*:*:{role}:{chosen[role]}\n")
+        if lines:
+            # Written before the roles are made, so that no password is lost.
+            Path(passwords).touch(0o600, exist_ok=False)
+            Path(passwords).write_text("".join(lines), encoding="utf-8")
+        return chosen
+
+    tenants = [options.namespace_of(name, "") for name in tenant or ()]
+    with closing(PostgresPool(postgres, _INIT_SECONDS, 2)) as pool:
+        made, changed = make_logins(pool, prefix, choose, tenants)
+    store = pool.address_of(f"{prefix}_writer")
+    if as_json:
+        typer.echo(json.dumps({"made": made, "changed": changed, "store": store}))
+        return
+    names = f"{prefix} (owner), {prefix}_writer (gateway) and {prefix}_reader (reads only)"
+    done = f"made: {', '.join(made) or 'no login'}" if changed else "nothing to change"
+    typer.echo(f"{done}; {names} have their rights in {pool.name}")
+    if lines:
+        typer.echo(f"passwords: {passwords}; use it as PGPASSFILE and keep it secret")
+    typer.echo(f"next: crp serve '{store}'")
 
 
 class JsonLines(logging.Formatter):

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from pydantic import Field, ValidationError
 
@@ -34,6 +34,9 @@ from crp_integrations.fabric.region import refuse_reserved
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.records import Record
 from crp_integrations.relay.settings import first_problem
+
+if TYPE_CHECKING:
+    from crp_integrations.stores.postgres.pool import PoolMeasures
 from crp_integrations.stores.files import file_held
 
 PREFIX: Final = "crp_key_"
@@ -349,7 +352,17 @@ _HELP: Final = {
     "crp_gateway_outcomes_total": "Windows by outcome.",
     "crp_gateway_requests_running": "Running requests.",
     "crp_gateway_relays_open": "Open relays.",
+    "crp_store_connections": "Open connections to the database, by whether they are in use.",
+    "crp_store_connections_most": "Maximum of open connections to the database.",
+    "crp_store_connections_waiting": "Threads that wait for a connection.",
+    "crp_store_connection_wait_seconds_total": "Time that threads waited for a connection.",
+    "crp_store_connection_timeouts_total": "Times that a thread got no connection.",
+    "crp_store_lock_timeouts_total": "Statements that waited for a lock for too long.",
+    "crp_store_errors_total": "Errors of the database by SQLSTATE class.",
 }
+# SQLSTATE classes that a busy or failing server causes: lost connection, conflict, resources,
+# locks, shutdown, system, damage.
+_CLASSES: Final = ("08", "40", "53", "55", "57", "58", "XX")
 
 
 @runtime_checkable
@@ -364,7 +377,8 @@ class MetricsSource(Protocol):
 class GatewayMetrics:
     """Counters since the gateway started. Not thread-safe: use it from one event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, measures: Callable[[], PoolMeasures] | None = None) -> None:
+        self._measures = measures
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._buckets: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
         self._seconds: Counter[str] = Counter()
@@ -426,9 +440,28 @@ class GatewayMetrics:
         yield from _metric("crp_gateway_outcomes_total", "counter", ended)
         for name, value in self._gauges.items():
             yield from _metric(name, "gauge", {"": value()})
+        if self._measures is not None:
+            yield from _store_lines(self._measures())
 
 
-def _metric(name: str, kind: str, values: Mapping[str, int]) -> Iterator[str]:
+def _store_lines(seen: PoolMeasures) -> Iterator[str]:
+    used = {_labels(state="in_use"): seen.in_use, _labels(state="idle"): seen.idle}
+    # Those that alerts ask for begin at 0: a first error counts only as an increase.
+    errors = {**dict.fromkeys(_CLASSES, 0), **seen.errors}
+    metrics: dict[str, Mapping[str, float]] = {
+        "crp_store_connections": used,
+        "crp_store_connections_most": {"": seen.most},
+        "crp_store_connections_waiting": {"": seen.waiting},
+        "crp_store_connection_wait_seconds_total": {"": seen.wait_seconds},
+        "crp_store_connection_timeouts_total": {"": seen.timeouts},
+        "crp_store_lock_timeouts_total": {"": seen.lock_timeouts},
+        "crp_store_errors_total": {_labels(sqlstate_class=k): n for k, n in errors.items()},
+    }
+    for name, values in metrics.items():
+        yield from _metric(name, "counter" if name.endswith("_total") else "gauge", values)
+
+
+def _metric(name: str, kind: str, values: Mapping[str, float]) -> Iterator[str]:
     yield from _head(name, kind)
     yield from (f"{name}{labels} {value}" for labels, value in sorted(values.items()))
 

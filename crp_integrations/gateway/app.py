@@ -152,7 +152,8 @@ def create_app(
         models=models,
         rates=RequestRates(limits.requests_per_minute, limits.burst),
         together=ConcurrencyLimit(limits.at_once, limits.at_once_in_all),
-        metrics=GatewayMetrics(),
+        # A database's connections are measured; a folder has none.
+        metrics=GatewayMetrics(getattr(shared, "measures", None)),
         probe=StoreProbe(probed.ping),
         clock=clock_of(tree),
         keyring=keyring or keyring_of(tree, root),

@@ -26,6 +26,7 @@ pytest.importorskip("prometheus_client", reason="the extra observability is not 
 from prometheus_client.parser import text_string_to_metric_families
 
 from crp_integrations.errors import ModelError
+from crp_integrations.gateway.admission import GatewayMetrics
 from crp_integrations.governance.window_trace import (
     PackTrace,
     TracedDrops,
@@ -34,6 +35,7 @@ from crp_integrations.governance.window_trace import (
 )
 from crp_integrations.observability.evaluations import Feedback
 from crp_integrations.observability.prometheus import LevelGauges, Metrics
+from crp_integrations.stores.postgres.pool import PoolMeasures
 from crp_integrations.vocabulary import DropReason, QualityTier, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.observability.conftest import ANSWER, QUESTION, WRONG, Opener
@@ -115,6 +117,20 @@ def trace(*, consistent: bool = True, level: RiskLevel = RiskLevel.LOW) -> Windo
     )
 
 
+def every_connection() -> GatewayMetrics:
+    seen = PoolMeasures(
+        in_use=1,
+        idle=1,
+        most=16,
+        waiting=2,
+        wait_seconds=0.25,
+        timeouts=1,
+        lock_timeouts=1,
+        errors={"55": 1, "08": 2, "22": 1},
+    )
+    return GatewayMetrics(lambda: seen)
+
+
 def every_level() -> LevelGauges:
     levels = LevelGauges()
     levels.level("citation_accuracy", 0.97, True)
@@ -167,14 +183,14 @@ def test_each_step_of_many_threads_is_counted_once() -> None:
 
 def test_no_label_names_who_or_what_was_asked() -> None:
     allowed = {"outcome", "step", "le", "kind", "reason", "consistent", "held", "level",
-               "completed", "slo", "score", "read"}  # fmt: skip
-    for text in (every_metric().text(), every_level().text()):
+               "completed", "slo", "score", "read", "state", "sqlstate_class"}  # fmt: skip
+    for text in (every_metric().text(), every_level().text(), every_connection().text()):
         labels = {name for _, pairs in samples(text) for name, _ in pairs}
         assert labels <= allowed
 
 
 @needs_promtool
-@pytest.mark.parametrize("source", [every_metric, every_level])
+@pytest.mark.parametrize("source", [every_metric, every_level, every_connection])
 def test_promtool_finds_no_fault_in_the_metrics(source: Any) -> None:
     ran = subprocess.run(
         [PROMTOOL, "check", "metrics"], input=source().text(), text=True, capture_output=True
@@ -236,7 +252,8 @@ def tiles() -> list[tuple[str, str]]:
 
 
 def test_every_query_of_dashboard_and_rules_names_a_metric_that_exists() -> None:
-    exist = names(every_metric().text()) | names(every_level().text())
+    sources = (every_metric(), every_level(), every_connection())
+    exist = {name for source in sources for name in names(source.text())}
     asked = {name for _, expression in tiles() for name in queried(expression)}
     asked |= {name for rule in ALERTS for name in queried(rule["expr"])}
     assert len(asked) > 15

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -129,6 +129,7 @@ def adapt(connection: RawConnection[Any], vector_oid: int) -> None:
 
 
 Raw = psycopg.Connection[tuple[Any, ...]]
+CountError = Callable[[psycopg.Error], None]
 # Settings that a server reports to each connection, and the query that reads their present values.
 _REPORTED = ("in_hot_standby", "default_transaction_read_only")
 _ONLY_READS = (
@@ -178,24 +179,28 @@ class PostgresResult:
     """The result of a statement."""
 
     rowcount: int
-    raw: Raw
-    place: str
+    connection: PostgresConnection
 
     @property
     def lastrowid(self) -> int | None:
         """The number that was assigned to the added row."""
-        with translated(self.place):
-            row = self.raw.execute("SELECT lastval()").fetchone()
+        with self.connection.translated():
+            row = self.connection.raw.execute("SELECT lastval()").fetchone()
         return None if row is None else int(row[0])
 
 
 class PostgresConnection:
     """A connection within one transaction, for statements in SQLite's spelling."""
 
-    def __init__(self, raw: Raw, place: str) -> None:
-        """Keep the connection."""
+    def __init__(self, raw: Raw, place: str, count: CountError | None = None) -> None:
+        """Keep the connection, and what counts its errors."""
         self.raw = raw
         self.place = place
+        self._count = count
+
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise PostgreSQL's errors as ours, and count them."""
+        return _ErrorTranslation(self.place, self._count)
 
     @property
     def padding(self) -> bytes:
@@ -204,30 +209,30 @@ class PostgresConnection:
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> PostgresResult:
         """Run one statement."""
-        with translated(self.place):
+        with self.translated():
             done = self.raw.execute(_query(spelled(statement)), parameters)
-            return PostgresResult(done.rowcount, self.raw, self.place)
+            return PostgresResult(done.rowcount, self)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run one statement for each row."""
-        with translated(self.place), self.raw.cursor() as cursor:
+        with self.translated(), self.raw.cursor() as cursor:
             cursor.executemany(_query(spelled(statement)), list(rows))
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        with translated(self.place), self.raw.cursor(binary=True) as cursor:
+        with self.translated(), self.raw.cursor(binary=True) as cursor:
             return cursor.execute(_query(spelled(statement)), parameters).fetchall()
 
     def one(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
-        with translated(self.place), self.raw.cursor(binary=True) as cursor:
+        with self.translated(), self.raw.cursor(binary=True) as cursor:
             return cursor.execute(_query(spelled(statement)), parameters).fetchone()
 
     def copy(self, into: str, types: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Add rows with COPY in PostgreSQL's binary form."""
         statement = _query(f"COPY {into} FROM STDIN (FORMAT BINARY)")
         with (
-            translated(self.place),
+            self.translated(),
             self.raw.cursor() as cursor,
             cursor.copy(statement) as copying,
         ):
@@ -237,7 +242,7 @@ class PostgresConnection:
 
     def at_once(self, statements: str) -> list[tuple[Any, ...]]:
         """Run our own statements, without parameters, in one round trip; return the last's rows."""
-        with translated(self.place), self.raw.cursor() as cursor:
+        with self.translated(), self.raw.cursor() as cursor:
             cursor.execute(_query(statements))
             while cursor.nextset():
                 pass
@@ -255,7 +260,7 @@ class PostgresConnection:
 
     def script(self, statements: str) -> None:
         """Run our own statements, without parameters, in one round trip."""
-        with translated(self.place):
+        with self.translated():
             self.raw.execute(_query(statements))
 
 
@@ -267,10 +272,11 @@ def _query(statement: str) -> bytes:
 class _ErrorTranslation(AbstractContextManager[None]):
     """Translates errors. A class, because a search enters several and a generator is slower."""
 
-    __slots__ = ("_place",)
+    __slots__ = ("_count", "_place")
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, count: CountError | None = None) -> None:
         self._place = place
+        self._count = count
 
     def __enter__(self) -> None:
         return None
@@ -281,13 +287,15 @@ class _ErrorTranslation(AbstractContextManager[None]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._count is not None and isinstance(error, psycopg.Error):
+            self._count(error)
         if error is not None and (ours := _ours(error, self._place)) is not None:
             raise ours from error
 
 
-def translated(place: str) -> AbstractContextManager[None]:
+def translated(place: str, count: CountError | None = None) -> AbstractContextManager[None]:
     """Raise PostgreSQL's errors as ours, without the server's message, which may quote a text."""
-    return _ErrorTranslation(place)
+    return _ErrorTranslation(place, count)
 
 
 def _ours(error: BaseException, place: str) -> OwnError | None:
@@ -332,7 +340,8 @@ def begun_read_only(place: str) -> StoreBusy:
 def refused(place: str) -> AccessDenied:
     """The error for a login without a right to a namespace."""
     return AccessDenied(
-        f"the login of {place} may not use this namespace; its role has no right to it"
+        f"the login of {place} may not use this namespace; its role has no right to it, or not to "
+        "make it (`crp fabric init --tenant` makes one for the writer)"
     )
 
 

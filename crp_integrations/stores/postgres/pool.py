@@ -12,9 +12,12 @@ import re
 import selectors
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -109,6 +112,31 @@ _REFUSED = re.compile(
 _POOLER_TRIES, _POOLER_SECONDS = 3, 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class PoolMeasures:
+    """How a store's connections are used, and what failed since it was opened.
+
+    Attributes:
+        in_use: open connections that are lent.
+        idle: open connections that are not.
+        most: maximum of open connections.
+        waiting: threads that wait for a connection now.
+        wait_seconds: time that all threads waited for a connection, opening it included.
+        timeouts: times that a thread got none.
+        lock_timeouts: statements that waited for a lock for too long.
+        errors: errors of the database by SQLSTATE class; `08` for a lost connection.
+    """
+
+    in_use: int
+    idle: int
+    most: int
+    waiting: int
+    wait_seconds: float
+    timeouts: int
+    lock_timeouts: int
+    errors: Mapping[str, int]
+
+
 class PostgresPool:
     """Connections to one database; thread-safe."""
 
@@ -142,6 +170,7 @@ class PostgresPool:
             "connect_timeout": max(2, round(busy_seconds)),
         }
         self._address = address
+        self._errors: Counter[str] = Counter()
         self._pool: ConnectionPool[Raw] = ConnectionPool(
             address,
             kwargs=self._options,
@@ -178,13 +207,48 @@ class PostgresPool:
             raise StoreError(f"store {self.name} is closed") from error
         try:
             self._on_use()
-            yield PostgresConnection(raw, self.name)
+            yield PostgresConnection(raw, self.name, self._count)
         except BaseException:
             _undo(raw)
             raise
         finally:
             self._used[id(raw)] = time.monotonic()
             self._pool.putconn(raw)
+
+    def address_of(self, role: str) -> str:
+        """The store's address for another login, without a password."""
+        parts = conninfo_to_dict(self._address)
+        host, port = str(parts.get("host", "")), str(parts.get("port", ""))
+        database = quote(str(parts.get("dbname", "")), safe="")
+        if "/" in host:
+            return f"postgresql://{role}@/{database}?host={host}{f'&port={port}' if port else ''}"
+        return f"postgresql://{role}@{host}{f':{port}' if port else ''}/{database}"
+
+    def measures(self) -> PoolMeasures:
+        """How the connections are used now, and what failed so far."""
+        stats = self._pool.get_stats()
+        with self._lock:
+            errors = Counter(self._errors)
+        classes: Counter[str] = Counter()
+        for state, count in errors.items():
+            classes[state[:2]] += count
+        return PoolMeasures(
+            in_use=stats["pool_size"] - stats["pool_available"],
+            idle=stats["pool_available"],
+            most=stats["pool_max"],
+            waiting=stats["requests_waiting"],
+            wait_seconds=stats.get("requests_wait_ms", 0) / 1000,
+            timeouts=stats.get("requests_errors", 0),
+            # lock_not_available
+            lock_timeouts=errors["55P03"],
+            errors=classes,
+        )
+
+    def _count(self, error: psycopg.Error) -> None:
+        """Count an error by SQLSTATE; one without is of the connection, or else internal."""
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        with self._lock:
+            self._errors[error.sqlstate or ("08000" if lost else "XX000")] += 1
 
     def close(self) -> None:
         """Close all connections; calling it twice does nothing."""
@@ -195,17 +259,22 @@ class PostgresPool:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                with psycopg.connect(self._address, **self._options) as raw, translated(self.name):
+                with (
+                    psycopg.connect(self._address, **self._options) as raw,
+                    translated(self.name, self._count),
+                ):
                     self._refuse_shared(raw)
                     self._server = schemas.look(raw, self.name)
                 return
             except psycopg.OperationalError as error:
                 if _REFUSED.search(str(error)):
+                    self._count(error)
                     raise StoreError(
                         f"{self.name} refused the login: {_sentence(error)}; correct the user, the "
                         "password or the database in the store's address"
                     ) from error
                 if time.monotonic() >= deadline:
+                    self._count(error)
                     raise self._no_connection(f": {_sentence(error)}") from error
                 time.sleep(min(PAUSE_SECONDS, seconds))
 
@@ -242,7 +311,7 @@ class PostgresPool:
 
     def _configure(self, raw: Raw) -> None:
         assert self._server is not None
-        with translated(self.name):
+        with translated(self.name, self._count):
             adapt(raw, self._server.vector_oid)
             schemas.set_up(raw)
             # Maximum time that a statement waits for a lock.

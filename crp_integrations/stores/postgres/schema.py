@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from psycopg import sql
+from psycopg.errors import FeatureNotSupported, InsufficientPrivilege, UndefinedFile
+
 from crp_integrations.errors import AccessDenied, ConfigError, StoreDamaged, StoreNewer
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.postgres import tables
 from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, refused
+from crp_integrations.stores.postgres.tables import DEFINED, SEALED
 from crp_integrations.stores.rules import checked_name
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
@@ -24,6 +28,36 @@ EF_SEARCH = 100
 # The first query of a read-only transaction.
 OWN = "SELECT name, value FROM own"
 _MAKING = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
+_CREATE_EXTENSION = "CREATE EXTENSION IF NOT EXISTS vector"
+# A function that is restored from a dump without its rights may be run by everybody.
+_REVOKED = tuple(f"REVOKE ALL ON FUNCTION {{schema}}.{name} FROM PUBLIC" for name in DEFINED)
+# Rows of sealed tables can be added but not changed, events only by a function that checks the
+# chain's link; only the operator writes `named`.
+_GRANTS = (
+    *_REVOKED,
+    "REVOKE ALL ON SCHEMA {schema} FROM PUBLIC",
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    *(f"REVOKE UPDATE, DELETE ON {{schema}}.{table} FROM {{role}}" for table in SEALED),
+    "REVOKE INSERT, UPDATE, DELETE ON {schema}.named, {schema}.events FROM {role}",
+    "GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+    *(f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}" for function in DEFINED),
+)
+_READING = (
+    *_REVOKED,
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    # pg_dump reads these too.
+    "GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+)
+# The logins of all tenants (`tenants.make_logins`): whom the owner's new tables let read, and who
+# may write; the exact rights follow from that.
+_LOGINS = (
+    "SELECT rolname, bool_or(privilege_type = 'INSERT') FROM pg_namespace "
+    "JOIN pg_default_acl ON defaclrole = nspowner, aclexplode(defaclacl) AS right_of "
+    "JOIN pg_roles ON pg_roles.oid = right_of.grantee WHERE nspname = ? AND defaclnamespace = 0 "
+    "AND defaclobjtype = 'r' AND grantee <> nspowner GROUP BY rolname ORDER BY rolname"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +80,20 @@ def look(raw: Raw, place: str) -> Server:
         raise ConfigError(f"{place} is PostgreSQL {major}; 16 is the oldest that is supported")
     row = _extension(raw)
     if row is None:
-        with raw.transaction():
-            raw.execute("SELECT pg_advisory_xact_lock(hashtextextended('crp vector', 0))")
-            raw.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        try:
+            with raw.transaction():
+                raw.execute("SELECT pg_advisory_xact_lock(hashtextextended('crp vector', 0))")
+                raw.execute(_CREATE_EXTENSION.encode())
+        except InsufficientPrivilege as error:
+            raise AccessDenied(
+                f"{place} has no pgvector, and this login may not create it; let a superuser run "
+                "CREATE EXTENSION vector in this database"
+            ) from error
+        except (FeatureNotSupported, UndefinedFile) as error:
+            raise ConfigError(
+                f"{place} has no pgvector, which is not installed on the server; install it there, "
+                "such as Debian's package postgresql-17-pgvector"
+            ) from error
         row = _extension(raw)
     assert row is not None
     version, schema, oid = row
@@ -113,6 +158,7 @@ def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
         return
     connection.script(f'CREATE SCHEMA "{schema}"')
     fill(connection, namespace)
+    let_logins(connection, schema)
 
 
 def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> None:
@@ -130,6 +176,7 @@ def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> No
         )
     for step in tables.STEPS[version:]:
         connection.script(";\n".join(step))
+    let_logins(connection, schema)
     connection.execute(
         "UPDATE own SET value = ? WHERE name = ?", [len(tables.STEPS), tables.VERSION_NAME]
     )
@@ -149,6 +196,30 @@ def fill(connection: PostgresConnection, namespace: str) -> None:
         "INSERT INTO own (name, value) VALUES (?, ?)",
         [tables.VERSION_NAME, len(tables.STEPS)],
     )
+
+
+def let_logins(connection: PostgresConnection, schema: str) -> None:
+    """Grant the logins of all tenants, if there are any, their rights to a schema."""
+    for role, writes in connection.rows(_LOGINS, [schema]):
+        (let_write if writes else let_read)(connection, schema, role)
+
+
+def let_write(connection: PostgresConnection, schema: str, role: str) -> None:
+    """Grant a tenant's role reading and writing of the rows of its schema."""
+    _grant(connection, _GRANTS, schema, role)
+
+
+def let_read(connection: PostgresConnection, schema: str, role: str) -> None:
+    """Grant a role reading of a schema."""
+    _grant(connection, _READING, schema, role)
+
+
+def _grant(
+    connection: PostgresConnection, statements: tuple[str, ...], schema: str, role: str
+) -> None:
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    for statement in statements:
+        connection.raw.execute(sql.SQL(statement).format(**names))
 
 
 def check(connection: PostgresConnection, namespace: str, version: int | None) -> None:

@@ -15,7 +15,7 @@ from crp_integrations.language import memo
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tables, tenants, upkeep
-from crp_integrations.stores.postgres.connection import PostgresConnection, translated
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.facts import (
     INDEX_FROM,
     READ,
@@ -24,7 +24,7 @@ from crp_integrations.stores.postgres.facts import (
     WriterLockGate,
     snapshot_of,
 )
-from crp_integrations.stores.postgres.pool import CHANNEL, Listener, PostgresPool
+from crp_integrations.stores.postgres.pool import CHANNEL, Listener, PoolMeasures, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.upkeep import VectorIndexes, index_due
 from crp_integrations.stores.relational import receipts, sessions
@@ -191,6 +191,10 @@ class PostgresStore:
         with self._connection() as connection:
             connection.one("SELECT 1", [])
 
+    def measures(self) -> PoolMeasures:
+        """How the connections are used now, and what failed since the store was opened."""
+        return self._pool.measures()
+
     def cache(self, namespace: str) -> None:
         """None: derived data is in the database."""
         self._refuse_closed()
@@ -335,7 +339,7 @@ class PostgresStore:
                 # Other processes may have its texts cached.
                 connection.execute("SELECT pg_notify(?, ?)", [CHANNEL, schema])
                 if with_role:
-                    with translated(self.name):
+                    with connection.translated():
                         tenants.dismiss(connection, namespace)
             connection.script(upkeep.FORGET_STATISTICS)
             for objects in artifacts or ():
@@ -353,7 +357,7 @@ class PostgresStore:
         with (
             self._connection() as connection,
             self._within(connection, schema),
-            translated(self.name),
+            connection.translated(),
         ):
             return tenants.admit(connection, namespace, password, reads=reads)
 

@@ -1,4 +1,4 @@
-"""A login role for each tenant, which PostgreSQL itself confines to the tenant's schema.
+"""Login roles: a store's owner, writer and reader, and one for each tenant, confined to its schema.
 
 The operator creates a tenant's schema and role, and owns the tables; the tenant's processes log in
 with that role. It reads and writes the rows of its schema and owns nothing; grants let it read
@@ -11,39 +11,22 @@ and their code runs with the rights of each writer, including the operator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from psycopg import sql
 from psycopg.errors import DependentObjectsStillExist, InsufficientPrivilege
 
-from crp_integrations.errors import AccessDenied, StoreError
+from crp_integrations.errors import AccessDenied, ConfigError, StoreError
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.postgres.pool import PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.stores.postgres.tables import DEFINED, SEALED
+from crp_integrations.stores.postgres.tables import SEALED
 from crp_integrations.vocabulary import EventType
 
 _log = logging.getLogger(__name__)
-# A function that is restored from a dump without its rights may be run by everybody.
-_REVOKED = tuple(f"REVOKE ALL ON FUNCTION {{schema}}.{name} FROM PUBLIC" for name in DEFINED)
-# Rows of sealed tables can be added but not changed, events only by a function that checks the
-# chain's link; only the operator writes `named`.
-_GRANTS = (
-    *_REVOKED,
-    "REVOKE ALL ON SCHEMA {schema} FROM PUBLIC",
-    "GRANT USAGE ON SCHEMA {schema} TO {role}",
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
-    *(f"REVOKE UPDATE, DELETE ON {{schema}}.{table} FROM {{role}}" for table in SEALED),
-    "REVOKE INSERT, UPDATE, DELETE ON {schema}.named, {schema}.events FROM {role}",
-    "GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
-    *(f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}" for function in DEFINED),
-)
-_READING = (
-    *_REVOKED,
-    "GRANT USAGE ON SCHEMA {schema} TO {role}",
-    "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
-)
 # The rights that sealing an answer needs, by table, sequence or function.
 SEALING: Final = (
     ("own", "UPDATE"),
@@ -101,24 +84,6 @@ def refuse_reader(connection: PostgresConnection, namespace: str, schema: str) -
         )
 
 
-def let_write(connection: PostgresConnection, schema: str, role: str) -> None:
-    """Grant a tenant's role reading and writing of the rows of its schema."""
-    _grant(connection, _GRANTS, schema, role)
-
-
-def let_read(connection: PostgresConnection, schema: str, role: str) -> None:
-    """Grant a role reading of a schema."""
-    _grant(connection, _READING, schema, role)
-
-
-def _grant(
-    connection: PostgresConnection, statements: tuple[str, ...], schema: str, role: str
-) -> None:
-    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
-    for statement in statements:
-        connection.raw.execute(sql.SQL(statement).format(**names))
-
-
 def role_of(namespace: str) -> str:
     """The login role of a namespace's tenant; it has the same name as the schema."""
     return schema_of(namespace)
@@ -131,32 +96,35 @@ def admit(
 
     Runs in the operator's open transaction.
     """
-    if not password or "\0" in password:
-        raise StoreError("the password of a tenant's role is empty or has a NUL; give one")
     role = role_of(namespace)
     raw = connection.raw
-    name = sql.Identifier(role)
     there = connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role])
     # Only a superuser may name these attributes of a role that exists.
     verb = "ALTER" if there else "CREATE"
     least = "" if there else "NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT"
-    # The server may log statements, so only a password verifier is sent.
-    verifier = raw.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256")
-    raw.execute(
-        sql.SQL(f"{verb} ROLE {{}} LOGIN {least} PASSWORD {{}}").format(
-            name, sql.Literal(verifier.decode())
-        )
-    )
+    _set_login(connection, f"{verb} ROLE {{}} LOGIN {least} PASSWORD {{}}", role, password)
     # No other role creates anything in this database, and no tenant sees another's schema.
     raw.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     database = sql.Identifier(raw.info.dbname)
     raw.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
     schemas.make(connection, namespace, role)
-    let_write(connection, role, role)
+    schemas.let_write(connection, role, role)
     _stop_reading(connection, role)
     for shared in reads:
         _let_read(connection, shared, role)
     return role
+
+
+def _set_login(connection: PostgresConnection, statement: str, role: str, password: str) -> None:
+    if not password or "\0" in password:
+        raise StoreError(f"the password of the role {role} is empty or has a NUL; give one")
+    # The server may log statements, so only a password verifier is sent.
+    verifier = connection.raw.pgconn.encrypt_password(
+        password.encode(), role.encode(), b"scram-sha-256"
+    )
+    connection.raw.execute(
+        sql.SQL(statement).format(sql.Identifier(role), sql.Literal(verifier.decode()))
+    )
 
 
 def dismiss(connection: PostgresConnection, namespace: str) -> None:
@@ -211,9 +179,9 @@ def _stop_reading(connection: PostgresConnection, role: str) -> None:
         [role, role],
     )
     for (schema,) in others:
-        for what in ("ALL ON ALL TABLES IN SCHEMA {}", "ALL ON SCHEMA {}"):
+        for what in ("ALL TABLES IN SCHEMA {}", "ALL SEQUENCES IN SCHEMA {}", "SCHEMA {}"):
             connection.raw.execute(
-                sql.SQL(f"REVOKE {what} FROM {{}}").format(
+                sql.SQL(f"REVOKE ALL ON {what} FROM {{}}").format(
                     sql.Identifier(schema), sql.Identifier(role)
                 )
             )
@@ -223,4 +191,133 @@ def _let_read(connection: PostgresConnection, namespace: str, role: str) -> None
     schema = schema_of(namespace)
     if not schemas.is_there(connection, schema):
         raise StoreError(f"namespace {namespace!r} was never written; ingest into it first")
-    let_read(connection, schema, role)
+    schemas.let_read(connection, schema, role)
+
+
+# Role names stand in addresses and password files, so they need no quoting. They are shorter than
+# a tenant's, and none is reserved.
+_PREFIX: Final = re.compile(r"(?!pg(?:_|$)|(?:public|none)$)[a-z][a-z0-9_]{0,29}")
+_MAKE_LOGIN = "CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT PASSWORD {}"
+_RIGHTS = (
+    # Nobody else makes tables in this database.
+    "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+    "REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC",
+    "GRANT CONNECT, CREATE, TEMPORARY ON DATABASE {database} TO {owner}",
+    "GRANT CONNECT ON DATABASE {database} TO {writer}, {reader}",
+    # `schema.let_logins` recognises the two by these and grants the rest.
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT SELECT ON TABLES TO {reader}",
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT INSERT ON TABLES TO {writer}",
+)
+# Whether this login may make roles, owns the database, acts for the owner (None if it is not
+# there) and may give itself that right; and whether a role that exists may more than it needs.
+_OWN_RIGHTS = (
+    "SELECT me.rolsuper OR me.rolcreaterole, pg_has_role(datdba, 'USAGE'), "
+    "pg_has_role(o.oid, 'USAGE'), pg_has_role(o.oid, 'MEMBER WITH ADMIN OPTION') FROM pg_database "
+    "JOIN pg_roles AS me ON me.rolname = current_user LEFT JOIN pg_roles AS o ON o.rolname = ? "
+    "WHERE datname = current_database()"
+)
+_THERE = (
+    "SELECT rolname, rolsuper OR rolcreatedb OR rolreplication OR rolbypassrls "
+    "OR rolname <> ? AND (rolcreaterole OR EXISTS "
+    "(SELECT FROM pg_auth_members WHERE member = pg_roles.oid)) FROM pg_roles "
+    "WHERE rolname = ANY(?)"
+)
+_UNREACHED = (
+    "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?) AND length(nspname) = ? "
+    "AND pg_has_role(nspowner, 'USAGE') AND NOT has_schema_privilege(?, oid, 'USAGE')"
+)
+# All that making logins may change.
+_STATE = (
+    "SELECT ARRAY(SELECT rolname::text FROM pg_roles ORDER BY 1), "
+    "ARRAY(SELECT nspname || coalesce(nspacl::text, '') FROM pg_namespace ORDER BY 1), "
+    "ARRAY(SELECT concat(defaclrole, defaclobjtype, defaclacl) FROM pg_default_acl ORDER BY 1), "
+    "(SELECT datacl::text FROM pg_database WHERE datname = current_database())"
+)
+
+
+def make_logins(
+    pool: PostgresPool,
+    prefix: str,
+    passwords: Callable[[Sequence[str]], Mapping[str, str]],
+    namespaces: Sequence[str] = (),
+) -> tuple[list[str], bool]:
+    """Make the logins for all tenants and grant their rights; a second time nothing changes.
+
+    The owner makes the tenants' schemas, the writer writes rows like a gateway, the reader reads.
+    The pool's login owns the database, may make roles, and is a superuser if pgvector is missing.
+
+    Args:
+        prefix: name of the owner, and the begin of the writer's and the reader's.
+        passwords: called with the roles to make, if any; returns a password for each.
+        namespaces: namespaces whose schemas are made, so that the writer can use them.
+
+    Returns:
+        The roles that were made, and whether anything was made or granted.
+
+    Raises:
+        AccessDenied: the login lacks a right.
+        ConfigError: a name cannot be used, or a role of that name may more than it should.
+    """
+    if not _PREFIX.fullmatch(prefix):
+        raise ConfigError(
+            f"prefix is {prefix!r:.60}, wanted up to 30 of a to z, 0 to 9 and _, a letter first, "
+            "and no name that PostgreSQL reserves"
+        )
+    owner, writer, reader = prefix, f"{prefix}_writer", f"{prefix}_reader"
+    with pool.connection() as connection, connection.translated():
+        names = {"owner": owner, "writer": writer, "reader": reader}
+        names["database"] = connection.raw.info.dbname
+
+        def run(statement: str) -> None:
+            quoted = {part: sql.Identifier(name) for part, name in names.items()}
+            connection.raw.execute(sql.SQL(statement).format(**quoted))
+
+        connection.script("BEGIN")
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('crp logins', 0))")
+        before = connection.one(_STATE)
+        made = _missing_roles(connection, owner, writer, reader)
+        for name, password in (passwords(made) if made else {}).items():
+            _set_login(connection, _MAKE_LOGIN, name, password)
+        joins = connection.one("SELECT pg_has_role(?, 'USAGE')", [owner]) == (False,)
+        if joins:
+            # An administrator who is no superuser acts for the owner within this transaction.
+            run("GRANT {owner} TO CURRENT_USER WITH INHERIT TRUE")
+        for statement in _RIGHTS:
+            run(statement)
+        for role in (owner, writer, reader):
+            let = schemas.let_read if role == reader else schemas.let_write
+            sought = [schemas.PREFIX, len(schemas.PREFIX) + schemas.DIGITS, role]
+            for (schema,) in connection.rows(_UNREACHED, sought):
+                let(connection, schema, role)
+        run("SET LOCAL ROLE {owner}")
+        for namespace in namespaces:
+            path = f'"{schema_of(namespace)}", "{pool.extension_schema}", pg_temp'
+            connection.script(f"SET LOCAL search_path = {path}")
+            schemas.make(connection, namespace, schema_of(namespace))
+        run("SET LOCAL ROLE NONE")
+        if joins:
+            run("REVOKE {owner} FROM CURRENT_USER")
+        changed = connection.one(_STATE) != before
+        connection.script("COMMIT" if changed else "ROLLBACK")
+    return made, changed
+
+
+def _missing_roles(connection: PostgresConnection, owner: str, *others: str) -> list[str]:
+    """The roles to make; refuses those that may too much, and a login that may too little."""
+    there = dict(connection.rows(_THERE, [owner, [owner, *others]]))
+    for name, greedy in there.items():
+        if greedy:
+            raise ConfigError(
+                f"the role {name} exists and may more than this login should, such as being a "
+                "superuser or a member of another role; choose another --prefix"
+            )
+    missing = [name for name in (owner, *others) if name not in there]
+    ((makes, owns, acts, joins),) = connection.rows(_OWN_RIGHTS, [owner])
+    for right, lacking in (
+        (makes or not missing, "make roles; use one with CREATEROLE"),
+        (owns, "change the database, which it does not own; use its owner"),
+        (acts or joins or owner in missing, f"act for {owner}; use the login that made it"),
+    ):
+        if not right:
+            raise AccessDenied(f"the login of {connection.place} may not {lacking}, or a superuser")
+    return missing
