@@ -722,12 +722,34 @@ def test_a_lock_goes_with_a_process_that_is_killed(postgres_address: str) -> Non
     with_lock.close()
 
 
+@pytest.mark.parametrize("database", [False, True])
+def test_a_process_killed_in_the_middle_leaves_the_communities_as_they_were(
+    request: pytest.FixtureRequest, tmp_path: Path, database: bool
+) -> None:
+    place = request.getfixturevalue("postgres_address") if database else str(tmp_path)
+    store: Any = PostgresStore(place) if database else SqliteStore(place)
+    namespace = fabric(store).bind(ACME)
+    filled(namespace)
+    namespace.recluster()
+    namespace.add(texts("raw milk", 6, first=20))
+    before, state = namespace.communities(), namespace.state_hash()
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=recluster_slowly, args=(place, theirs))
+    process.start()
+    assert ours.recv() == "computing"
+    process.kill()
+    process.join()
+    assert (namespace.communities(), namespace.state_hash()) == (before, state)
+    assert not namespace.doctor().findings
+    store.close()
+
+
 def recluster_slowly(address: str, wire: Connection) -> None:
     def happens() -> None:
         wire.send("computing")
         wire.recv()
 
-    kept = PostgresStore(address)
+    kept = PostgresStore(address) if "://" in address else SqliteStore(address)
     engine = Interrupted(happens)
     wire.send(fabric(kept, leiden=engine).bind(ACME).recluster().communities)
     kept.close()
