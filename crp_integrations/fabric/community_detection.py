@@ -25,10 +25,9 @@ from crp_integrations.fabric.nearest_neighbours import (
     initial_membership,
 )
 from crp_integrations.fabric.ports import CommunityEngine, FactOutline, LogMark, work_lock
-from crp_integrations.fabric.search.vector_index import VectorIndex
+from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.settings import CommunitySettings
 from crp_integrations.fabric.similarity_graph import (
-    Candidates,
     ClusterReport,
     Community,
     CommunityMember,
@@ -68,7 +67,6 @@ class DetectionInput:
     times: int
     outline: tuple[FactOutline, ...]
     labels: tuple[tuple[str, ...], ...]
-    index: VectorIndex
     rows: FloatRows
 
     @property
@@ -223,14 +221,19 @@ class CommunityDetection:
         with self.writer.begin(False) as transaction:
             facts = transaction.facts
             self.writer.check(facts)
-            index = self.writer.region.namespace_state(self.writer.namespace).snapshot(facts).index
+            labelled = facts.retrievable()
+            if vector_search_of(facts) is not None:
+                # The store searches its vectors itself, so no index stays in this process.
+                rows = facts.vectors([fact_id for fact_id, _ in labelled])
+            else:
+                state = self.writer.region.namespace_state(self.writer.namespace)
+                rows = state.snapshot(facts).index.all_rows()[1]
             return DetectionInput(
                 mark=facts.mark(),
                 times=times_found(facts),
                 outline=tuple(facts.outline()),
-                labels=tuple(labels for _, labels in facts.retrievable()),
-                index=index,
-                rows=index.all_rows()[1],
+                labels=tuple(labels for _, labels in labelled),
+                rows=rows,
             )
 
     def _conflict_error(self, what: str) -> StoreBusy:
@@ -284,7 +287,7 @@ class CommunityDetection:
             least=similarity_threshold(self._settings, self.writer.embedder),
             known=known,
             rebuild_share=self.writer.settings.graph.rebuild_share,
-            candidates=self._candidates(read),
+            exact_up_to=self.writer.settings.graph.exact_up_to,
         )
         made = current.similarity
         if known is None or made.hashes != known.hashes or made.ids != known.ids:
@@ -293,22 +296,6 @@ class CommunityDetection:
             else:
                 save_similarity(cache, made, read.mark)
         return current
-
-    def _candidates(self, read: DetectionInput) -> Candidates | None:
-        """Neighbour search with the index's graph; None if all pairs are compared."""
-        index = read.index
-        if index.graph is None or len(read.outline) <= self.writer.settings.graph.exact_up_to:
-            return None
-        place = {fact_id: number for number, fact_id in enumerate(read.ids)}
-        k = self._settings.neighbours
-
-        def near(places: Places) -> tuple[Places, Places]:
-            hits = [index.nearest(read.rows[number], k + 1) for number in places.tolist()]
-            owners = np.repeat(places, [len(nearest) for nearest in hits])
-            others = [place[hit.fact_id] for nearest in hits for hit in nearest]
-            return owners, np.array(others, dtype=np.int64)
-
-        return near
 
     def _names(
         self,

@@ -11,7 +11,7 @@ import numpy as np
 from crp_integrations.audit import journal
 from crp_integrations.errors import ChainBroken, EngineError, StoreDamaged, StoreError
 from crp_integrations.fabric.erasure import SCRUB_SETTING, windows_due
-from crp_integrations.fabric.ports import FactsFacet, Transaction
+from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.region import FabricRegion
 from crp_integrations.fabric.state_hash import (
@@ -156,6 +156,7 @@ class NamespaceHealth:
                 findings += self._vectors(facts)
                 findings += self._state(facts)
                 findings += self._upkeep(facts)
+                findings += self._receipts(transaction)
                 count = sum(facts.tally().values())
         except StoreDamaged as error:
             # The rest cannot be read, so the check ends here with the error as a finding.
@@ -301,6 +302,17 @@ class NamespaceHealth:
                 check="upkeep",
                 problem="Bytes of removed facts, or of sessions, may still be in the files.",
                 remedy="Run crp fabric maintain when no other process reads the store.",
+            )
+
+    def _receipts(self, transaction: Transaction) -> Iterator[HealthFinding]:
+        """Check that the facts of each receipt are named, so that an erasure finds their texts."""
+        shown = window_records_of(transaction)
+        count = 0 if shown is None else shown.unnamed()
+        if count:
+            yield HealthFinding(
+                check="upkeep",
+                problem=f"The rows that name the facts of {count} receipts are missing.",
+                remedy="Run crp fabric maintain, which writes them again.",
             )
 
 

@@ -55,7 +55,7 @@ class Maintenance:
     writer: NamespaceWriter
 
     def run(self, progress: Progress, *, graph: bool = True) -> MaintenanceReport:
-        """Run the steps that are due; with `graph`, check the derived files too.
+        """Run the steps that are due; with `graph`, check derived rows and files too.
 
         Spec: CRP-SPEC-009 §2.2, §5.5, §7.2, §8.1, §8.2
         """
@@ -79,6 +79,7 @@ class Maintenance:
                     lambda _: scrubbed(self.writer),
                 ),
                 "prepared": (self._abandoned(facts, now), self._clear_prepared),
+                "names": (graph and _unnamed(transaction), self._name_facts),
                 "trim": (_trim_due(facts), self._trim),
                 "recluster": (self._recluster_due(facts, now), self._recluster),
             }
@@ -180,6 +181,14 @@ class Maintenance:
         windows_scrubbed(self.writer)
         return len(gone)
 
+    def _name_facts(self, now: datetime) -> int:
+        """Restore the rows by which an erasure finds the receipts with a fact's text."""
+        with self.writer.begin(True) as transaction:
+            shown = window_records_of(transaction)
+            if shown is not None:
+                shown.name_facts()
+        return 1
+
     def _clear_prepared(self, now: datetime) -> int:
         """Remove the vectors of an interrupted ingestion that was not resumed."""
         with self.writer.begin(True) as transaction:
@@ -255,6 +264,12 @@ class Maintenance:
                 modified_before=since,
             )
         )
+
+
+def _unnamed(transaction: Transaction) -> bool:
+    """Whether facts of a receipt are not named."""
+    shown = window_records_of(transaction)
+    return shown is not None and shown.unnamed() > 0
 
 
 def _expired(now: datetime) -> Where:

@@ -1,4 +1,4 @@
-"""Exact K nearest neighbours of every fact, and the graph contracted around changed facts.
+"""K nearest neighbours of every fact, and the graph contracted around changed facts.
 
 Scores are cosines in millionths, computed in double precision, so that rounding affects neither
 the choice of neighbours nor the weight of edges; ties go by place, which is by id. A list contains
@@ -8,13 +8,13 @@ after it loses a member. Only a full list that loses a member is searched again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.vectors import FloatRows
+from crp_integrations.vectors import FloatRows, unit_rows
 
 Places = npt.NDArray[np.int64]
 
@@ -30,6 +30,17 @@ _ROUNDING = 1e-6
 _BLOCK_ROWS = 1_024
 _TILE = 2_048
 _SAMPLE = 8_192
+# Above the limit of exact search: mean and maximum rows of a cell, nearest cells that a row is
+# compared with, sampled rows of a cell and rounds by which its centre is found, rows that are
+# searched at a time, and lists of others that a new row is offered to, as a multiple of K.
+# Measured at 20,000 facts: recall .97 of real texts, 1.0 of clusters.
+_CELL_ROWS = 64
+_CELL_MOST = 1_024
+_CELLS = 96
+_CELL_SAMPLE = 32
+_CELL_ROUNDS = 5
+_SLICE = 32_768
+_OFFERED = 3
 # Number of pairs whose rows are gathered for one exact product.
 _BLOCK_PAIRS = 1 << 15
 
@@ -112,9 +123,15 @@ class Neighbours:
 
 
 def search_neighbours(
-    known: Neighbours, rows: FloatRows, missing: Places, new: Places
+    known: Neighbours, rows: FloatRows, missing: Places, new: Places, exact_up_to: int | None = None
 ) -> Neighbours:
-    """Search the missing lists, and add new facts to the lists of others where they belong."""
+    """Search the missing lists, and add new facts to the lists of others where they belong.
+
+    Every missing list is compared with all rows, unless that is more than `exact_up_to` squared
+    pairs. Then a list is compared with the rows of its nearest cells: it contains exact scores, but
+    may lack a few neighbours, and work and memory grow with the number of rows, not its square.
+    Equal rows give equal lists on one machine in both cases, whatever the store.
+    """
     facts, k = known.places.shape
     neighbours = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
     neighbours.places[missing], neighbours.scores[missing] = NO_FACT, LOWEST
@@ -127,19 +144,114 @@ def search_neighbours(
     bar[missing] = np.inf
     is_new = np.zeros(facts, dtype=np.bool_)
     is_new[new] = True
+    if exact_up_to is None or len(missing) * facts <= exact_up_to**2:
+        pairs = _in_all_rows(rows, missing, k, floor, margin, bar, is_new)
+    else:
+        # A new fact is offered to more facts than its own list has places for.
+        wanted = k if len(missing) == facts else _OFFERED * k
+        pairs = _in_nearest_cells(rows, missing, wanted, floor)
     offers: list[tuple[Places, Places, Places]] = []
-    for start in range(0, len(missing), _BLOCK_ROWS):
-        block = missing[start : start + _BLOCK_ROWS]
-        left, right = _near(rows, block, k, floor, margin, bar, is_new[block])
-        scores = _exact(rows, block[left], right)
+    for owners, others in pairs:
+        scores = _exact(rows, owners, others)
         good = scores >= known.threshold
-        left, right, scores = left[good], right[good], scores[good]
-        _keep_best(neighbours, block[left], right, scores)
-        open_to = is_new[block[left]] & np.isfinite(bar[right])
-        offers.append((right[open_to], block[left[open_to]], scores[open_to]))
+        owners, others, scores = owners[good], others[good], scores[good]
+        _keep_best(neighbours, owners, others, scores)
+        open_to = is_new[owners] & np.isfinite(bar[others])
+        offers.append((others[open_to], owners[open_to], scores[open_to]))
     hosts, guests, scores = (np.concatenate(part) for part in zip(*offers, strict=True))
     _admit(neighbours, hosts, guests, scores)
     return neighbours
+
+
+def _in_all_rows(
+    rows: FloatRows,
+    missing: Places,
+    k: int,
+    floor: np.float32,
+    margin: np.float32,
+    bar: npt.NDArray[np.float32],
+    is_new: npt.NDArray[np.bool_],
+) -> Iterator[tuple[Places, Places]]:
+    """Yield all pairs of a missing place and another that may matter, block by block."""
+    for start in range(0, len(missing), _BLOCK_ROWS):
+        block = missing[start : start + _BLOCK_ROWS]
+        left, right = _near(rows, block, k, floor, margin, bar, is_new[block])
+        yield block[left], right
+
+
+def _in_nearest_cells(
+    rows: FloatRows, missing: Places, k: int, floor: np.float32
+) -> Iterator[tuple[Places, Places]]:
+    """Yield the pairs of a missing place and its k nearest in its nearest cells, in slices."""
+    centres, owner = _cells(rows)
+    order = np.argsort(owner, kind="stable")
+    sizes = np.bincount(owner, minlength=len(centres))
+    cells = np.split(order, np.cumsum(sizes)[:-1])
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[order] = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    for start in range(0, len(missing), _SLICE):
+        block = missing[start : start + _SLICE]
+        scores = np.full((len(block), k), floor, dtype=np.float32)
+        places = np.full((len(block), k), NO_FACT, dtype=np.int64)
+        nearest = _nearest_centres(rows[block], centres, _CELLS)
+        flat = nearest.reshape(-1)
+        ends = np.cumsum(np.bincount(flat, minlength=len(centres)))
+        asking = np.split(np.argsort(flat, kind="stable") // nearest.shape[1], ends[:-1])
+        for number, (cell, asked) in enumerate(zip(cells, asking, strict=True)):
+            # A cell of very many rows, such as copies of one text, is compared in windows.
+            own = owner[block[asked]] == number
+            window = np.where(own, rank[block[asked]] // _CELL_MOST, 0)
+            for first in range(0, len(cell), _CELL_MOST):
+                here = window == first // _CELL_MOST
+                part, who = cell[first : first + _CELL_MOST], asked[here]
+                if not who.size:
+                    continue
+                tile = rows[block[who]] @ rows[part].T
+                same = np.flatnonzero(own[here])
+                tile[same, rank[block[who[same]]] - first] = -np.inf
+                # Only rows for which the cell contains a nearer fact are merged.
+                better = np.flatnonzero(tile.max(axis=1) > scores[who, -1])
+                who = who[better]
+                both = np.concatenate([scores[who], tile[better]], axis=1)
+                ids = np.concatenate(
+                    [places[who], np.broadcast_to(part, (len(who), len(part)))], axis=1
+                )
+                best = np.argsort(-both, axis=1, kind="stable")[:, :k]
+                scores[who] = np.take_along_axis(both, best, axis=1)
+                places[who] = np.take_along_axis(ids, best, axis=1)
+        left, column = np.nonzero(places != NO_FACT)
+        yield block[left], places[left, column]
+
+
+def _cells(rows: FloatRows) -> tuple[FloatRows, Places]:
+    """Return centres of cells of similar rows, by k-means on a sample, and each row's cell."""
+    count = -(-len(rows) // _CELL_ROWS)
+    centres = rows[_spread(len(rows), count)]
+    sample = rows[_spread(len(rows), _CELL_SAMPLE * count)]
+    for _ in range(_CELL_ROUNDS):
+        owner = _nearest_centres(sample, centres, 1)[:, 0]
+        order = np.argsort(owner, kind="stable")
+        used, first = np.unique(owner[order], return_index=True)
+        centres[used] = unit_rows(np.add.reduceat(sample[order], first, axis=0))
+    return centres, _nearest_centres(rows, centres, 1)[:, 0]
+
+
+def _spread(facts: int, count: int) -> Places:
+    """Return at most `count` places, evenly spread."""
+    return np.linspace(0, facts - 1, min(facts, count)).astype(np.int64)
+
+
+def _nearest_centres(rows: FloatRows, centres: FloatRows, count: int) -> Places:
+    """Return the numbers of the centres with the largest products, shape (rows, count or less)."""
+    count = min(count, len(centres))
+    parts = []
+    for start in range(0, len(rows), _TILE):
+        products = rows[start : start + _TILE] @ centres.T
+        if count == 1:
+            parts.append(products.argmax(axis=1)[:, None])
+        else:
+            parts.append(np.argpartition(-products, count - 1, axis=1)[:, :count])
+    return np.concatenate(parts)
 
 
 def _near(
@@ -201,19 +313,6 @@ def _kth(
     full = last < ends
     kth[full] = products[order[last[full]]]
     return kth
-
-
-def choose_neighbours(
-    known: Neighbours, rows: FloatRows, owners: Places, others: Places
-) -> Neighbours:
-    """Fill the lists of the owners with the best of the given candidates, by exact scores."""
-    neighbours = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
-    apart = owners != others
-    owners, others = owners[apart], others[apart]
-    scores = _exact(rows, owners, others)
-    good = scores >= known.threshold
-    _keep_best(neighbours, owners[good], others[good], scores[good])
-    return neighbours
 
 
 def _pairs(owners: Places, lists: npt.NDArray[np.integer], facts: int) -> Places:

@@ -111,7 +111,8 @@ class VectorGraphSettings(Part):
     Spec: CRP-SPEC-009 §3.2, §3.3
 
     Attributes:
-        exact_up_to: maximum number of facts for exact search (measured crossover).
+        exact_up_to: maximum number of facts for exact search (measured crossover), also of the
+            neighbours that communities are made from.
         m: maximum connections of a node in a layer.
         ef_construction: number of candidates while the graph is built.
         ef_search: minimum number of candidates while it is searched; at least k is used.

@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,11 @@ from crp_integrations.fabric.nearest_neighbours import (
     NO_FACT,
     Neighbours,
     Places,
-    choose_neighbours,
     search_neighbours,
 )
 from crp_integrations.fabric.ports import Cache, LogMark, Transaction
 from crp_integrations.fabric.settings import CommunitySettings
-from crp_integrations.language.lexical_overlap import Phrases, keywords
+from crp_integrations.language.lexical_overlap import Key, Phrases, groups_by_key, keywords
 from crp_integrations.ports import Embedder
 from crp_integrations.records import Record
 from crp_integrations.vectors import FloatRows
@@ -145,11 +144,7 @@ CARD_THRESHOLD = "neighbour"
 SIMILARITY = 0.60
 # Digits of a content hash that are enough to see that a fact has changed.
 _HASH_DIGITS = 16
-_BLOCK = 4096
 _ARRAY = np.dtype("<i4")
-
-# Returns candidate neighbours of the rows at some places, as pairs of row and neighbour places.
-Candidates = Callable[[Places], tuple[Places, Places]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +201,11 @@ def update_similarity(
     least: int,
     known: Similarity | None = None,
     rebuild_share: float = 0.20,
-    candidates: Candidates | None = None,
+    exact_up_to: int | None = None,
 ) -> CurrentSimilarity:
     """Compute the neighbours of facts; search only those that `known` does not contain.
+
+    With more than `exact_up_to` facts, a few neighbours may be missed (`search_neighbours`).
 
     Spec: CRP-SPEC-009 §5.2
     """
@@ -221,21 +218,14 @@ def update_similarity(
         if changed <= rebuild_share * len(ids):
             moved, robbed = known.neighbours.moved(to, len(ids))
             missing = np.union1d(new, robbed)
-            neighbours = search_neighbours(moved, rows, missing, new)
+            neighbours = search_neighbours(moved, rows, missing, new, exact_up_to)
             return CurrentSimilarity(
                 Similarity(tuple(ids), hashes, neighbours, embedder, changed),
                 len(missing),
                 neighbours.changed(known.neighbours, to),
             )
     nothing = Neighbours.empty(len(ids), k, least)
-    if candidates is None:
-        neighbours = search_neighbours(nothing, rows, every, every)
-    else:
-        neighbours = nothing
-        for start in range(0, len(ids), _BLOCK):
-            neighbours = choose_neighbours(
-                neighbours, rows, *candidates(every[start : start + _BLOCK])
-            )
+    neighbours = search_neighbours(nothing, rows, every, every, exact_up_to)
     return CurrentSimilarity(
         Similarity(tuple(ids), hashes, neighbours, embedder, 0), len(ids), None
     )
@@ -418,14 +408,14 @@ def name_communities(
     Spec: CRP-SPEC-009 §5.4
     """
     phrases = {number: Phrases(listed) for number, listed in texts.items()}
-    others = list(phrases.values())
+    groups_with = groups_by_key(phrases.values())
     used = {token(name) for name in taken}
     # The last number used for each topic, so that no number is tried twice when many groups have
     # the same topic.
     last: dict[str, int] = {}
     names = {}
     for number in wanted:
-        topic = topic_of(phrases[number], others)
+        topic = topic_of(phrases[number], groups_with, len(phrases))
         again = last.get(topic, 1)
         name = topic if again == 1 else f"{topic} ({again})"
         while token(name) in used:
@@ -437,9 +427,9 @@ def name_communities(
     return names
 
 
-def topic_of(group: Phrases, others: Sequence[Phrases]) -> str:
+def topic_of(group: Phrases, groups_with: Mapping[Key, int], total: int) -> str:
     """The dominant topic of a group: its best phrase, or its two best words."""
-    best = keywords(group, others, 2)
+    best = keywords(group, groups_with, total, 2)
     # A single word is often ambiguous; a second word makes the topic clear.
     pair = " ".join(best)
     if len(best) == 2 and pair.count(" ") == 1 and len(pair) <= LONGEST_LABEL:

@@ -301,16 +301,22 @@ class Phrases:
         return min(forms, key=lambda form: (-forms[form], not form.islower(), form))
 
 
-def keywords(group: Phrases, others: Sequence[Phrases], count: int) -> list[str]:
-    """Keywords that distinguish a group of texts from the others, best first.
+def groups_by_key(groups: Iterable[Phrases]) -> Counter[Key]:
+    """Number of groups that contain each candidate."""
+    return Counter(key for group in groups for key in group.weights)
+
+
+def keywords(group: Phrases, groups_with: Mapping[Key, int], total: int, count: int) -> list[str]:
+    """Keywords that distinguish a group of texts from `total` others, best first.
 
     Deterministic: equal texts, in any order within their groups, give equal keywords.
+
+    Args:
+        groups_with: `groups_by_key` of the others, counted once for all groups.
     """
-    groups_with = Counter(key for other in others for key in other.weights if key in group.weights)
-    total = len(others)
 
     def score(key: Key) -> float:
-        rarity = math.log((1 + total) / (1 + groups_with[key])) + 1.0
+        rarity = math.log((1 + total) / (1 + groups_with.get(key, 0))) + 1.0
         return round(group.weights[key] * rarity, _DIGITS)
 
     # In ties, earlier and shorter candidates come first: topics tend to be named early, briefly.

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.graphs import engine_for
+from crp_integrations.fabric import nearest_neighbours
 from crp_integrations.fabric.nearest_neighbours import (
     LOWEST,
     MILLION,
@@ -87,6 +88,48 @@ def test_an_edge_needs_the_threshold_and_weighs_its_cosine(seed: int, rows: int,
     listed = brute(made, k, 600_000)
     wanted = {(min(i, j), max(i, j)) for i, near in enumerate(listed) for j, _ in near}
     assert set(pairs) == wanted
+
+
+def clustered(rows: int, centres: int = 60, width: int = 48) -> FloatRows:
+    """Rows around centres, and 1,500 copies of one row, which are one cell."""
+    random = np.random.default_rng(7)
+    around = random.standard_normal((centres, width))[random.integers(centres, size=rows)]
+    made = unit_rows(around + 0.7 * random.standard_normal((rows, width)))
+    made[:1_500] = made[0]
+    return made
+
+
+def test_above_the_limit_few_neighbours_are_missed_and_scores_are_exact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nearest_neighbours, "_CELLS", 12)
+    monkeypatch.setattr(nearest_neighbours, "_SLICE", 1_000)
+    rows, k, least = clustered(6_000), 10, 600_000
+    every = np.arange(len(rows))
+    nothing = Neighbours.empty(len(rows), k, least)
+    exact, near = (search_neighbours(nothing, rows, every, every, limit) for limit in (None, 5_999))
+    wanted, seen = (set(zip(*found.edges()[:2], strict=True)) for found in (exact, near))
+    others = {pair for pair in wanted if pair[1] >= 1_500}
+    assert len(others & seen) >= 0.97 * len(others) > 10_000
+    low, high, weights = near.edges()
+    assert np.allclose(weights, np.einsum("ij,ij->i", rows[low], rows[high]), atol=2e-6)
+    assert (low < high).all()
+    # Every copy is linked to copies of it, whatever their number.
+    assert (near.scores[:1_500] == MILLION).all()
+    again = search_neighbours(nothing, rows, every, every, 5_999)
+    assert np.array_equal(again.places, near.places)
+
+
+def test_facts_added_above_the_limit_enter_the_lists_of_others() -> None:
+    rows, k, least = clustered(4_000), 10, 600_000
+    old, new = np.arange(3_600), np.arange(3_600, 4_000)
+    known = search_neighbours(Neighbours.empty(3_600, k, least), rows[:3_600], old, old)
+    moved, _ = known.moved(old, 4_000)
+    exact, near = (search_neighbours(moved, rows, new, new, limit) for limit in (None, 1_000))
+    wanted, seen = (set(zip(*found.edges()[:2], strict=True)) for found in (exact, near))
+    assert len(wanted & seen) >= 0.98 * len(wanted)
+    mean = {id(found): (found.places[:3_600] >= 3_600).sum() for found in (exact, near)}
+    assert mean[id(near)] >= 0.9 * mean[id(exact)] > 500
 
 
 def kept(

@@ -16,6 +16,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.errors import ModelError, RequestError, StoreError
+from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.messages import Reply
 from crp_integrations.receipt.ledger import check_consistency
@@ -26,8 +27,10 @@ from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.records import Answer
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.keys import FixedKeyRing
+from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.relay.conftest import FACTS, Opener
 
 QUESTION = "How many megawatts does the Meridian reactor deliver, and who operates it?"
@@ -258,6 +261,39 @@ def test_an_erased_source_is_a_tombstone(open_relay: Opener, place: Path, tmp_pa
     relay.close()
     whole = b"".join(one.read_bytes() for one in sorted(place.rglob("*")) if one.is_file())
     assert b"walruszq" not in whole.lower()
+
+
+@pytest.mark.parametrize("way", ["erased at once", "repaired first", "fact gone", "damaged"])
+@pytest.mark.parametrize("database", [False, True])
+def test_a_receipt_whose_facts_are_not_named_is_found_and_erased(
+    open_relay: Opener, request: pytest.FixtureRequest, tmp_path: Path, database: bool, way: str
+) -> None:
+    address = request.getfixturevalue("postgres_address") if database else ""
+    relay = opened(open_relay, store=PostgresStore(address) if database else SqliteStore(tmp_path))
+    secret = "The walruszq of Quimperley weighs 4711 kilograms and operates the reactor."
+    relay.fabric.add([Fact(content=secret, source_id="secret")])
+    answer = relay.ask(QUESTION)
+    assert "walruszq" in write(receipt_of(relay, answer)).decode()
+    assert not relay.fabric.doctor().findings
+    texts = ["DELETE FROM receipt_facts"]
+    if way == "damaged":
+        texts.append("UPDATE receipt_contents SET texts = '[\"walruszq\"]'")
+    (fact_id,) = relay.fabric.find(Where(sources=("secret",)))
+    if way == "fact gone":
+        texts.append("UPDATE facts SET fact_id = 'other' WHERE source_id = 'secret'")
+    with relay.fabric.begin(write=True) as transaction:
+        for statement in texts:
+            transaction.facts._connection.execute(statement)  # type: ignore[attr-defined]
+    problems = [finding.problem for finding in relay.fabric.doctor().findings]
+    assert any("name the facts of 1 receipts are missing" in problem for problem in problems)
+    if way == "repaired first":
+        relay.fabric.maintain()
+        assert not relay.fabric.doctor().findings
+    relay.fabric.erase("secret")
+    left = receipt_of(relay, answer)
+    assert fact_id in {leaf.fact_id for leaf in left.leaves}
+    assert "walruszq" not in write(left).decode()
+    assert (FACTS[0] in write(left).decode()) == (way != "damaged")
 
 
 @pytest.mark.parametrize("how", ["no-store", "held"])

@@ -165,7 +165,7 @@ def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
     Keywords of each text alone would seldom overlap even if the texts agree: a short text has
     about twenty candidates, and each list would contain only five of them.
     """
-    phrases = keywords(Phrases([before, here]), [], KEYWORDS * count)
+    phrases = keywords(Phrases([before, here]), {}, 0, KEYWORDS * count)
     stems = dict.fromkeys(stem for phrase in phrases for stem in content_stems(phrase))
     earlier, later = (
         [stem for stem in stems if stem in own][:count]

@@ -257,6 +257,14 @@ class WindowRecordsFacet(Protocol):
         """Ids of the sessions not continued since a moment, ascending."""
         ...
 
+    def unnamed(self) -> int:
+        """Number of receipts with texts of which no row names the facts."""
+        ...
+
+    def name_facts(self) -> None:
+        """Write the rows that name the facts of these receipts, where their texts can be read."""
+        ...
+
     def forget(self, session_id: str) -> bool:
         """Remove a session, its windows and their answers; returns whether it existed."""
         ...

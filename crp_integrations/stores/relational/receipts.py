@@ -22,7 +22,7 @@ from crp_integrations.receipt.records import (
 from crp_integrations.receipt.redaction import erased, silent
 from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, Statement, keyid_of
 from crp_integrations.stores import rules
-from crp_integrations.stores.relational.rows import NO_KEY, keys_of, naming, source_name
+from crp_integrations.stores.relational.rows import ANY_SOURCE, NO_KEY, keys_of, naming, source_name
 from crp_integrations.stores.rules import (
     AMONG,
     MAX_SHOWN,
@@ -43,6 +43,12 @@ BEFORE = (
 ADD = (
     "INSERT INTO receipts (place, receipt_id, session_id, window_id, payload, signature, key) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+# Receipts with texts whose facts are not named, in the order of the log.
+_UNNAMED = (
+    "SELECT place FROM receipts WHERE NOT EXISTS "
+    "(SELECT 1 FROM receipt_facts WHERE receipt_facts.place = receipts.place) AND EXISTS "
+    "(SELECT 1 FROM receipt_contents WHERE receipt_contents.place = receipts.place) ORDER BY place"
 )
 ADD_CONTENT = "INSERT INTO receipt_contents (place, padding, texts) VALUES (?, ?, ?)"
 
@@ -157,13 +163,15 @@ def erase(
     Returns:
         Ids of the windows whose receipts lost a text.
     """
+    # A receipt whose facts are not named would keep their texts.
+    unreadable = name_facts(connection)
     named = naming(connection, "receipt_facts", "place", fact_ids, source_id)
     emptied = connection.rows(
         f"SELECT place FROM receipts JOIN receipt_contents USING (place) WHERE window_id {AMONG}",
         [among(sorted(windows))],
     )
     gone, touched = {*fact_ids}, set[str]()
-    for place in sorted({*named, *(place for (place,) in emptied)}):
+    for place in sorted({*named, *unreadable, *(place for (place,) in emptied)}):
         try:
             for receipt in _at(connection, "place = ?", place):
                 facts = gone | _of_source(receipt, named.get(place, b""), source_id)
@@ -185,6 +193,32 @@ def forget(connection: Statements, session_id: str) -> None:
         "(SELECT place FROM receipts WHERE session_id = ?)",
         [session_id],
     )
+
+
+def unnamed(connection: Statements) -> list[int]:
+    """Places of the receipts with texts whose facts are not named in `receipt_facts`."""
+    return [place for (place,) in connection.rows(_UNNAMED)]
+
+
+def name_facts(connection: Statements) -> list[int]:
+    """Name the facts of these receipts again; return the places of those that cannot be read.
+
+    A fact that is not stored any more counts as one of every source, so that no erasure misses it.
+    """
+    unreadable = []
+    for place in unnamed(connection):
+        try:
+            (receipt,) = _at(connection, "place = ?", place)
+        except StoreDamaged:
+            unreadable.append(place)
+            continue
+        ids = _shown_facts(receipt)
+        rows = connection.rows(
+            f"SELECT fact_id, source_id FROM facts WHERE fact_id {AMONG}", [among(ids)]
+        )
+        sources = {id_: keys_of([source_name(source_id)]) for id_, source_id in rows}
+        _name(connection, place, [(id_, sources.get(id_, ANY_SOURCE)) for id_ in ids])
+    return unreadable
 
 
 def problems(connection: Statements) -> Iterator[str]:
@@ -240,6 +274,10 @@ def _keep(
         return
     texts = dumps(texts_to_json(receipt.texts), strings_only=True).decode()
     connection.execute(ADD_CONTENT, [place, connection.padding, texts])
+    _name(connection, place, facts)
+
+
+def _name(connection: Statements, place: int, facts: Sequence[tuple[str, bytes]]) -> None:
     keys = b"".join([keys_of([id_]) + source for id_, source in facts])
     connection.execute("INSERT INTO receipt_facts (place, keys) VALUES (?, ?)", [place, keys])
 
@@ -264,8 +302,8 @@ def _of_source(receipt: Receipt, keys: bytes, source_id: str) -> set[str]:
     """The facts of a receipt that come from a source."""
     if not source_id:
         return set()
-    source = keys_of([source_name(source_id)])
-    facts = {fact for fact, own in _pairs(keys) if own == source}
+    sources = (keys_of([source_name(source_id)]), ANY_SOURCE)
+    facts = {fact for fact, own in _pairs(keys) if own in sources}
     return {id_ for id_ in _shown_facts(receipt) if keys_of([id_]) in facts}
 
 

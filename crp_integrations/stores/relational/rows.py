@@ -22,8 +22,9 @@ from crp_integrations.stores.rules import Statements, pages
 from crp_integrations.vocabulary import FactStatus
 
 _Kind = TypeVar("_Kind")
-# The key of nothing, and rows whose keys are read at a time.
+# The key of nothing, that of an unknown source, and the number of rows whose keys are read at once.
 NO_KEY: Final = bytes(8)
+ANY_SOURCE: Final = b"\xff" * 8
 _PAGE = 1_000
 STATUSES = {status.value: status for status in FactStatus}
 
@@ -241,7 +242,8 @@ def naming(
 ) -> dict[int, bytes]:
     """The keys of each row that names one of the facts or the source, by the row's number."""
     names = [*fact_ids, *([source_name(source_id)] if source_id else [])]
-    wanted = np.frombuffer(keys_of(names), dtype=np.uint64)
+    any_source = ANY_SOURCE if source_id else b""
+    wanted = np.frombuffer(keys_of(names) + any_source, dtype=np.uint64)
     rows: dict[int, bytes] = {}
     what = f"SELECT {number}, keys FROM {table} WHERE {number} > ? ORDER BY {number} LIMIT ?"  # noqa: S608
     for page in pages(connection, what, -1, _PAGE) if names else ():

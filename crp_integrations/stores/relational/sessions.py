@@ -18,7 +18,7 @@ from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.records import Record
 from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
 from crp_integrations.stores import rules
-from crp_integrations.stores.relational.receipts import erase
+from crp_integrations.stores.relational.receipts import erase, name_facts, unnamed
 from crp_integrations.stores.relational.receipts import forget as forget_texts
 from crp_integrations.stores.relational.rows import (
     keys_of,
@@ -189,6 +189,16 @@ class RelationalSessions:
         """Whether a session is stored."""
         self._gate.reading()
         return self._is("sessions", "session_id", session_id)
+
+    def unnamed(self) -> int:
+        """Number of receipts whose facts are not named."""
+        self._gate.reading()
+        return len(unnamed(self._connection))
+
+    def name_facts(self) -> None:
+        """Name the facts of these receipts again."""
+        self._gate.writing()
+        name_facts(self._connection)
 
     def idle(self, since: datetime) -> list[str]:
         """Ids of the sessions that have not changed since a time, ascending."""
