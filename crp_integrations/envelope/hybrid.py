@@ -123,7 +123,7 @@ def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
     # Most texts contain few of the terms, so the loop is over texts instead of terms.
     for at, text in enumerate(read):
         for term in text.stems.keys() & every.keys():
-            every[term].append((at, text.stems[term]))
+            every[term].append((at, text.hits(term)))
     held = [hits for hits in every.values() if hits]
     whole = _bm25(
         [at for hits in held for at, _ in hits],
@@ -328,7 +328,7 @@ def _often(stems: set[str], weighed: WeighedPool) -> dict[str, dict[int, float]]
     often: dict[str, dict[int, float]] = {}
     for at, text in enumerate(weighed.profiles):
         for stem in text.stems.keys() & stems:
-            n = text.stems[stem].often
+            n = text.often(stem)
             share = n / (n + _K1 * (1.0 - _B + _B * text.words / weighed.mean))
             often.setdefault(stem, {})[at] = share
     return often

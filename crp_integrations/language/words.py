@@ -139,7 +139,7 @@ def stems_of(text: str) -> tuple[str, ...]:
         parts = unicodedata.normalize("NFD", text)
         bare = "".join(c for c in parts if not unicodedata.combining(c))
         bare = unicodedata.normalize("NFC", bare)
-    return tuple(_stem(word) for word in _TOKEN.findall(bare.lower()))
+    return tuple(map(_stem, _TOKEN.findall(bare.lower())))
 
 
 _NOT_PAST = frozenset("need indeed speed seed feed breed exceed hundred red bed shed based".split())

@@ -128,14 +128,14 @@ def test_a_profile_counts_the_stems_of_the_whole_and_of_each_stretch(text: str) 
     (read,) = profiles([text])
     stems = Counter(stems_of(text))
     assert read.words == stems.total()
-    assert {stem: found.often for stem, found in read.stems.items()} == stems
+    assert {stem: read.often(stem) for stem in read.stems} == stems
     for number, (start, end) in enumerate(zip(read.starts, read.ends, strict=True)):
         part = Counter(stems_of(text[start:end]))
         assert read.lengths[number] == part.total()
         within = {
             stem: found.counts[found.parts.index(number)]
-            for stem, found in read.stems.items()
-            if number in found.parts
+            for stem in read.stems
+            if number in (found := read.hits(stem)).parts
         }
         assert within == {stem: n for stem, n in part.items() if stem in stems}
     assert profiles([text]) == [read]
