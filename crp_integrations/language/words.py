@@ -124,12 +124,16 @@ def content_words(text: str) -> tuple[ContentWord, ...]:
 _TOKEN = re.compile(r"[^\W_]+")
 # Lengths in bytes of the words that SQLite's FTS5 stems; other words stay as they are.
 _STEMMED = range(3, 65)
+# The last letters of Porter's suffixes; a word that ends otherwise, as most codes do, has none.
+_ENDINGS = frozenset("cdegilmnrstuy")
 
 
 @lru_cache(maxsize=65_536)
 def _stem(word: str) -> str:
     # For the choice of class and instance see `stem`.
-    return str(PorterStemmer().stemWord(word)) if len(word.encode()) in _STEMMED else word
+    if word[-1] not in _ENDINGS or len(word.encode()) not in _STEMMED:
+        return word
+    return str(PorterStemmer().stemWord(word))
 
 
 def stems_of(text: str) -> tuple[str, ...]:

@@ -352,20 +352,27 @@ def _best(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The facts that may be among the k best, at least all of these, with their exact scores."""
     while True:
-        facts, scores = _scored(columns)
-        totals = _totals(scores, order)
+        facts, places, scores = _scored(columns)
+        at = np.concatenate([places[number] for number in order])
+        in_order = np.concatenate([scores[number] for number in order])
+        totals = np.bincount(at, weights=in_order, minlength=len(facts))
         least = np.partition(totals, -k)[-k] if len(totals) >= k else -math.inf
         left = np.array([column.bound for column in columns])
         if not left.any():
             best = totals >= least
             return facts[best], totals[best]
-        if left[order].sum() * _MARGIN < least:
-            missing = np.where(scores == 0.0, left[:, None], 0.0)
-            near = (totals + _totals(missing, order)) * _MARGIN >= least
+        missing = left[order].sum()
+        if missing * _MARGIN < least:
+            held = np.repeat(left[order], [len(scores[number]) for number in order])
+            most = totals + (missing - np.bincount(at, weights=held, minlength=len(facts)))
+            near = most * _MARGIN >= least
             if near.sum() <= max(_LOOKED_UP, 4 * k):
-                facts, scores = facts[near], scores[:, near]
-                _look_up(connection, columns, facts, scores)
-                totals = _totals(scores, order)
+                facts, near_places = facts[near], np.cumsum(near) - 1
+                each = np.zeros((len(columns), len(facts)))
+                for number, (own, own_scores) in enumerate(zip(places, scores, strict=True)):
+                    each[number, near_places[own[near[own]]]] = own_scores[near[own]]
+                _look_up(connection, columns, facts, each)
+                totals = sum(each[order], np.zeros(len(facts)))
                 best = totals >= np.partition(totals, -k)[-k]
                 return facts[best], totals[best]
         _read_more(connection, columns)
@@ -373,25 +380,15 @@ def _best(
 
 def _scored(
     columns: Sequence[_TermPostings],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The facts of all postings that were read, and the score of each for each column or 0."""
+) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]], list[npt.NDArray[np.float64]]]:
+    """The facts of all postings that were read; by column the places of its facts, and scores."""
     for column in columns:
         column.read = [np.concatenate(column.read)]
     postings = [column.read[0] for column in columns]
-    facts, places = np.unique(np.concatenate([p["fact"] for p in postings]), return_inverse=True)
-    scores = np.zeros((len(columns), len(facts)))
-    start = 0
-    for number, (column, own) in enumerate(zip(columns, postings, strict=True)):
-        scores[number, places[start : start + len(own)]] = column.scores(own["times"], own["words"])
-        start += len(own)
-    return facts, scores
-
-
-def _totals(scores: npt.NDArray[np.float64], order: Sequence[int]) -> npt.NDArray[np.float64]:
-    totals = np.zeros(scores.shape[1])
-    for number in order:
-        totals += scores[number]
-    return totals
+    facts, at = np.unique(np.concatenate([p["fact"] for p in postings]), return_inverse=True)
+    places = np.split(at, np.cumsum([len(p) for p in postings])[:-1])
+    scores = [c.scores(p["times"], p["words"]) for c, p in zip(columns, postings, strict=True)]
+    return facts, places, scores
 
 
 def _look_up(
