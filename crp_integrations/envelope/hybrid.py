@@ -327,10 +327,10 @@ def _often(stems: set[str], weighed: WeighedPool) -> dict[str, dict[int, float]]
     """By stem and position, the length-adjusted frequency of the stem in a text, in [0, 1)."""
     often: dict[str, dict[int, float]] = {}
     for at, text in enumerate(weighed.profiles):
+        length = _K1 * (1.0 - _B + _B * text.words / weighed.mean)
         for stem in text.stems.keys() & stems:
             n = text.often(stem)
-            share = n / (n + _K1 * (1.0 - _B + _B * text.words / weighed.mean))
-            often.setdefault(stem, {})[at] = share
+            often.setdefault(stem, {})[at] = n / (n + length)
     return often
 
 

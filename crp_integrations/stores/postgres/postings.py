@@ -355,7 +355,9 @@ def _best(
         facts, places, scores = _scored(columns)
         at = np.concatenate([places[number] for number in order])
         in_order = np.concatenate([scores[number] for number in order])
-        totals = np.bincount(at, weights=in_order, minlength=len(facts))
+        totals: npt.NDArray[np.float64] = np.bincount(
+            at, weights=in_order, minlength=len(facts)
+        ).astype(np.float64, copy=False)
         least = np.partition(totals, -k)[-k] if len(totals) >= k else -math.inf
         left = np.array([column.bound for column in columns])
         if not left.any():
