@@ -71,7 +71,7 @@ _WITH_PHRASE = """SELECT string_agg(int8send(fact) || int4send(
 _EVERY_FACT, _SOME_FACTS = (
     _WITH_PHRASE.replace("{where}", where) for where in ("", " WHERE fact = ANY(?)")
 )
-_FOUND: Final = np.dtype([("fact", ">i8"), ("words", ">i4")])
+_MATCH: Final = np.dtype([("fact", ">i8"), ("words", ">i4")])
 
 
 @lru_cache(maxsize=65_536)
@@ -473,10 +473,10 @@ def _phrase(
         read = [row[-1] for row in rows if row[-1] is not None]
         own = _unpacked([*read, *_entries(connection, keys).get(rarest, ())])["fact"]
         row = connection.one(_SOME_FACTS, [phrase, phrase, own])
-    found = np.frombuffer((row and row[0]) or b"", dtype=_FOUND)
-    once = found["words"] > 0
-    parts = [_postings(found["fact"][once], 1, found["words"][once])]
-    often = found["fact"][~once].astype(np.int64)
+    matches = np.frombuffer((row and row[0]) or b"", dtype=_MATCH)
+    once = matches["words"] > 0
+    parts = [_postings(matches["fact"][once], 1, matches["words"][once])]
+    often = matches["fact"][~once].astype(np.int64)
     for start in range(0, len(often), _READ):
         held, owners, codes, lengths = _sequences(connection, often[start : start + _READ])
         places = np.arange(len(codes) - len(wanted) + 1)
