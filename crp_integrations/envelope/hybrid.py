@@ -123,7 +123,7 @@ def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
     # Most texts contain few of the terms, so the loop is over texts instead of terms.
     for at, text in enumerate(read):
         for term in text.stems.keys() & every.keys():
-            every[term].append((at, text.stems[term]))
+            every[term].append((at, text.hits(term)))
     held = [hits for hits in every.values() if hits]
     whole = _bm25(
         [at for hits in held for at, _ in hits],
@@ -327,10 +327,10 @@ def _often(stems: set[str], weighed: WeighedPool) -> dict[str, dict[int, float]]
     """By stem and position, the length-adjusted frequency of the stem in a text, in [0, 1)."""
     often: dict[str, dict[int, float]] = {}
     for at, text in enumerate(weighed.profiles):
+        length = _K1 * (1.0 - _B + _B * text.words / weighed.mean)
         for stem in text.stems.keys() & stems:
-            n = text.stems[stem].often
-            share = n / (n + _K1 * (1.0 - _B + _B * text.words / weighed.mean))
-            often.setdefault(stem, {})[at] = share
+            n = text.often(stem)
+            often.setdefault(stem, {})[at] = n / (n + length)
     return often
 
 

@@ -116,7 +116,7 @@ class OverlapIndex:
 
 # In characters: shorter spans are joined, longer ones are cut, and not before _MIN_CUT.
 _SHORT, _LONG, _MIN_CUT = 40, 480, 120
-# Characters of all cached texts (about 15 bytes each), and of the longest cached text.
+# Characters of all cached texts (about 7 bytes each), and of the longest cached text.
 _CACHE_SIZE, _LONGEST_CACHED = 8_000_000, 8_000
 
 STOP_STEMS = frozenset(stem for word in STOP_WORDS for stem in stems_of(word))
@@ -142,42 +142,50 @@ class LexicalProfile:
 
     Attributes:
         words: number of stems, repeats counted.
+        stems: number of the stretch of each occurrence of a stem, ascending.
+        totals: number of occurrences of each stem in the whole, if the stretches have others.
         starts, ends: offsets of each stretch of about a sentence, in order.
         lengths: number of stems in each stretch.
     """
 
     words: int
-    stems: Mapping[str, StemHits]
+    stems: Mapping[str, tuple[int, ...]]
+    totals: Mapping[str, int] | None
     starts: tuple[int, ...]
     ends: tuple[int, ...]
     lengths: tuple[int, ...]
 
+    def often(self, stem: str) -> int:
+        """How often a stem of the text occurs."""
+        return len(self.stems[stem]) if self.totals is None else self.totals[stem]
+
+    def hits(self, stem: str) -> StemHits:
+        """The occurrences of a stem of the text."""
+        counts = Counter(self.stems[stem])
+        return StemHits(self.often(stem), tuple(counts), tuple(counts.values()))
+
 
 def _profile(text: str) -> LexicalProfile:
     spans = sentence_spans(text)
-    within: dict[str, list[tuple[int, int]]] = {}
+    within: defaultdict[str, list[int]] = defaultdict(list)
     lengths = []
+    # A preview reads some 100 texts for the first time, and most of their stems are never asked
+    # for: this loop does as little as possible for each.
     for number, span in enumerate(spans):
         stems = stems_of(span.of(text))
         lengths.append(len(stems))
-        for word, count in Counter(stems).items():
-            within.setdefault(word, []).append((number, count))
+        for word in stems:
+            within[word].append(number)
     starts, ends = tuple([span.start for span in spans]), tuple([span.end for span in spans])
     # A span may end within an overlong word, so a stem of the whole may be in no span. Otherwise
     # the whole has the spans' stems: reading it again would take a tenth of a preview.
     if text.isascii() and not any(text[end - 1 : end + 1].isalnum() for end in ends[:-1]):
-        hits = {word: _hits(sum([n for _, n in at]), at) for word, at in within.items()}
-        return LexicalProfile(sum(lengths), hits, starts, ends, tuple(lengths))
-    whole = stems_of(text)
-    hits = {word: _hits(count, within.get(word, ())) for word, count in Counter(whole).items()}
-    return LexicalProfile(len(whole), hits, starts, ends, tuple(lengths))
-
-
-def _hits(often: int, places: Sequence[tuple[int, int]]) -> StemHits:
-    if len(places) == 1:
-        number, count = places[0]
-        return StemHits(often, (number,), (count,))
-    return StemHits(often, tuple([n for n, _ in places]), tuple([n for _, n in places]))
+        once = [(number,) for number in range(len(spans))]
+        places = {w: once[at[0]] if len(at) == 1 else tuple(at) for w, at in within.items()}
+        return LexicalProfile(sum(lengths), places, None, starts, ends, tuple(lengths))
+    totals = Counter(stems_of(text))
+    places = {word: tuple(within.get(word, ())) for word in totals}
+    return LexicalProfile(totals.total(), places, totals, starts, ends, tuple(lengths))
 
 
 _PROFILES = Memory(_profile, _CACHE_SIZE, longest=_LONGEST_CACHED)

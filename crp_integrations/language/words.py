@@ -124,12 +124,16 @@ def content_words(text: str) -> tuple[ContentWord, ...]:
 _TOKEN = re.compile(r"[^\W_]+")
 # Lengths in bytes of the words that SQLite's FTS5 stems; other words stay as they are.
 _STEMMED = range(3, 65)
+# The last letters of Porter's suffixes; a word that ends otherwise, as most codes do, has none.
+_ENDINGS = frozenset("cdegilmnrstuy")
 
 
 @lru_cache(maxsize=65_536)
 def _stem(word: str) -> str:
     # For the choice of class and instance see `stem`.
-    return str(PorterStemmer().stemWord(word)) if len(word.encode()) in _STEMMED else word
+    if word[-1] not in _ENDINGS or len(word.encode()) not in _STEMMED:
+        return word
+    return str(PorterStemmer().stemWord(word))
 
 
 def stems_of(text: str) -> tuple[str, ...]:
@@ -139,7 +143,7 @@ def stems_of(text: str) -> tuple[str, ...]:
         parts = unicodedata.normalize("NFD", text)
         bare = "".join(c for c in parts if not unicodedata.combining(c))
         bare = unicodedata.normalize("NFC", bare)
-    return tuple(_stem(word) for word in _TOKEN.findall(bare.lower()))
+    return tuple(map(_stem, _TOKEN.findall(bare.lower())))
 
 
 _NOT_PAST = frozenset("need indeed speed seed feed breed exceed hundred red bed shed based".split())

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from snowballstemmer.porter_stemmer import PorterStemmer
 
 from crp_integrations.language.lexical_overlap import (
     OverlapIndex,
@@ -128,14 +129,14 @@ def test_a_profile_counts_the_stems_of_the_whole_and_of_each_stretch(text: str) 
     (read,) = profiles([text])
     stems = Counter(stems_of(text))
     assert read.words == stems.total()
-    assert {stem: found.often for stem, found in read.stems.items()} == stems
+    assert {stem: read.often(stem) for stem in read.stems} == stems
     for number, (start, end) in enumerate(zip(read.starts, read.ends, strict=True)):
         part = Counter(stems_of(text[start:end]))
         assert read.lengths[number] == part.total()
         within = {
             stem: found.counts[found.parts.index(number)]
-            for stem, found in read.stems.items()
-            if number in found.parts
+            for stem in read.stems
+            if number in (found := read.hits(stem)).parts
         }
         assert within == {stem: n for stem, n in part.items() if stem in stems}
     assert profiles([text]) == [read]
@@ -199,3 +200,13 @@ def test_stems_do_not_depend_on_another_library_or_on_threads() -> None:
     one_by_one = [stem.__wrapped__(word) for word in listed]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(stem.__wrapped__, listed)) == one_by_one
+
+
+ENDS = st.sampled_from([*"abcdefghijklmnopqrstuvwxyz09", "sses", "ing", "ational", "eed", "ly"])
+
+
+@settings(max_examples=300)
+@given(st.text("aeioubcdlnrstvwxy07", min_size=1, max_size=9), ENDS)
+def test_a_stem_is_porters_whatever_letter_the_word_ends_with(start: str, end: str) -> None:
+    word = start + end
+    assert stems_of(word) == (PorterStemmer().stemWord(word) if len(word) > 2 else word,)

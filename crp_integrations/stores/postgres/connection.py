@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 from psycopg import Connection as RawConnection
 from psycopg import errors
@@ -97,6 +99,23 @@ def vector_sent(packed: bytes) -> bytes:
     return len(row).to_bytes(2, "big") + b"\0\0" + row.astype(">f4").tobytes()
 
 
+_INT8 = psycopg.adapters.types["int8"]
+
+
+class _NumbersDumper(Dumper):
+    """Sends an array of int64 as bigint[]; psycopg would send each number of a list as text."""
+
+    format = Format.BINARY
+    oid = _INT8.array_oid
+
+    def dump(self, obj: npt.NDArray[np.int64]) -> Buffer | None:
+        # One dimension, no NULL, the type of the elements, their number, the first one's place.
+        head = struct.pack(">5i", 1, 0, _INT8.oid, len(obj), 1)
+        packed = np.empty(len(obj), dtype=[("size", ">i4"), ("number", ">i8")])
+        packed["size"], packed["number"] = 8, obj
+        return head + packed.tobytes()
+
+
 class _VectorDumper(Dumper):
     format = Format.BINARY
 
@@ -119,6 +138,7 @@ def adapt(connection: RawConnection[Any], vector_oid: int) -> None:
     for kind in ("text", "name"):
         adapters.register_loader(kind, _TextLoader)
         adapters.register_loader(kind, _BinaryTextLoader)
+    adapters.register_dumper(np.ndarray, _NumbersDumper)
     adapters.register_dumper(Among, ListBinaryDumper)
     adapters.register_dumper(Among, TextListDumper)
     if vector_oid:

@@ -345,13 +345,18 @@ class PostgresFacts(RelationalFacts):
 class PostgresJournal(RelationalJournal):
     """Events and seals; events are added by a function that checks the chain's link."""
 
-    def _add(self, events: Sequence[Event]) -> None:
-        tip = self._connection.one("SELECT hmac FROM events ORDER BY seq DESC LIMIT 1")
-        schemas, numbers, *others = map(Among, zip(*map(row, events), strict=True))
-        self._connection.execute(
-            f"SELECT append_events(?, ?::bigint[]{', ?::text[]' * 7})",
-            [tip[0] if tip else "", numbers, schemas, *others],
-        )
+    def append(self, events: Sequence[Event]) -> None:
+        """Add events whose `seq` continues from the tip's."""
+        self._gate.writing()
+        tip = self._connection.one("SELECT seq, hmac FROM events ORDER BY seq DESC LIMIT 1")
+        last, seal = tip or (0, "")
+        rules.check_next(events, last)
+        if events:
+            schemas, numbers, *others = map(Among, zip(*map(row, events), strict=True))
+            self._connection.execute(
+                f"SELECT append_events(?, ?::bigint[]{', ?::text[]' * 7})",
+                [seal, numbers, schemas, *others],
+            )
 
 
 class PostgresFacets(Facets[PostgresFacts]):

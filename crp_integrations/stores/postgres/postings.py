@@ -42,6 +42,8 @@ _STEMS: Final = 500
 # Minimum postings of one round trip, and maximum facts whose missing stems are looked up.
 _READ: Final = 4_096
 _LOOKED_UP: Final = 1_024
+# What a row in the order of ids costs, in rows that are sorted.
+_PAGED: Final = 4
 # Allows for the rounding of sums.
 _MARGIN: Final = 1.0 + 1e-9
 
@@ -56,7 +58,20 @@ _ENTRIES = (
 _IDS = f"SELECT fact, fact_id FROM facts WHERE fact = ANY(?) AND {RETRIEVABLE_SQL}"
 # Of facts with equal scores, of which there may be as many as facts, the first by id.
 _TIED_IDS = f"{_IDS} ORDER BY fact_id LIMIT ?"
+_FIRST_IDS = f"SELECT fact, fact_id FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY fact_id LIMIT ?"
 _SEQUENCES = "SELECT fact, stems FROM stem_sequences WHERE fact = ANY(?)"
+# The facts with a phrase, packed, each with its number of stems if the phrase is there once, else 0
+# for "count it". The server looks for the bytes, which may also begin within a stem's hash.
+_WITH_PHRASE = """SELECT string_agg(int8send(fact) || int4send(
+        CASE WHEN at % 8 = 1 AND position(? IN substring(stems FROM at + 8)) = 0
+        THEN length(stems) / 8 ELSE 0 END
+    ), '') FROM (
+        SELECT fact, stems, position(? IN stems) AS at FROM stem_sequences{where} OFFSET 0
+    ) AS looked_at WHERE at > 0"""
+_EVERY_FACT, _SOME_FACTS = (
+    _WITH_PHRASE.replace("{where}", where) for where in ("", " WHERE fact = ANY(?)")
+)
+_MATCH: Final = np.dtype([("fact", ">i8"), ("words", ">i4")])
 
 
 @lru_cache(maxsize=65_536)
@@ -273,13 +288,31 @@ def search(
     # Two terms of one stem count twice; the sum is in the order of the terms.
     order = [place[id(column)] for stems in asked if (column := known[stems]) is not None]
     facts, totals = _best(connection, columns, order, k)
-    least = totals.min()
-    score_by_fact = dict(zip(facts.tolist(), totals.tolist(), strict=True))
-    rows = connection.rows(_IDS, [Among(facts[totals > least].tolist())])
-    tied = facts[totals == least].tolist()
-    rows += connection.rows(_TIED_IDS, [Among(tied), k - len(rows)])
-    ranked = sorted((-score_by_fact[fact], str(id_)) for fact, id_ in rows)
+    least = float(totals.min())
+    better = totals > least
+    scores = dict(zip(facts[better].tolist(), totals[better].tolist(), strict=True))
+    if len(facts) <= 2 * k:
+        rows = connection.rows(_IDS, [facts])
+    else:
+        rows = connection.rows(_IDS, [facts[better]])
+        rows += _first_tied(connection, facts[~better], k - len(rows), live[0])
+    ranked = sorted((-scores.get(fact, least), str(id_)) for fact, id_ in rows)[:k]
     return [(id_, -score) for score, id_ in ranked]
+
+
+def _first_tied(
+    connection: PostgresConnection, tied: npt.NDArray[np.int64], wanted: int, live: int
+) -> list[tuple[Any, ...]]:
+    """The first facts by id of those with equal scores, of which there are more than wanted."""
+    # Where many facts are tied, a page of all facts by id has enough of them: it is twice as long
+    # as is likely to be needed. To sort all that are tied would cost more.
+    size = 2 * wanted * live // len(tied)
+    if _PAGED * size <= len(tied):
+        page = connection.rows(_FIRST_IDS, [size])
+        in_page = np.isin([fact for fact, _ in page], tied).tolist()
+        if sum(in_page) >= wanted:
+            return [row for row, is_tied in zip(page, in_page, strict=True) if is_tied][:wanted]
+    return connection.rows(_TIED_IDS, [tied, wanted])
 
 
 def _term(
@@ -294,7 +327,7 @@ def _term(
     if len(stems) == 1:
         count = sum(row[2] for row in rows)
     else:
-        postings = _phrase(connection, stems, rows_by_stem)
+        postings = _phrase(connection, stems, rows_by_stem, facts)
         count = len(postings)
     if not count:
         return None
@@ -319,20 +352,29 @@ def _best(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The facts that may be among the k best, at least all of these, with their exact scores."""
     while True:
-        facts, scores = _scored(columns)
-        totals = _totals(scores, order)
+        facts, places, scores = _scored(columns)
+        at = np.concatenate([places[number] for number in order])
+        in_order = np.concatenate([scores[number] for number in order])
+        totals: npt.NDArray[np.float64] = np.bincount(
+            at, weights=in_order, minlength=len(facts)
+        ).astype(np.float64, copy=False)
         least = np.partition(totals, -k)[-k] if len(totals) >= k else -math.inf
         left = np.array([column.bound for column in columns])
         if not left.any():
             best = totals >= least
             return facts[best], totals[best]
-        if left[order].sum() * _MARGIN < least:
-            missing = np.where(scores == 0.0, left[:, None], 0.0)
-            near = (totals + _totals(missing, order)) * _MARGIN >= least
+        missing = left[order].sum()
+        if missing * _MARGIN < least:
+            held = np.repeat(left[order], [len(scores[number]) for number in order])
+            most = totals + (missing - np.bincount(at, weights=held, minlength=len(facts)))
+            near = most * _MARGIN >= least
             if near.sum() <= max(_LOOKED_UP, 4 * k):
-                facts, scores = facts[near], scores[:, near]
-                _look_up(connection, columns, facts, scores)
-                totals = _totals(scores, order)
+                facts, near_places = facts[near], np.cumsum(near) - 1
+                each = np.zeros((len(columns), len(facts)))
+                for number, (own, own_scores) in enumerate(zip(places, scores, strict=True)):
+                    each[number, near_places[own[near[own]]]] = own_scores[near[own]]
+                _look_up(connection, columns, facts, each)
+                totals = sum(each[order], np.zeros(len(facts)))
                 best = totals >= np.partition(totals, -k)[-k]
                 return facts[best], totals[best]
         _read_more(connection, columns)
@@ -340,25 +382,15 @@ def _best(
 
 def _scored(
     columns: Sequence[_TermPostings],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The facts of all postings that were read, and the score of each for each column or 0."""
+) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]], list[npt.NDArray[np.float64]]]:
+    """The facts of all postings that were read; by column the places of its facts, and scores."""
     for column in columns:
         column.read = [np.concatenate(column.read)]
     postings = [column.read[0] for column in columns]
-    facts, places = np.unique(np.concatenate([p["fact"] for p in postings]), return_inverse=True)
-    scores = np.zeros((len(columns), len(facts)))
-    start = 0
-    for number, (column, own) in enumerate(zip(columns, postings, strict=True)):
-        scores[number, places[start : start + len(own)]] = column.scores(own["times"], own["words"])
-        start += len(own)
-    return facts, scores
-
-
-def _totals(scores: npt.NDArray[np.float64], order: Sequence[int]) -> npt.NDArray[np.float64]:
-    totals = np.zeros(scores.shape[1])
-    for number in order:
-        totals += scores[number]
-    return totals
+    facts, at = np.unique(np.concatenate([p["fact"] for p in postings]), return_inverse=True)
+    places = np.split(at, np.cumsum([len(p) for p in postings])[:-1])
+    scores = [c.scores(p["times"], p["words"]) for c, p in zip(columns, postings, strict=True)]
+    return facts, places, scores
 
 
 def _look_up(
@@ -410,7 +442,7 @@ def _sequences(
     npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint64], npt.NDArray[np.int64]
 ]:
     """The facts that are there; for each of their stems the fact's place and the hash; lengths."""
-    rows = connection.rows(_SEQUENCES, [Among(facts.tolist())])
+    rows = connection.rows(_SEQUENCES, [facts])
     held = np.array([fact for fact, _ in rows], dtype=np.int64)
     lengths = np.array([len(stems) // 8 for _, stems in rows], dtype=np.int64)
     owners = np.repeat(np.arange(len(rows)), lengths)
@@ -421,38 +453,45 @@ def _phrase(
     connection: PostgresConnection,
     stems: Sequence[str],
     rows_by_stem: dict[str, list[tuple[Any, ...]]],
+    live: int,
 ) -> Postings:
-    """The postings of facts that contain the stems one after another."""
-    rows = {stem: rows_by_stem[stem] for stem in stems}
-    facts: npt.NDArray[np.int64] | None = None
-    for stem in sorted(rows, key=lambda stem: (sum(row[2] for row in rows[stem]), stem)):
-        # Few facts are looked up at once; of many, those that lack a further stem are left out.
-        if facts is not None and len(facts) <= _LOOKED_UP:
-            break
-        keys = [(stem, row[0], row[1]) for row in rows[stem] if row[-1] is None]
-        read = [row[-1] for row in rows[stem] if row[-1] is not None]
-        own = _unpacked([*read, *_entries(connection, keys).get(stem, ())])["fact"]
-        facts = own if facts is None else facts[np.isin(facts, own)]
-    assert facts is not None
-    parts = [np.zeros(0, dtype=POSTING)]
+    """The postings of facts that contain the stems one after another.
+
+    All of them are needed: the number of facts with a phrase decides its weight.
+    """
+    sizes = {stem: sum(row[2] for row in rows_by_stem[stem]) for stem in stems}
+    rarest = min(stems, key=lambda stem: (sizes[stem], stem))
+    if not sizes[rarest]:
+        return np.zeros(0, dtype=POSTING)
     wanted = _codes(stems)
-    for start in range(0, len(facts), _READ):
-        held, owners, codes, lengths = _sequences(connection, facts[start : start + _READ])
+    phrase = wanted.tobytes()
+    if 2 * sizes[rarest] > live:
+        row = connection.one(_EVERY_FACT, [phrase, phrase])
+    else:
+        rows = rows_by_stem[rarest]
+        keys = [(rarest, row[0], row[1]) for row in rows if row[-1] is None]
+        read = [row[-1] for row in rows if row[-1] is not None]
+        own = _unpacked([*read, *_entries(connection, keys).get(rarest, ())])["fact"]
+        row = connection.one(_SOME_FACTS, [phrase, phrase, own])
+    matches = np.frombuffer((row and row[0]) or b"", dtype=_MATCH)
+    once = matches["words"] > 0
+    parts = [_postings(matches["fact"][once], 1, matches["words"][once])]
+    often = matches["fact"][~once].astype(np.int64)
+    for start in range(0, len(often), _READ):
+        held, owners, codes, lengths = _sequences(connection, often[start : start + _READ])
         places = np.arange(len(codes) - len(wanted) + 1)
         for step, code in enumerate(wanted):
             places = places[codes[places + step] == code]
-            if not len(places):
-                break
         places = places[owners[places] == owners[places + len(wanted) - 1]]
         times = np.bincount(owners[places], minlength=len(held))
-        part = np.zeros(np.count_nonzero(times), dtype=POSTING)
-        part["fact"], part["times"], part["words"] = (
-            held[times > 0],
-            times[times > 0],
-            lengths[times > 0],
-        )
-        parts.append(part)
+        parts.append(_postings(held[times > 0], times[times > 0], lengths[times > 0]))
     return np.concatenate(parts)
+
+
+def _postings(facts: Any, times: Any, words: Any) -> Postings:
+    postings = np.empty(len(facts), dtype=POSTING)
+    postings["fact"], postings["times"], postings["words"] = facts, times, words
+    return postings
 
 
 def _length(words: npt.NDArray[np.integer], mean: float) -> npt.NDArray[np.float64]:

@@ -58,10 +58,7 @@ class RelationalJournal:
         last = self._connection.rows("SELECT coalesce(max(seq), 0) FROM events")[0][0]
         rules.check_next(events, last)
         if events:
-            self._add(events)
-
-    def _add(self, events: Sequence[Event]) -> None:
-        self._connection.executemany(ADD_EVENT, [row(event) for event in events])
+            self._connection.executemany(ADD_EVENT, [row(event) for event in events])
 
     def events(self, *, after: int = 0) -> Iterator[Event]:
         """Events in order, those with `seq` above `after`."""
