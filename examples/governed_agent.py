@@ -354,7 +354,7 @@ class Listening:
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
-        self._model = ExtractiveModel(most_quotes=2)
+        self._model = ExtractiveModel(most_quotes=1)
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""

@@ -123,8 +123,8 @@ ANSWERS = (
 def _judged(window: int, **request: Any) -> tuple[Receipt, list[tuple[Message, ...]]]:
     """The receipt of an answer, and the messages that its judge was sent."""
     judge, model = _Judge(), ScriptedModel(ANSWERS[window > 10_000])
-    sites = (f"A transport worker may be posted to site {n} for {n} months." for n in range(130))
-    texts = [*HANDBOOK, " ".join(sites)]
+    sites = [f"A transport worker may be posted to site {n} for {n} months." for n in range(130)]
+    texts = [*HANDBOOK, " ".join(sites[:65]), " ".join(sites[65:])]
     with Relay.open(MemoryStore(), models=model, judge=Judge(judge, window_tokens=window)) as relay:
         relay.fabric.add(texts)
         receipt_id = relay.ask(
