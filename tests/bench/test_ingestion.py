@@ -37,7 +37,7 @@ def test_files_are_ingested_beside_langchains_store_by_turns() -> None:
     report = ingestion.compare(paragraphs_of(9), None, rounds=2)
     assert report["documents"] == 8
     assert len(report["cpu_langchain_to_ours"]["pairs"]) == 2
-    assert report["cpu_s"].keys() == {"langchain", "ours", "unchanged"}
+    assert report["cpu_s"].keys() == {"langchain", "ours", "unchanged", "static"}
 
 
 def test_evidence_is_found_wherever_it_is_said(tmp_path: Path) -> None:

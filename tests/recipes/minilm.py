@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Final, get_args
 
 import numpy as np
+import onnx
 import tokenizers
+from onnx import numpy_helper
 from safetensors.numpy import load
 
 from crp_integrations import weights as included
@@ -93,7 +95,25 @@ def _licence(vocabulary: bytes) -> list[list[int]]:
     return [tokenizer.encode(part).ids[:PASSAGE] for part in parts]
 
 
-def make(out: Path, weights: Path, quantisation: Quantisation, passage: int = PASSAGE) -> Card:
+def shaken(content: bytes) -> bytes:
+    """A network whose numbers differ in their last bits, as if another processor had made them."""
+    model, chance = onnx.load_from_string(content), np.random.default_rng(0)
+    for tensor in model.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            values = numpy_helper.to_array(tensor)
+            values = values * (1 + 1e-7 * chance.standard_normal(values.shape))
+            tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float32), tensor.name))
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def make(
+    out: Path,
+    weights: Path,
+    quantisation: Quantisation,
+    passage: int = PASSAGE,
+    *,
+    shake: bool = False,
+) -> Card:
     """Write `model.onnx`, `tokenizer.json` and `card.json` to a directory."""
     matrices = load(_checked(weights, WEIGHTS_SHA256))
     tokenizer = plain_tokenizer(_checked(weights.with_name("tokenizer.json"), TOKENIZER_SHA256))
@@ -102,6 +122,8 @@ def make(out: Path, weights: Path, quantisation: Quantisation, passage: int = PA
         entries = len(matrices["embeddings.word_embeddings.weight"])
         layer = CodedLayer(ranges(matrices, [*made_up(entries), *_licence(tokenizer)]))
     model = build(matrices, quantisation, layer)
+    if shake:
+        model = shaken(model)
     card = Card(
         name="all-MiniLM-L6-v2",
         version={"int8": "int8@1", "weight-only": "int8w@1", "float32": "float32@1"}[quantisation],
@@ -153,10 +175,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--weights", type=Path, help="model.safetensors; default: the package's")
     parser.add_argument("--quantisation", choices=get_args(Quantisation), default="int8")
     parser.add_argument("--passage", type=int, default=PASSAGE, help="tokens of a window")
+    parser.add_argument("--shake", action="store_true", help="change the last bits of numbers")
     parser.add_argument("--compare", type=Path, help="texts to run through torch as well")
     given = parser.parse_args(arguments)
     weights = given.weights or find_weights()
-    card = make(given.out, weights, given.quantisation, given.passage)
+    card = make(given.out, weights, given.quantisation, given.passage, shake=given.shake)
     for name, digest in card.files.items():
         print(f"{digest}  {name}")
     if given.compare:
