@@ -362,8 +362,7 @@ def _read(report: str) -> Any:
 def _named(report: str) -> Iterator[str]:
     """Every fact id in a report, at any depth."""
     waiting = [_read(report)]
-    if _FACT not in report and "\\u" not in report:
-        # Not even the key, written out or with escapes.
+    if _FACT not in report and "\\u" not in report:  # not even with escapes
         return
     while waiting:
         item = waiting.pop()
