@@ -1,6 +1,6 @@
 """Measures a bulk load: facts with given vectors, through `Namespace.loading`, killed and resumed.
 
-    python -m tests.bench.bulk --facts 20000,300000 [--store postgresql://…] [--profile]
+    python -m tests.bench.bulk --facts 20000,300000 [--postgres | --store postgresql://…]
 
 Each size is loaded into a new folder, or into a tenant of the database that is dropped afterwards.
 A process of its own loads; with `--killed-at` it is killed with SIGKILL after that share, and the
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import FloatRows
 from tests.bench.made_up import DIMENSIONS, made_up_facts
+from tests.bench.postgres_scale import stores
 
 TENANT = "bench-bulk"
 # Facts that are made and written at a time, and facts of the write after the load.
@@ -177,6 +178,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="tests.bench.bulk", description=__doc__)
     parser.add_argument("--facts", default="20000", help="sizes, separated by commas")
     parser.add_argument("--store", default="", help="address of a database; a folder without")
+    parser.add_argument("--postgres", action="store_true", help="load into the tests' own server")
     parser.add_argument(
         "--killed-at", type=float, default=0.0, help="share after which it is killed"
     )
@@ -184,11 +186,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args(arguments)
     for count in map(int, options.facts.split(",")):
-        with tempfile.TemporaryDirectory() as folder:
-            place = options.store or str(Path(folder, "kb"))
+        with ExitStack() as stack:
+            address = options.store
+            if options.postgres:
+                address, _, _ = stack.enter_context(stores(""))
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
             try:
                 report = measure(
-                    place,
+                    address or str(Path(folder, "kb")),
                     count,
                     killed_at=options.killed_at,
                     profile=options.profile,
@@ -196,8 +201,8 @@ def main(arguments: list[str] | None = None) -> None:
                 )
                 print(json.dumps(report), flush=True)
             finally:
-                if options.store:
-                    with closing(PostgresStore(options.store)) as store:
+                if address:
+                    with closing(PostgresStore(address)) as store:
                         store.drop(TENANT)
 
 
