@@ -145,20 +145,25 @@ def is_there(connection: PostgresConnection, schema: str) -> bool:
     return row is not None
 
 
-def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Create a schema or bring it to the present version, within the open transaction."""
+def make(connection: PostgresConnection, namespace: str, schema: str) -> bool:
+    """Create a schema or bring it to the present version, within the open transaction.
+
+    Returns whether there was anything to do.
+    """
     if not is_there(connection, schema):
         # One process creates it; the others wait here and then find it.
         connection.execute(_MAKING, [schema])
     if is_there(connection, schema):
         version = _version(connection)
         check(connection, namespace, version)
-        if version != len(tables.STEPS):
-            _bring_up(connection, namespace, schema)
-        return
+        if version == len(tables.STEPS):
+            return False
+        _bring_up(connection, namespace, schema)
+        return True
     connection.script(f'CREATE SCHEMA "{schema}"')
     fill(connection, namespace)
     let_logins(connection, schema)
+    return True
 
 
 def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> None:

@@ -226,7 +226,7 @@ _UNREACHED = (
     "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?) AND length(nspname) = ? "
     "AND pg_has_role(nspowner, 'USAGE') AND NOT has_schema_privilege(?, oid, 'USAGE')"
 )
-# All that making logins may change.
+# All that making logins may change, other than a schema's tables.
 _STATE = (
     "SELECT ARRAY(SELECT rolname::text FROM pg_roles ORDER BY 1), "
     "ARRAY(SELECT nspname || coalesce(nspacl::text, '') FROM pg_namespace ORDER BY 1), "
@@ -290,14 +290,15 @@ def make_logins(
             for (schema,) in connection.rows(_UNREACHED, sought):
                 let(connection, schema, role)
         run("SET LOCAL ROLE {owner}")
+        changed = False
         for namespace in namespaces:
             path = f'"{schema_of(namespace)}", "{pool.extension_schema}", pg_temp'
             connection.script(f"SET LOCAL search_path = {path}")
-            schemas.make(connection, namespace, schema_of(namespace))
+            changed |= schemas.make(connection, namespace, schema_of(namespace))
         run("SET LOCAL ROLE NONE")
         if joins:
             run("REVOKE {owner} FROM CURRENT_USER")
-        changed = connection.one(_STATE) != before
+        changed |= connection.one(_STATE) != before
         connection.script("COMMIT" if changed else "ROLLBACK")
     return made, changed
 
