@@ -204,7 +204,7 @@ _RIGHTS = (
     "REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC",
     "GRANT CONNECT, CREATE, TEMPORARY ON DATABASE {database} TO {owner}",
     "GRANT CONNECT ON DATABASE {database} TO {writer}, {reader}",
-    # `schema.let_logins` recognises the two by these and grants the rest.
+    # `schema.let_logins` recognises the two by these and their names, and grants the rest.
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT SELECT ON TABLES TO {reader}",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT INSERT ON TABLES TO {writer}",
 )
