@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
@@ -295,8 +296,10 @@ def init(
     from crp_integrations.stores.postgres.tenants import make_logins
 
     lines: list[str] = []
+    draft = ""
 
     def choose(roles: Sequence[str]) -> Mapping[str, str]:
+        nonlocal draft
         chosen = {}
         for role in roles:
             part = role.removeprefix(prefix).strip("_") or "owner"
@@ -305,14 +308,33 @@ def init(
                 chosen[role] = secrets.token_urlsafe(24)
                 lines.append(f"*:*:*:{role}:{chosen[role]}\n")
         if lines:
+            path = Path(passwords)
+            if os.path.lexists(path):
+                raise ConfigError(
+                    f"the file {passwords!r:.200} exists, and may hold passwords that nothing else "
+                    "does; give another --passwords"
+                )
             # Written before the roles are made, so that no password is lost.
-            Path(passwords).touch(0o600, exist_ok=False)
-            Path(passwords).write_text("".join(lines), encoding="utf-8")
+            file, draft = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+            with open(file, "w", encoding="utf-8") as drafted:
+                drafted.writelines(lines)
         return chosen
 
     tenants = [options.namespace_of(name, "") for name in tenant or ()]
     with closing(PostgresPool(postgres, _INIT_SECONDS, 2)) as pool:
-        made, changed = make_logins(pool, prefix, choose, tenants)
+        try:
+            made, changed = make_logins(pool, prefix, choose, tenants)
+        except BaseException:
+            if draft:
+                Path(draft).unlink(missing_ok=True)
+            raise
+        if draft:
+            try:
+                os.link(draft, passwords)
+                Path(draft).unlink()
+            except OSError:
+                # The name was taken meanwhile, or the file system has no hard links.
+                passwords = draft
     store = pool.address_of(f"{prefix}_writer")
     if as_json:
         typer.echo(json.dumps({"made": made, "changed": changed, "store": store}))
