@@ -335,7 +335,7 @@ def init(
             except OSError:
                 # The name was taken meanwhile, or the file system has no hard links.
                 passwords = draft
-    store = pool.address_of(f"{prefix}_writer")
+        store = pool.address_of(f"{prefix}_writer")
     if as_json:
         typer.echo(json.dumps({"made": made, "changed": changed, "store": store}))
         return
