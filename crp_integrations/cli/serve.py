@@ -323,7 +323,7 @@ def init(
     tenants = [options.namespace_of(name, "") for name in tenant or ()]
     with closing(PostgresPool(postgres, _INIT_SECONDS, 2)) as pool:
         try:
-            made, changed = make_logins(pool, prefix, choose, tenants)
+            made, changed, lacking = make_logins(pool, prefix, choose, tenants)
         except BaseException:
             if draft:
                 Path(draft).unlink(missing_ok=True)
@@ -337,11 +337,14 @@ def init(
                 passwords = draft
         store = pool.address_of(f"{prefix}_writer")
     if as_json:
-        typer.echo(json.dumps({"made": made, "changed": changed, "store": store}))
+        done = {"made": made, "changed": changed, "not_granted": lacking, "store": store}
+        typer.echo(json.dumps(done))
         return
     names = f"{prefix} (owner), {prefix}_writer (gateway) and {prefix}_reader (reads only)"
-    done = f"made: {', '.join(made) or 'no login'}" if changed else "nothing to change"
-    typer.echo(f"{done}; {names} have their rights in {pool.name}")
+    verb = f"made: {', '.join(made) or 'no login'}" if changed else "nothing to change"
+    typer.echo(f"{verb}; {names} have their rights in {pool.name}")
+    if lacking:
+        typer.echo(f"not granted: {', '.join(lacking)}; run this as their owner or a superuser")
     if lines:
         typer.echo(f"passwords: {passwords}; use it as PGPASSFILE and keep it secret")
     typer.echo(f"next: crp serve '{store}'")

@@ -16,7 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from psycopg import sql
-from psycopg.errors import DependentObjectsStillExist, InsufficientPrivilege
+from psycopg.errors import (
+    DependentObjectsStillExist,
+    InsufficientPrivilege,
+    UndefinedFunction,
+    UndefinedTable,
+)
 
 from crp_integrations.errors import AccessDenied, ConfigError, StoreError
 from crp_integrations.stores.postgres import schema as schemas
@@ -222,14 +227,19 @@ _THERE = (
     "(SELECT FROM pg_auth_members WHERE member = pg_roles.oid)) FROM pg_roles "
     "WHERE rolname = ANY(?)"
 )
-_UNREACHED = (
-    "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?) AND length(nspname) = ? "
-    "AND pg_has_role(nspowner, 'USAGE') AND NOT has_schema_privilege(?, oid, 'USAGE')"
+# The namespaces' schemas, their owners, and whether this login acts for them.
+_REACHED = (
+    "SELECT nspname, pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE') FROM pg_namespace "
+    "WHERE starts_with(nspname, ?) AND length(nspname) = ? ORDER BY 1"
 )
 # All that making logins may change, other than a schema's tables.
 _STATE = (
     "SELECT ARRAY(SELECT rolname::text FROM pg_roles ORDER BY 1), "
     "ARRAY(SELECT nspname || coalesce(nspacl::text, '') FROM pg_namespace ORDER BY 1), "
+    "ARRAY(SELECT concat(o.oid, acl) FROM (SELECT oid, relnamespace, relacl FROM pg_class "
+    "UNION ALL SELECT oid, pronamespace, proacl FROM pg_proc) AS o (oid, place, acl) "
+    f"JOIN pg_namespace AS n ON n.oid = place WHERE starts_with(nspname, '{schemas.PREFIX}') "
+    "AND acl IS NOT NULL ORDER BY 1), "
     "ARRAY(SELECT concat(defaclrole, defaclobjtype, defaclacl) FROM pg_default_acl ORDER BY 1), "
     "(SELECT datacl::text FROM pg_database WHERE datname = current_database())"
 )
@@ -240,7 +250,7 @@ def make_logins(
     prefix: str,
     passwords: Callable[[Sequence[str]], Mapping[str, str]],
     namespaces: Sequence[str] = (),
-) -> tuple[list[str], bool]:
+) -> tuple[list[str], bool, list[str]]:
     """Make the logins for all tenants and grant their rights; a second time nothing changes.
 
     The owner makes the tenants' schemas, the writer writes rows like a gateway, the reader reads.
@@ -252,7 +262,8 @@ def make_logins(
         namespaces: namespaces whose schemas are made, so that the writer can use them.
 
     Returns:
-        The roles that were made, and whether anything was made or granted.
+        The roles that were made, whether anything was made or granted, and the schemas of
+        namespaces on which this login could not grant the rights.
 
     Raises:
         AccessDenied: the login lacks a right.
@@ -284,23 +295,42 @@ def make_logins(
             run("GRANT {owner} TO CURRENT_USER WITH INHERIT TRUE")
         for statement in _RIGHTS:
             run(statement)
-        for role in (owner, writer, reader):
-            let = schemas.let_read if role == reader else schemas.let_write
-            sought = [schemas.PREFIX, len(schemas.PREFIX) + schemas.DIGITS, role]
-            for (schema,) in connection.rows(_UNREACHED, sought):
-                let(connection, schema, role)
+        lacking = {
+            schema
+            for schema, holder, acts in connection.rows(
+                _REACHED, [schemas.PREFIX, len(schemas.PREFIX) + schemas.DIGITS]
+            )
+            if not acts or not _let(connection, schema, holder, names)
+        }
         run("SET LOCAL ROLE {owner}")
         changed = False
         for namespace in namespaces:
             path = f'"{schema_of(namespace)}", "{pool.extension_schema}", pg_temp'
             connection.script(f"SET LOCAL search_path = {path}")
-            changed |= schemas.make(connection, namespace, schema_of(namespace))
+            if schemas.make(connection, namespace, schema_of(namespace)):
+                changed = True
+                lacking.discard(schema_of(namespace))
         run("SET LOCAL ROLE NONE")
         if joins:
             run("REVOKE {owner} FROM CURRENT_USER")
         changed |= connection.one(_STATE) != before
         connection.script("COMMIT" if changed else "ROLLBACK")
-    return made, changed
+    return made, changed, sorted(lacking)
+
+
+def _let(
+    connection: PostgresConnection, schema: str, holder: str, names: Mapping[str, str]
+) -> bool:
+    """Grant rights to a schema; return whether this login could, and no table is missing."""
+    try:
+        with connection.raw.transaction():
+            if holder != names["owner"]:
+                schemas.let_write(connection, schema, names["owner"])
+            schemas.let_write(connection, schema, names["writer"])
+            schemas.let_read(connection, schema, names["reader"])
+    except (InsufficientPrivilege, UndefinedTable, UndefinedFunction):
+        return False
+    return True
 
 
 def _missing_roles(connection: PostgresConnection, owner: str, *others: str) -> list[str]:
