@@ -214,7 +214,8 @@ _RIGHTS = (
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT INSERT ON TABLES TO {writer}",
 )
 # Whether this login may make roles, owns the database, acts for the owner (None if it is not
-# there) and may give itself that right; and whether a role that exists may more than it needs.
+# there) and may give itself that right; and whether a role that exists may more than it needs. An
+# owner who makes roles is a member of its tenants' and has ADMIN on others that it made.
 _OWN_RIGHTS = (
     "SELECT me.rolsuper OR me.rolcreaterole, pg_has_role(datdba, 'USAGE'), "
     "pg_has_role(o.oid, 'USAGE'), pg_has_role(o.oid, 'MEMBER WITH ADMIN OPTION') FROM pg_database "
@@ -223,9 +224,11 @@ _OWN_RIGHTS = (
 )
 _THERE = (
     "SELECT rolname, rolsuper OR rolcreatedb OR rolreplication OR rolbypassrls "
-    "OR rolname <> ? AND (rolcreaterole OR EXISTS "
-    "(SELECT FROM pg_auth_members WHERE member = pg_roles.oid)) FROM pg_roles "
-    "WHERE rolname = ANY(?)"
+    "OR rolname <> owner AND rolcreaterole OR EXISTS (SELECT FROM pg_auth_members "
+    "JOIN pg_roles AS g ON g.oid = roleid WHERE member = r.oid AND NOT (r.rolname = owner AND ("
+    f"g.rolname ~ '^{schemas.PREFIX}[0-9a-f]{{{schemas.DIGITS}}}$' OR "
+    "NOT (inherit_option OR set_option OR starts_with(g.rolname, 'pg_'))))) "
+    "FROM pg_roles AS r, (SELECT ?::name) AS own (owner) WHERE rolname = ANY(?)"
 )
 # The namespaces' schemas, their owners, and whether this login acts for them.
 _REACHED = (
