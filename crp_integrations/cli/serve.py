@@ -316,7 +316,7 @@ def init(
                 )
             # Written before the roles are made, so that no password is lost.
             file, draft = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-            with open(file, "w", encoding="utf-8") as drafted:
+            with os.fdopen(file, "w", encoding="utf-8") as drafted:
                 drafted.writelines(lines)
         return chosen
 

@@ -218,7 +218,7 @@ class PostgresPool:
             self._pool.putconn(raw)
 
     def address_of(self, role: str) -> str:
-        """The store's address for another login, without a password and with its database's name."""
+        """The store's address for another login, without a password."""
         with self.connection() as connection:
             database = quote(connection.raw.info.dbname, safe="")
         parts = conninfo_to_dict(self._address)

@@ -148,20 +148,16 @@ def is_there(connection: PostgresConnection, schema: str) -> bool:
 
 
 def make(connection: PostgresConnection, namespace: str, schema: str) -> bool:
-    """Create a schema or bring it to the present version, within the open transaction.
-
-    Returns whether there was anything to do.
-    """
+    """Create a schema or bring it up to date in the open transaction; return whether it did."""
     if not is_there(connection, schema):
         # One process creates it; the others wait here and then find it.
         connection.execute(_MAKING, [schema])
     if is_there(connection, schema):
         version = _version(connection)
         check(connection, namespace, version)
-        if version == len(tables.STEPS):
-            return False
-        _bring_up(connection, namespace, schema)
-        return True
+        if version != len(tables.STEPS):
+            _bring_up(connection, namespace, schema)
+        return version != len(tables.STEPS)
     connection.script(f'CREATE SCHEMA "{schema}"')
     fill(connection, namespace)
     let_logins(connection, schema)

@@ -15,13 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from psycopg import sql
-from psycopg.errors import (
-    DependentObjectsStillExist,
-    InsufficientPrivilege,
-    UndefinedFunction,
-    UndefinedTable,
-)
+from psycopg import errors, sql
 
 from crp_integrations.errors import AccessDenied, ConfigError, StoreError
 from crp_integrations.stores.postgres import schema as schemas
@@ -149,7 +143,7 @@ def dismiss(connection: PostgresConnection, namespace: str) -> None:
         try:
             with connection.raw.transaction():
                 connection.raw.execute(sql.SQL(statement).format(sql.Identifier(role)))
-        except (InsufficientPrivilege, DependentObjectsStillExist) as error:
+        except (errors.InsufficientPrivilege, errors.DependentObjectsStillExist) as error:
             _log.warning(
                 "the login %s is left (%s): its rights in other databases, or this login's lack "
                 "of CREATEROLE, keep it; run DROP OWNED BY in each database, then DROP ROLE",
@@ -213,6 +207,8 @@ _RIGHTS = (
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT SELECT ON TABLES TO {reader}",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT INSERT ON TABLES TO {writer}",
 )
+# The name of a namespace's schema and of its tenant's role.
+_SCHEMA: Final = f"^{schemas.PREFIX}[0-9a-f]{{{schemas.DIGITS}}}$"
 # Whether this login may make roles, owns the database, acts for the owner (None if it is not
 # there) and may give itself that right; and whether a role that exists may more than it needs. An
 # owner who makes roles is a member of its tenants' and has ADMIN on others that it made.
@@ -226,14 +222,14 @@ _THERE = (
     "SELECT rolname, rolsuper OR rolcreatedb OR rolreplication OR rolbypassrls "
     "OR rolname <> owner AND rolcreaterole OR EXISTS (SELECT FROM pg_auth_members "
     "JOIN pg_roles AS g ON g.oid = roleid WHERE member = r.oid AND NOT (r.rolname = owner AND ("
-    f"g.rolname ~ '^{schemas.PREFIX}[0-9a-f]{{{schemas.DIGITS}}}$' OR "
-    "NOT (inherit_option OR set_option OR starts_with(g.rolname, 'pg_'))))) "
-    "FROM pg_roles AS r, (SELECT ?::name) AS own (owner) WHERE rolname = ANY(?)"
+    f"g.rolname ~ '{_SCHEMA}' OR NOT (inherit_option OR set_option "
+    "OR starts_with(g.rolname, 'pg_'))))) FROM pg_roles AS r, (SELECT ?::name AS owner) AS o "
+    "WHERE rolname = ANY(?)"
 )
-# The namespaces' schemas, their owners, and whether this login acts for them.
+# The schemas of namespaces, their owners, and whether this login acts for them.
 _REACHED = (
     "SELECT nspname, pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE') FROM pg_namespace "
-    "WHERE starts_with(nspname, ?) AND length(nspname) = ? ORDER BY 1"
+    f"WHERE nspname ~ '{_SCHEMA}' ORDER BY 1"
 )
 # All that making logins may change, other than a schema's tables.
 _STATE = (
@@ -241,8 +237,7 @@ _STATE = (
     "ARRAY(SELECT nspname || coalesce(nspacl::text, '') FROM pg_namespace ORDER BY 1), "
     "ARRAY(SELECT concat(o.oid, acl) FROM (SELECT oid, relnamespace, relacl FROM pg_class "
     "UNION ALL SELECT oid, pronamespace, proacl FROM pg_proc) AS o (oid, place, acl) "
-    f"JOIN pg_namespace AS n ON n.oid = place WHERE starts_with(nspname, '{schemas.PREFIX}') "
-    "AND acl IS NOT NULL ORDER BY 1), "
+    f"JOIN pg_namespace AS n ON n.oid = place WHERE nspname ~ '{_SCHEMA}' ORDER BY 1), "
     "ARRAY(SELECT concat(defaclrole, defaclobjtype, defaclacl) FROM pg_default_acl ORDER BY 1), "
     "(SELECT datacl::text FROM pg_database WHERE datname = current_database())"
 )
@@ -300,10 +295,8 @@ def make_logins(
             run(statement)
         lacking = {
             schema
-            for schema, holder, acts in connection.rows(
-                _REACHED, [schemas.PREFIX, len(schemas.PREFIX) + schemas.DIGITS]
-            )
-            if not acts or not _let(connection, schema, holder, names)
+            for schema, holder, acts in connection.rows(_REACHED)
+            if not (acts and _let(connection, schema, holder, names))
         }
         run("SET LOCAL ROLE {owner}")
         changed = False
@@ -331,7 +324,7 @@ def _let(
                 schemas.let_write(connection, schema, names["owner"])
             schemas.let_write(connection, schema, names["writer"])
             schemas.let_read(connection, schema, names["reader"])
-    except (InsufficientPrivilege, UndefinedTable, UndefinedFunction):
+    except (errors.InsufficientPrivilege, errors.UndefinedTable, errors.UndefinedFunction):
         return False
     return True
 
