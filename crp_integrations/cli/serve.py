@@ -338,6 +338,7 @@ def init(
         store = pool.address_of(f"{prefix}_writer")
     if as_json:
         done = {"made": made, "changed": changed, "not_granted": lacking, "store": store}
+        done |= {"passwords": passwords} if lines else {}
         typer.echo(json.dumps(done))
         return
     names = f"{prefix} (owner), {prefix}_writer (gateway) and {prefix}_reader (reads only)"
