@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
@@ -295,8 +296,10 @@ def init(
     from crp_integrations.stores.postgres.tenants import make_logins
 
     lines: list[str] = []
+    draft = ""
 
     def choose(roles: Sequence[str]) -> Mapping[str, str]:
+        nonlocal draft
         chosen = {}
         for role in roles:
             part = role.removeprefix(prefix).strip("_") or "owner"
@@ -305,21 +308,44 @@ def init(
                 chosen[role] = secrets.token_urlsafe(24)
                 lines.append(f"*:*:*:{role}:{chosen[role]}\n")
         if lines:
+            path = Path(passwords)
+            if os.path.lexists(path):
+                raise ConfigError(
+                    f"the file {passwords!r:.200} exists, and may hold passwords that nothing else "
+                    "does; give another --passwords"
+                )
             # Written before the roles are made, so that no password is lost.
-            Path(passwords).touch(0o600, exist_ok=False)
-            Path(passwords).write_text("".join(lines), encoding="utf-8")
+            file, draft = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+            with os.fdopen(file, "w", encoding="utf-8") as drafted:
+                drafted.writelines(lines)
         return chosen
 
     tenants = [options.namespace_of(name, "") for name in tenant or ()]
     with closing(PostgresPool(postgres, _INIT_SECONDS, 2)) as pool:
-        made, changed = make_logins(pool, prefix, choose, tenants)
-    store = pool.address_of(f"{prefix}_writer")
+        try:
+            made, changed, lacking = make_logins(pool, prefix, choose, tenants)
+        except BaseException:
+            if draft:
+                Path(draft).unlink(missing_ok=True)
+            raise
+        if draft:
+            try:
+                os.link(draft, passwords)
+                Path(draft).unlink()
+            except OSError:
+                # The name was taken meanwhile, or the file system has no hard links.
+                passwords = draft
+        store = pool.address_of(f"{prefix}_writer")
     if as_json:
-        typer.echo(json.dumps({"made": made, "changed": changed, "store": store}))
+        done = {"made": made, "changed": changed, "not_granted": lacking, "store": store}
+        done |= {"passwords": passwords} if lines else {}
+        typer.echo(json.dumps(done))
         return
     names = f"{prefix} (owner), {prefix}_writer (gateway) and {prefix}_reader (reads only)"
-    done = f"made: {', '.join(made) or 'no login'}" if changed else "nothing to change"
-    typer.echo(f"{done}; {names} have their rights in {pool.name}")
+    verb = f"made: {', '.join(made) or 'no login'}" if changed else "nothing to change"
+    typer.echo(f"{verb}; {names} have their rights in {pool.name}")
+    if lacking:
+        typer.echo(f"not granted: {', '.join(lacking)}; run this as their owner or a superuser")
     if lines:
         typer.echo(f"passwords: {passwords}; use it as PGPASSFILE and keep it secret")
     typer.echo(f"next: crp serve '{store}'")

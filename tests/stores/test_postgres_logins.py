@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner, Result
 
 from crp_integrations import Relay
@@ -19,6 +20,7 @@ from crp_integrations.errors import AccessDenied, ConfigError, CRPError
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore, tables
 from crp_integrations.stores.postgres import schema as schemas
+from crp_integrations.stores.postgres.pool import PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
 from tests.doubles import HashEmbedder
 from tests.gateway.application import FACTS, QUESTION, application, key_for
@@ -134,6 +136,56 @@ def test_tables_of_a_newer_version_are_granted_too(
     denied(login(database, "crp_reader"), f"INSERT INTO {more} VALUES (1)")
 
 
+def test_a_tenant_of_an_older_version_is_brought_up(
+    init: Init, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init("--tenant", "acme")
+    monkeypatch.setattr(tables, "STEPS", (*tables.STEPS, ("CREATE SEQUENCE own_seq",)))
+    assert "made: no login" in init("--tenant", "acme").output
+    assert "nothing to change" in init("--tenant", "acme").output
+    with relay(database, "crp_writer") as writer:
+        writer.add(FACTS)
+
+
+def test_roles_of_other_default_rights_get_none_to_a_schema(init: Init, database: str) -> None:
+    with psycopg.connect(server().address(database), autocommit=True) as raw:
+        for role in ("kb_analyst", "kb_loader"):
+            raw.execute(f"CREATE ROLE {role} LOGIN")
+        grant = "ALTER DEFAULT PRIVILEGES FOR ROLE {} GRANT {} ON TABLES TO {}"
+        raw.execute(grant.format("postgres", "SELECT", "kb_analyst"))
+        raw.execute(grant.format("postgres", "INSERT", "kb_loader"))
+        store = Relay.open(
+            server().address(database), subject=Subject(tenant="before"), embedder=HashEmbedder()
+        )
+        with store as before:
+            before.add(FACTS[:1])
+        init()
+        raw.execute(grant.format("crp", "INSERT", "kb_loader"))
+        raw.execute(grant.format("crp", "INSERT", "crp_reader"))
+        init("--tenant", "acme")
+    for schema in (schema_of("before"), schema_of("acme")):
+        for role in ("kb_analyst", "kb_loader"):
+            denied(server().address(database, role), f"SELECT FROM {schema}.facts")
+    acme = schema_of("acme")
+    denied(login(database, "crp_reader"), f"DELETE FROM {acme}.facts")
+
+
+def test_rights_that_were_changed_are_granted_again(init: Init, database: str) -> None:
+    init("--tenant", "acme")
+    acme = schema_of("acme")
+    with psycopg.connect(server().address(database), autocommit=True) as raw:
+        raw.execute(f"REVOKE SELECT ON {acme}.facts FROM crp_reader")
+        raw.execute(f"REVOKE EXECUTE ON FUNCTION {acme}.{tables.APPEND_EVENTS} FROM crp_writer")
+        raw.execute(f"GRANT INSERT ON {acme}.events TO crp_writer")
+    assert "made: no login" in init().output
+    assert "nothing to change" in init().output
+    denied(login(database, "crp_writer"), f"INSERT INTO {acme}.events DEFAULT VALUES")
+    with relay(database, "crp_writer") as writer:
+        writer.add(FACTS)
+    with relay(database, "crp_reader") as reader:
+        assert reader.fabric.size() == len(FACTS)
+
+
 def test_the_writer_owns_nothing_and_changes_no_trail(init: Init, database: str) -> None:
     init("--tenant", "acme")
     with relay(database, "crp_writer") as writer:
@@ -222,6 +274,8 @@ def test_the_owner_gives_tenants_their_own_logins_once_it_may_make_roles(
         for password in ("first-password", "second-password"):
             role = owner.admit("acme", password)
             psycopg.connect(server().address(database, role, password)).close()
+        with psycopg.connect(server().address(database), autocommit=True) as raw:
+            raw.execute(f"GRANT {role} TO crp")
         assert "nothing to change" in init().output
         assert owner.dismiss("acme") and owner.namespaces() == []
 
@@ -241,8 +295,9 @@ def test_passwords_are_generated_into_a_file_of_the_owner_alone(
         psycopg.connect(server().address(database, role, password)).close()
     # A file that is there may hold passwords that nothing else does.
     refused = init("--prefix", "kb2")
-    assert isinstance(refused.exception, FileExistsError)
-    assert "kb_reader" in file.read_text()
+    assert isinstance(refused.exception, ConfigError)
+    assert "give another --passwords" in str(refused.exception)
+    assert "kb_reader" in file.read_text() and list(tmp_path.iterdir()) == [file]
     with psycopg.connect(server().address(database)) as raw:
         assert raw.execute("SELECT FROM pg_roles WHERE rolname ~ '^kb2'").fetchone() is None
 
@@ -265,11 +320,66 @@ def test_an_administrator_who_is_no_superuser_makes_them(init: Init, database: s
     address = server().address(database, "admin", "a-password")
     done = init("--tenant", "acme", address=address)
     assert done.exit_code == 0 and "a-password" not in done.output
-    assert "nothing to change" in init("--tenant", "acme", address=address).output
+    again = init("--tenant", "acme", address=address).output
+    assert "nothing to change" in again and "not granted" not in again
     with relay(database, "crp_writer") as writer:
         writer.add(FACTS)
     # The administrator is no member of the owner afterwards, and reads nobody's facts.
     denied(address, f"SELECT FROM {schema_of('acme')}.facts", "SET ROLE crp")
+
+
+def test_schemas_of_another_owner_are_named_and_a_rollback_leaves_no_file(
+    init: Init, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Relay.open(
+        server().address(database), subject=Subject(tenant="old"), embedder=HashEmbedder()
+    ) as before:
+        before.add(FACTS[:1])
+    with psycopg.connect(server().address(database), autocommit=True) as raw:
+        raw.execute("CREATE ROLE admin LOGIN CREATEROLE PASSWORD 'a-password'")
+        raw.execute(f"ALTER DATABASE {database} OWNER TO admin")
+    monkeypatch.delenv("CRP_WRITER_PASSWORD")
+    address = server().address(database, "admin", "a-password")
+    assert isinstance(init("--tenant", "old", address=address).exception, AccessDenied)
+    assert list(tmp_path.iterdir()) == []
+    done = init("--tenant", "acme", address=address).output
+    assert f"not granted: {schema_of('old')};" in done
+    assert list(tmp_path.iterdir()) == [tmp_path / "crp.pgpass"]
+    # A schema that lacks tables, such as one of an older version, is none that can be granted.
+    empty = f"{schemas.PREFIX}{'0' * schemas.DIGITS}"
+    with psycopg.connect(server().address(database), autocommit=True) as raw:
+        raw.execute(f"CREATE SCHEMA {empty}")
+    assert json.loads(init("--json").output)["not_granted"] == [empty]
+    with relay(database, "crp_reader", "old") as reader:
+        assert reader.fabric.size() == 1
+
+
+def test_passwords_of_roles_that_were_made_are_never_lost(
+    init: Init, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CRP_READER_PASSWORD")
+
+    def taken(*_: object) -> None:
+        raise FileExistsError
+
+    monkeypatch.setattr("os.link", taken)
+    printed = json.loads(init("--json").output)
+    (file,) = tmp_path.iterdir()
+    assert printed["passwords"] == str(file) and stat.S_IMODE(file.stat().st_mode) == 0o600
+    password = file.read_text().strip().split(":")[4]
+    psycopg.connect(server().address(database, "crp_reader", password)).close()
+
+
+@pytest.mark.parametrize("extra", ["", "&sslmode=prefer&application_name=a%20b%26%27c"])
+def test_the_writers_address_keeps_all_but_user_and_password(database: str, extra: str) -> None:
+    sockets, port = server().sockets, server().port
+    hosts = f"%3A%3A1,{sockets}" if extra else sockets
+    given = f"postgresql://postgres:a-password@/?host={hosts}&port={port}&sslpassword=secret{extra}"
+    with closing(PostgresPool(given, 10.0, 1)) as pool:
+        address = pool.address_of("postgres_writer")
+    wanted = conninfo_to_dict(given) | {"user": "postgres_writer", "dbname": "postgres"}
+    del wanted["password"], wanted["sslpassword"]
+    assert conninfo_to_dict(address) == wanted and "'" not in address
 
 
 NAMES = [
@@ -314,6 +424,14 @@ def test_names_of_a_database_and_a_tenant_are_no_sql(init: Init) -> None:
             "role crp_reader exists and may more",
         ),
         ("CREATE ROLE crp BYPASSRLS", "role crp exists and may more"),
+        (
+            "CREATE ROLE crp; GRANT pg_write_all_data TO crp",
+            "role crp exists and may more",
+        ),
+        (
+            "CREATE ROLE crp; GRANT pg_monitor TO crp WITH ADMIN TRUE, INHERIT FALSE, SET FALSE",
+            "role crp exists and may more",
+        ),
     ],
 )
 def test_a_role_that_may_more_is_not_taken(

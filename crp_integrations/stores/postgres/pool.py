@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -108,6 +108,8 @@ _REFUSED = re.compile(
     r'|(?:database|role) ".*" does not exist|permission denied for database'
     r"|authentication method .* not supported|pg_hba\.conf rejects"
 )
+# Parts of an address that differ between logins.
+_LOGIN = re.compile("user|password|secret|dbname")
 # How often a pooler is tried, and the seconds that it may take to answer.
 _POOLER_TRIES, _POOLER_SECONDS = 3, 2.0
 
@@ -217,12 +219,14 @@ class PostgresPool:
 
     def address_of(self, role: str) -> str:
         """The store's address for another login, without a password."""
+        with self.connection() as connection:
+            database = quote(connection.raw.info.dbname, safe="")
         parts = conninfo_to_dict(self._address)
-        host, port = str(parts.get("host", "")), str(parts.get("port", ""))
-        database = quote(str(parts.get("dbname", "")), safe="")
-        if "/" in host:
-            return f"postgresql://{role}@/{database}?host={host}{f'&port={port}' if port else ''}"
-        return f"postgresql://{role}@{host}{f':{port}' if port else ''}/{database}"
+        # Also drops `sslpassword` and `oauth_client_secret`. Sockets, several hosts and IPv6
+        # addresses have the same form in the query.
+        own = {name: parts[name] for name in parts if not _LOGIN.search(name)}
+        query = urlencode(own, safe="/:,", quote_via=quote)
+        return f"postgresql://{role}@/{database}{f'?{query}' if query else ''}"
 
     def measures(self) -> PoolMeasures:
         """How the connections are used now, and what failed so far."""

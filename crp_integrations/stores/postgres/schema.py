@@ -50,13 +50,15 @@ _READING = (
     # pg_dump reads these too.
     "GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
 )
-# The logins of all tenants (`tenants.make_logins`): whom the owner's new tables let read, and who
-# may write; the exact rights follow from that.
+# The logins of all tenants (`tenants.make_logins`), by their names and by what the owner's new
+# tables let them do; a role that has only one of the two may be anybody's.
 _LOGINS = (
-    "SELECT rolname, bool_or(privilege_type = 'INSERT') FROM pg_namespace "
+    "SELECT r.rolname, privilege_type = 'INSERT' FROM pg_namespace "
+    "JOIN pg_roles AS owner ON owner.oid = nspowner "
     "JOIN pg_default_acl ON defaclrole = nspowner, aclexplode(defaclacl) AS right_of "
-    "JOIN pg_roles ON pg_roles.oid = right_of.grantee WHERE nspname = ? AND defaclnamespace = 0 "
-    "AND defaclobjtype = 'r' AND grantee <> nspowner GROUP BY rolname ORDER BY rolname"
+    "JOIN pg_roles AS r ON r.oid = right_of.grantee WHERE nspname = ? AND defaclnamespace = 0 "
+    "AND defaclobjtype = 'r' AND (r.rolname, privilege_type) IN "
+    "((owner.rolname || '_writer', 'INSERT'), (owner.rolname || '_reader', 'SELECT')) ORDER BY 1"
 )
 
 
@@ -145,8 +147,8 @@ def is_there(connection: PostgresConnection, schema: str) -> bool:
     return row is not None
 
 
-def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Create a schema or bring it to the present version, within the open transaction."""
+def make(connection: PostgresConnection, namespace: str, schema: str) -> bool:
+    """Create a schema or bring it up to date in the open transaction; return whether it did."""
     if not is_there(connection, schema):
         # One process creates it; the others wait here and then find it.
         connection.execute(_MAKING, [schema])
@@ -155,10 +157,11 @@ def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
         check(connection, namespace, version)
         if version != len(tables.STEPS):
             _bring_up(connection, namespace, schema)
-        return
+        return version != len(tables.STEPS)
     connection.script(f'CREATE SCHEMA "{schema}"')
     fill(connection, namespace)
     let_logins(connection, schema)
+    return True
 
 
 def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> None:

@@ -15,8 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from psycopg import sql
-from psycopg.errors import DependentObjectsStillExist, InsufficientPrivilege
+from psycopg import errors, sql
 
 from crp_integrations.errors import AccessDenied, ConfigError, StoreError
 from crp_integrations.stores.postgres import schema as schemas
@@ -144,7 +143,7 @@ def dismiss(connection: PostgresConnection, namespace: str) -> None:
         try:
             with connection.raw.transaction():
                 connection.raw.execute(sql.SQL(statement).format(sql.Identifier(role)))
-        except (InsufficientPrivilege, DependentObjectsStillExist) as error:
+        except (errors.InsufficientPrivilege, errors.DependentObjectsStillExist) as error:
             _log.warning(
                 "the login %s is left (%s): its rights in other databases, or this login's lack "
                 "of CREATEROLE, keep it; run DROP OWNED BY in each database, then DROP ROLE",
@@ -204,12 +203,15 @@ _RIGHTS = (
     "REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC",
     "GRANT CONNECT, CREATE, TEMPORARY ON DATABASE {database} TO {owner}",
     "GRANT CONNECT ON DATABASE {database} TO {writer}, {reader}",
-    # `schema.let_logins` recognises the two by these and grants the rest.
+    # `schema.let_logins` recognises the two by these and their names, and grants the rest.
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT SELECT ON TABLES TO {reader}",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT INSERT ON TABLES TO {writer}",
 )
+# The name of a namespace's schema and of its tenant's role.
+_SCHEMA: Final = f"^{schemas.PREFIX}[0-9a-f]{{{schemas.DIGITS}}}$"
 # Whether this login may make roles, owns the database, acts for the owner (None if it is not
-# there) and may give itself that right; and whether a role that exists may more than it needs.
+# there) and may give itself that right; and whether a role that exists may more than it needs. An
+# owner who makes roles is a member of its tenants' and has ADMIN on others that it made.
 _OWN_RIGHTS = (
     "SELECT me.rolsuper OR me.rolcreaterole, pg_has_role(datdba, 'USAGE'), "
     "pg_has_role(o.oid, 'USAGE'), pg_has_role(o.oid, 'MEMBER WITH ADMIN OPTION') FROM pg_database "
@@ -218,18 +220,24 @@ _OWN_RIGHTS = (
 )
 _THERE = (
     "SELECT rolname, rolsuper OR rolcreatedb OR rolreplication OR rolbypassrls "
-    "OR rolname <> ? AND (rolcreaterole OR EXISTS "
-    "(SELECT FROM pg_auth_members WHERE member = pg_roles.oid)) FROM pg_roles "
+    "OR rolname <> owner AND rolcreaterole OR EXISTS (SELECT FROM pg_auth_members "
+    "JOIN pg_roles AS g ON g.oid = roleid WHERE member = r.oid AND NOT (r.rolname = owner AND ("
+    f"g.rolname ~ '{_SCHEMA}' OR NOT (inherit_option OR set_option "
+    "OR starts_with(g.rolname, 'pg_'))))) FROM pg_roles AS r, (SELECT ?::name AS owner) AS o "
     "WHERE rolname = ANY(?)"
 )
-_UNREACHED = (
-    "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?) AND length(nspname) = ? "
-    "AND pg_has_role(nspowner, 'USAGE') AND NOT has_schema_privilege(?, oid, 'USAGE')"
+# The schemas of namespaces, their owners, and whether this login acts for them.
+_REACHED = (
+    "SELECT nspname, pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE') FROM pg_namespace "
+    f"WHERE nspname ~ '{_SCHEMA}' ORDER BY 1"
 )
-# All that making logins may change.
+# All that making logins may change, other than a schema's tables.
 _STATE = (
     "SELECT ARRAY(SELECT rolname::text FROM pg_roles ORDER BY 1), "
     "ARRAY(SELECT nspname || coalesce(nspacl::text, '') FROM pg_namespace ORDER BY 1), "
+    "ARRAY(SELECT concat(o.oid, acl) FROM (SELECT oid, relnamespace, relacl FROM pg_class "
+    "UNION ALL SELECT oid, pronamespace, proacl FROM pg_proc) AS o (oid, place, acl) "
+    f"JOIN pg_namespace AS n ON n.oid = place WHERE nspname ~ '{_SCHEMA}' ORDER BY 1), "
     "ARRAY(SELECT concat(defaclrole, defaclobjtype, defaclacl) FROM pg_default_acl ORDER BY 1), "
     "(SELECT datacl::text FROM pg_database WHERE datname = current_database())"
 )
@@ -240,7 +248,7 @@ def make_logins(
     prefix: str,
     passwords: Callable[[Sequence[str]], Mapping[str, str]],
     namespaces: Sequence[str] = (),
-) -> tuple[list[str], bool]:
+) -> tuple[list[str], bool, list[str]]:
     """Make the logins for all tenants and grant their rights; a second time nothing changes.
 
     The owner makes the tenants' schemas, the writer writes rows like a gateway, the reader reads.
@@ -252,7 +260,8 @@ def make_logins(
         namespaces: namespaces whose schemas are made, so that the writer can use them.
 
     Returns:
-        The roles that were made, and whether anything was made or granted.
+        The roles that were made, whether anything was made or granted, and the schemas of
+        namespaces on which this login could not grant the rights.
 
     Raises:
         AccessDenied: the login lacks a right.
@@ -284,22 +293,40 @@ def make_logins(
             run("GRANT {owner} TO CURRENT_USER WITH INHERIT TRUE")
         for statement in _RIGHTS:
             run(statement)
-        for role in (owner, writer, reader):
-            let = schemas.let_read if role == reader else schemas.let_write
-            sought = [schemas.PREFIX, len(schemas.PREFIX) + schemas.DIGITS, role]
-            for (schema,) in connection.rows(_UNREACHED, sought):
-                let(connection, schema, role)
+        lacking = {
+            schema
+            for schema, holder, acts in connection.rows(_REACHED)
+            if not (acts and _let(connection, schema, holder, names))
+        }
         run("SET LOCAL ROLE {owner}")
+        changed = False
         for namespace in namespaces:
             path = f'"{schema_of(namespace)}", "{pool.extension_schema}", pg_temp'
             connection.script(f"SET LOCAL search_path = {path}")
-            schemas.make(connection, namespace, schema_of(namespace))
+            if schemas.make(connection, namespace, schema_of(namespace)):
+                changed = True
+                lacking.discard(schema_of(namespace))
         run("SET LOCAL ROLE NONE")
         if joins:
             run("REVOKE {owner} FROM CURRENT_USER")
-        changed = connection.one(_STATE) != before
+        changed |= connection.one(_STATE) != before
         connection.script("COMMIT" if changed else "ROLLBACK")
-    return made, changed
+    return made, changed, sorted(lacking)
+
+
+def _let(
+    connection: PostgresConnection, schema: str, holder: str, names: Mapping[str, str]
+) -> bool:
+    """Grant rights to a schema; return whether this login could, and no table is missing."""
+    try:
+        with connection.raw.transaction():
+            if holder != names["owner"]:
+                schemas.let_write(connection, schema, names["owner"])
+            schemas.let_write(connection, schema, names["writer"])
+            schemas.let_read(connection, schema, names["reader"])
+    except (errors.InsufficientPrivilege, errors.UndefinedTable, errors.UndefinedFunction):
+        return False
+    return True
 
 
 def _missing_roles(connection: PostgresConnection, owner: str, *others: str) -> list[str]:
