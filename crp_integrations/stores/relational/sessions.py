@@ -191,14 +191,14 @@ class RelationalSessions:
         return self._is("sessions", "session_id", session_id)
 
     def unnamed(self) -> int:
-        """Number of receipts whose facts are not named."""
+        """Number of readable receipts whose facts are not named."""
         self._gate.reading()
-        return len(unnamed(self._connection))
+        return unnamed(self._connection)
 
-    def name_facts(self) -> None:
-        """Name the facts of these receipts again."""
+    def name_facts(self) -> int:
+        """Name the facts of these receipts again; return the number of receipts."""
         self._gate.writing()
-        name_facts(self._connection)
+        return name_facts(self._connection)[0]
 
     def idle(self, since: datetime) -> list[str]:
         """Ids of the sessions that have not changed since a time, ascending."""
