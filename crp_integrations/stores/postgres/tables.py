@@ -258,17 +258,11 @@ _RECEIPTS: Final = (
 )
 # Columns of content without statistics of the planner, which would repeat the content. Two others
 # need them, else long lists of stems or hashes would be looked up by reading the whole table.
-_UNNOTED: Final = {
-    "facts": ("content", "source_location", "metadata", "community_label"),
-    "sources": ("title", "uri", "metadata"),
-    "vectors": ("vector",),
-    "postings": ("entries",),
-    "stem_sequences": ("stems",),
-    "prepared_vectors": ("vector",),
-    "window_contents": ("prior", "report"),
-    "receipt_contents": ("texts",),
-}
-_NOTED: Final = "'stem', 'content_hash'"
+_UNNOTED: Final = (
+    "facts content, facts source_location, facts metadata, facts community_label, sources title, "
+    "sources uri, sources metadata, vectors vector, postings entries, stem_sequences stems, "
+    "prepared_vectors vector, window_contents prior, window_contents report, receipt_contents texts"
+)
 # These functions run as the owner of the tables, whoever calls; they ignore the caller's search
 # path and name a schema in every statement.
 AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
@@ -278,23 +272,21 @@ INDEX_VECTORS = "index_vectors(integer)"
 DEFINED = (APPEND_EVENTS, WRITE_ANEW, INDEX_VECTORS)
 _DEFINED: Final = (
     *(
-        f"ALTER TABLE {table} {', '.join(f'ALTER {name} SET STATISTICS 0' for name in columns)}"
-        for table, columns in _UNNOTED.items()
+        "ALTER TABLE {} ALTER {} SET STATISTICS 0".format(*column.split())
+        for column in _UNNOTED.split(", ")
     ),
     f"""CREATE FUNCTION write_anew(wanted text) {AS_OWNER} AS $$ DECLARE
         place text := format('%I.%I', current_schema(), wanted);
         key text;
-        kept boolean;
     BEGIN
         SELECT relname INTO STRICT key FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
             WHERE indrelid = place::regclass AND indisprimary;
         -- Unlike VACUUM FULL it can be called within a function.
         EXECUTE format('CLUSTER (VERBOSE) %s USING %I', place, key);
         EXECUTE format('ANALYZE %s', place);
-        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', place) INTO kept;
         -- ANALYZE of an empty table leaves the old statistics; a change of type drops them.
-        FOR key IN SELECT attname FROM pg_attribute
-            WHERE attrelid = place::regclass AND attname IN ({_NOTED}) AND NOT kept
+        FOR key IN SELECT attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid WHERE
+            pg_class.oid = place::regclass AND reltuples = 0 AND attname IN ('stem', 'content_hash')
         LOOP
             EXECUTE format('ALTER TABLE %s ALTER %I TYPE {_T}', place, key);
         END LOOP;
@@ -338,9 +330,7 @@ _DEFINED: Final = (
                 'USING hnsw ((vector::halfvec(%s)) halfvec_ip_ops) WHERE {SERIES} = %s',
                 current_schema(), dimensions, used
             );
-            EXECUTE format(
-                'ALTER INDEX %I.vectors_near ALTER COLUMN 1 SET STATISTICS 0', current_schema()
-            );
+            EXECUTE 'ALTER INDEX ' || current_schema() || '.vectors_near ALTER 1 SET STATISTICS 0';
             -- Else the planner takes a series that it never saw for a few rows.
             EXECUTE format('ANALYZE %I.vectors ({SERIES})', current_schema());
         END IF;
