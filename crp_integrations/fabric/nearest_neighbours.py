@@ -227,10 +227,8 @@ def _in_nearest_cells(
         # Rows of later windows meet the first rows of their cell, so that copies are connected.
         late = block[rank[block] >= _CELL_MOST]
         heads = order[starts[owner[late], None] + np.arange(min(k, _CELL_MOST))]
-        yield (
-            np.concatenate([block[left], np.repeat(late, heads.shape[1])]),
-            np.concatenate([places[left, column], heads.reshape(-1)]),
-        )
+        owners = np.concatenate([block[left], np.repeat(late, heads.shape[1])])
+        yield owners, np.concatenate([places[left, column], heads.reshape(-1)])
 
 
 def _cells(rows: FloatRows) -> tuple[FloatRows, Places]:

@@ -74,9 +74,14 @@ def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) 
         nonlocal remaining
         match = _UNREMOVED_ROWS.search(notice.message_detail or "")
         remaining += int(match[1]) if match else 0
+        if notice.severity_nonlocalized == "WARNING":
+            _log.warning(
+                "erased words may remain; run VACUUM FULL pg_statistic as the database's owner: %s",
+                notice.message_primary,
+            )
 
     language = str(connection.rows("SHOW lc_messages")[0][0])
-    foreign = not language.startswith(("C", "POSIX", "en"))
+    foreign = bool(tables) and not language.startswith(("C", "POSIX", "en"))
     connection.raw.add_notice_handler(note_remaining)
     try:
         connection.script("SET client_min_messages = info")
@@ -85,31 +90,13 @@ def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) 
             connection.script("SET lc_messages = 'C'")
         for table in tables:
             connection.script(f"SELECT \"{schema}\".write_anew('{table}')")
-        forget_statistics(connection)
+        connection.script(_FORGET_STATISTICS)
     finally:
         connection.script("RESET client_min_messages")
         if foreign:
             connection.script("RESET lc_messages")
         connection.raw.remove_notice_handler(note_remaining)
     return remaining == 0
-
-
-def forget_statistics(connection: PostgresConnection) -> None:
-    """Rewrite the file of the planner's statistics; log a warning if this login may not."""
-
-    def note_refused(notice: Diagnostic) -> None:
-        if notice.severity_nonlocalized == "WARNING":
-            _log.warning(
-                "words, ids and hashes of erased facts may remain in the planner's statistics; run "
-                "VACUUM FULL pg_statistic as the database's owner: %s",
-                notice.message_primary,
-            )
-
-    connection.raw.add_notice_handler(note_refused)
-    try:
-        connection.script(_FORGET_STATISTICS)
-    finally:
-        connection.raw.remove_notice_handler(note_refused)
 
 
 def problems(connection: PostgresConnection) -> Iterator[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -222,12 +223,10 @@ def name_facts(connection: Statements) -> tuple[int, list[int]]:
 
 def _unnamed(connection: Statements) -> Iterator[tuple[int, Receipt | None]]:
     for (place,) in connection.rows(_UNNAMED):
-        try:
+        receipt = None
+        with suppress(StoreDamaged):
             (receipt,) = _at(connection, "place = ?", place)
-        except StoreDamaged:
-            yield place, None
-        else:
-            yield place, receipt
+        yield place, receipt
 
 
 def problems(connection: Statements) -> Iterator[str]:
