@@ -20,13 +20,7 @@ from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational.receipts import erase, name_facts, unnamed
 from crp_integrations.stores.relational.receipts import forget as forget_texts
-from crp_integrations.stores.relational.rows import (
-    keys_of,
-    naming,
-    read,
-    sortable,
-    source_name,
-)
+from crp_integrations.stores.relational.rows import keys_of, naming, read, sortable, source_name
 from crp_integrations.stores.rules import (
     AMONG,
     MAX_SHOWN,
