@@ -185,9 +185,7 @@ class Maintenance:
         """Restore the rows by which an erasure finds the receipts with a fact's text."""
         with self.writer.begin(True) as transaction:
             shown = window_records_of(transaction)
-            if shown is not None:
-                shown.name_facts()
-        return 1
+            return 0 if shown is None else shown.name_facts()
 
     def _clear_prepared(self, now: datetime) -> int:
         """Remove the vectors of an interrupted ingestion that was not resumed."""

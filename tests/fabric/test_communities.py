@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError, StoreBusy
 from crp_integrations.fabric import namespace as namespaces
+from crp_integrations.fabric import nearest_neighbours
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store, work_lock
@@ -583,7 +584,11 @@ def test_an_erasure_leaves_no_file_with_its_facts(tmp_path: Path, when: str) -> 
     assert kept and not any(gone.encode() in path.read_bytes() for path in kept)
 
 
-def test_above_the_exact_size_nearly_the_same_edges_are_found() -> None:
+def test_above_the_exact_size_nearly_the_same_edges_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nearest_neighbours, "_CELL_ROWS", 4)
+    monkeypatch.setattr(nearest_neighbours, "_CELLS", 3)
     base = FabricSettings()
     found = {}
     for size in (20_000, 0):

@@ -5,6 +5,8 @@ The part of a graph around what changed: the same modularity, whatever becomes o
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -118,6 +120,40 @@ def test_above_the_limit_few_neighbours_are_missed_and_scores_are_exact(
     assert (near.scores[:1_500] == MILLION).all()
     again = search_neighbours(nothing, rows, every, every, 5_999)
     assert np.array_equal(again.places, near.places)
+
+
+def test_copies_that_fill_many_windows_are_one_component(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_neighbours, "_CELL_MOST", 128)
+    monkeypatch.setattr(nearest_neighbours, "_ASKING", 50)
+    rows = clustered(4_000)
+    mixed = np.random.default_rng(1).permutation(len(rows))
+    every, nothing = np.arange(len(rows)), Neighbours.empty(len(rows), 10, 600_000)
+    left, right, weights = search_neighbours(nothing, rows[mixed], every, every, 1_000).edges()
+    label = every.copy()
+    for _ in every:
+        lowest = label.copy()
+        np.minimum.at(lowest, left, label[right])
+        np.minimum.at(lowest, right, label[left])
+        if np.array_equal(lowest, label):
+            break
+        label = lowest
+    assert len(np.unique(label[mixed < 1_500])) == 1
+    assert (weights <= 1.0).all() and (left < right).all()
+
+
+def test_memory_is_bounded_when_every_row_asks_one_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_neighbours, "_ASKING", 1_000)
+    centre, noise = np.ones((1, 48)), np.random.default_rng(3).standard_normal((9_000, 48)) / 2
+    # The copies of one row are the nearest of every other row.
+    noise[:1_500] = 0
+    rows = unit_rows(centre + noise)
+    every, nothing = np.arange(len(rows)), Neighbours.empty(len(rows), 10, 600_000)
+    tracemalloc.start()
+    search_neighbours(nothing, rows, every, every, 1_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # A tile of all rows by a window of 1,024, and what sorts it, takes 200 MB.
+    assert peak < 80e6
 
 
 def test_facts_added_above_the_limit_enter_the_lists_of_others() -> None:

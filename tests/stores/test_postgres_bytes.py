@@ -7,13 +7,18 @@ import threading
 import psycopg
 import pytest
 
+from crp_integrations import Relay
+from crp_integrations.fabric.records import Fact, Where
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.upkeep import CONTENTS
 from crp_integrations.testing.fixtures import NAMESPACE, OTHER, fact, fill, rows
 from tests.conformance.erasure import Archive
+from tests.doubles import HashEmbedder
 from tests.postgres import postgres_address, server  # noqa: F401 - a fixture
 from tests.stores.test_columns import COVERED
+from tests.stores.test_postgres_logins import database, init, login  # noqa: F401 - fixtures
 
 # What only PostgreSQL has; everything else has the names of the embedded store's columns.
 OWN_COLUMNS = {
@@ -120,4 +125,64 @@ def test_what_the_planner_noted_of_a_text_goes_with_it(postgres_address):  # noq
     assert archive.found(whole(postgres_address)) == {*ids[NAMESPACE][20:], *ids[OTHER]}
     assert store.drop(OTHER) is True
     assert archive.found(whole(postgres_address)) == {*ids[NAMESPACE][20:]}
+    store.close()
+
+
+@pytest.mark.requirement("009-8.3-3")
+@pytest.mark.parametrize("keep", [0, 3])
+@pytest.mark.parametrize("role", ["postgres", "crp", "crp_writer"])
+def test_no_login_leaves_a_noted_word_and_one_that_may_not_rewrite_the_file_says_so(
+    init,  # noqa: F811
+    database,  # noqa: F811
+    caplog,
+    role,
+    keep,
+):
+    init("--tenant", "acme")
+    owner = server().address(database)
+    address = owner if role == "postgres" else login(database, role)
+    with (
+        psycopg.connect(owner, autocommit=True) as raw,
+        Relay.open(address, subject=Subject(tenant="acme"), embedder=HashEmbedder()) as relay,
+    ):
+        facts = [f"Walruszq number {i} sleeps on the ice until noon every day." for i in range(30)]
+        relay.fabric.add([Fact(content=text, source_id="secret") for text in facts])
+        if keep:
+            relay.add([f"Gate number {i} opens at seven and closes at ten." for i in range(keep)])
+        raw.execute("ANALYZE")
+        hashes = "|".join(
+            fact.content_hash for fact in relay.fabric.facts(relay.fabric.find(Where()))
+        )
+        texts = "concat(histogram_bounds::text, most_common_vals::text)"
+
+        def noted(pattern):
+            return raw.execute(
+                f"SELECT tablename, attname FROM pg_stats WHERE {texts} ~* %s", [pattern]
+            ).fetchall()
+
+        assert noted("walruszq") == [("postings", "stem")]
+        assert ("facts", "content_hash") in noted(hashes)
+        assert relay.fabric.erase("secret").scrubbed
+        assert noted("walruszq") == []
+        assert keep or noted(hashes) == []
+        refused = "run VACUUM FULL pg_statistic as the database's owner" in caplog.text
+        assert refused is (role != "postgres")
+        if refused:
+            raw.execute("VACUUM FULL pg_statistic")
+        raw.execute("CHECKPOINT")
+        ((path,),) = raw.execute("SELECT pg_relation_filepath('pg_statistic')").fetchall()
+    assert b"walruszq" not in (server().data / path).read_bytes()
+
+
+def test_the_planner_notes_no_numbers_of_an_indexed_vector(postgres_address):  # noqa: F811
+    store = PostgresStore(postgres_address, index_from=10)
+    fill(store, *(f"text {number}" for number in range(40)))
+    with psycopg.connect(postgres_address, autocommit=True) as raw:
+        raw.execute("ANALYZE")
+        noted = raw.execute(
+            "SELECT tablename, attname FROM pg_stats WHERE schemaname = %s", [schema_of(NAMESPACE)]
+        ).fetchall()
+        index = raw.execute("SELECT to_regclass(%s)", [f"{schema_of(NAMESPACE)}.vectors_near"])
+        assert index.fetchone() != (None,)
+    assert {name for table, name in noted if table.startswith("vectors")} == {"fact", "series"}
     store.close()

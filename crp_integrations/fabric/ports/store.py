@@ -258,11 +258,11 @@ class WindowRecordsFacet(Protocol):
         ...
 
     def unnamed(self) -> int:
-        """Number of receipts with texts of which no row names the facts."""
+        """Number of receipts with readable texts of which no row names the facts."""
         ...
 
-    def name_facts(self) -> None:
-        """Write the rows that name the facts of these receipts, where their texts can be read."""
+    def name_facts(self) -> int:
+        """Write the rows that name the facts of these receipts; return the number of receipts."""
         ...
 
     def forget(self, session_id: str) -> bool:

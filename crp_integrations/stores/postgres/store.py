@@ -341,7 +341,7 @@ class PostgresStore:
                 if with_role:
                     with connection.translated():
                         tenants.dismiss(connection, namespace)
-            connection.script(upkeep.FORGET_STATISTICS)
+            upkeep.rewrite(connection, schema, ())
             for objects in artifacts or ():
                 places.erase_tenant(objects, namespace)
         self._ready.discard(schema)

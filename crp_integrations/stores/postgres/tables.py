@@ -256,6 +256,13 @@ _RECEIPTS: Final = (
         for table in SEALED
     ),
 )
+# Columns of content without statistics of the planner, which would repeat the content. Two others
+# need them, else long lists of stems or hashes would be looked up by reading the whole table.
+_UNNOTED: Final = (
+    "facts content, facts source_location, facts metadata, facts community_label, sources title, "
+    "sources uri, sources metadata, vectors vector, postings entries, stem_sequences stems, "
+    "prepared_vectors vector, window_contents prior, window_contents report, receipt_contents texts"
+)
 # These functions run as the owner of the tables, whoever calls; they ignore the caller's search
 # path and name a schema in every statement.
 AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
@@ -264,6 +271,10 @@ WRITE_ANEW = "write_anew(text)"
 INDEX_VECTORS = "index_vectors(integer)"
 DEFINED = (APPEND_EVENTS, WRITE_ANEW, INDEX_VECTORS)
 _DEFINED: Final = (
+    *(
+        "ALTER TABLE {} ALTER {} SET STATISTICS 0".format(*column.split())
+        for column in _UNNOTED.split(", ")
+    ),
     f"""CREATE FUNCTION write_anew(wanted text) {AS_OWNER} AS $$ DECLARE
         place text := format('%I.%I', current_schema(), wanted);
         key text;
@@ -273,6 +284,12 @@ _DEFINED: Final = (
         -- Unlike VACUUM FULL it can be called within a function.
         EXECUTE format('CLUSTER (VERBOSE) %s USING %I', place, key);
         EXECUTE format('ANALYZE %s', place);
+        -- ANALYZE of an empty table leaves the old statistics; a change of type drops them.
+        FOR key IN SELECT attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid WHERE
+            pg_class.oid = place::regclass AND reltuples = 0 AND attname IN ('stem', 'content_hash')
+        LOOP
+            EXECUTE format('ALTER TABLE %s ALTER %I TYPE {_T}', place, key);
+        END LOOP;
     END $$""",
     # Only this adds to the trail for a tenant's login: an event names the seal that it follows. It
     # cannot check the seal itself, since the key is outside of the database.
@@ -313,6 +330,7 @@ _DEFINED: Final = (
                 'USING hnsw ((vector::halfvec(%s)) halfvec_ip_ops) WHERE {SERIES} = %s',
                 current_schema(), dimensions, used
             );
+            EXECUTE 'ALTER INDEX ' || current_schema() || '.vectors_near ALTER 1 SET STATISTICS 0';
             -- Else the planner takes a series that it never saw for a few rows.
             EXECUTE format('ANALYZE %I.vectors ({SERIES})', current_schema());
         END IF;

@@ -23,6 +23,7 @@ from crp_integrations.stores.rules import FACTS_DUE, MAX_SHOWN, RETRIEVABLE_SQL,
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
+_log = logging.getLogger(__name__)
 
 # Tables with content, by the entry that marks them as due. Rewriting one drops removed rows.
 CONTENTS = {
@@ -32,9 +33,8 @@ CONTENTS = {
     ),
     WINDOWS_DUE: (*("window_contents", "window_facts", "receipt_contents", "receipt_facts"),),
 }
-# The planner's statistics contain values of every column, and old ones stay in the catalogue's
-# file. Only the database's owner may rewrite it; for a tenant's login the server skips this.
-FORGET_STATISTICS = "VACUUM (FULL, VERBOSE) pg_catalog.pg_statistic"
+# The planner's statistics contain stems, ids and hashes, and old ones stay in the catalogue's file.
+_FORGET_STATISTICS = "VACUUM (FULL, VERBOSE) pg_catalog.pg_statistic"
 # Facts whose texts are read at a time.
 TEXTS_PER_PAGE = 1_000
 # The server's notice about rows that it copied because a transaction may still read them.
@@ -74,9 +74,14 @@ def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) 
         nonlocal remaining
         match = _UNREMOVED_ROWS.search(notice.message_detail or "")
         remaining += int(match[1]) if match else 0
+        if notice.severity_nonlocalized == "WARNING":
+            _log.warning(
+                "erased words may remain; run VACUUM FULL pg_statistic as the database's owner: %s",
+                notice.message_primary,
+            )
 
     language = str(connection.rows("SHOW lc_messages")[0][0])
-    foreign = not language.startswith(("C", "POSIX", "en"))
+    foreign = bool(tables) and not language.startswith(("C", "POSIX", "en"))
     connection.raw.add_notice_handler(note_remaining)
     try:
         connection.script("SET client_min_messages = info")
@@ -85,7 +90,7 @@ def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) 
             connection.script("SET lc_messages = 'C'")
         for table in tables:
             connection.script(f"SELECT \"{schema}\".write_anew('{table}')")
-        connection.script(FORGET_STATISTICS)
+        connection.script(_FORGET_STATISTICS)
     finally:
         connection.script("RESET client_min_messages")
         if foreign:
@@ -144,8 +149,6 @@ _NOBODY_LOADS = f"SELECT pg_try_advisory_xact_lock({_KEY})"
 LOCK_VECTORS = "LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE"
 # Maximum time that new readers of the vectors wait while an old index is about to be dropped.
 DROP_MILLISECONDS = 3_000
-
-_log = logging.getLogger(__name__)
 
 
 class VectorIndexes:

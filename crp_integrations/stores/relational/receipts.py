@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -164,7 +165,7 @@ def erase(
         Ids of the windows whose receipts lost a text.
     """
     # A receipt whose facts are not named would keep their texts.
-    unreadable = name_facts(connection)
+    _, unreadable = name_facts(connection)
     named = naming(connection, "receipt_facts", "place", fact_ids, source_id)
     emptied = connection.rows(
         f"SELECT place FROM receipts JOIN receipt_contents USING (place) WHERE window_id {AMONG}",
@@ -195,21 +196,19 @@ def forget(connection: Statements, session_id: str) -> None:
     )
 
 
-def unnamed(connection: Statements) -> list[int]:
-    """Places of the receipts with texts whose facts are not named in `receipt_facts`."""
-    return [place for (place,) in connection.rows(_UNNAMED)]
+def unnamed(connection: Statements) -> int:
+    """How many receipts with readable texts have no row in `receipt_facts`."""
+    return sum(receipt is not None for _, receipt in _unnamed(connection))
 
 
-def name_facts(connection: Statements) -> list[int]:
-    """Name the facts of these receipts again; return the places of those that cannot be read.
+def name_facts(connection: Statements) -> tuple[int, list[int]]:
+    """Name the facts of these receipts again; their number, and the places of unreadable ones.
 
     A fact that is not stored any more counts as one of every source, so that no erasure misses it.
     """
-    unreadable = []
-    for place in unnamed(connection):
-        try:
-            (receipt,) = _at(connection, "place = ?", place)
-        except StoreDamaged:
+    named, unreadable = 0, []
+    for place, receipt in _unnamed(connection):
+        if receipt is None:
             unreadable.append(place)
             continue
         ids = _shown_facts(receipt)
@@ -218,7 +217,16 @@ def name_facts(connection: Statements) -> list[int]:
         )
         sources = {id_: keys_of([source_name(source_id)]) for id_, source_id in rows}
         _name(connection, place, [(id_, sources.get(id_, ANY_SOURCE)) for id_ in ids])
-    return unreadable
+        named += 1
+    return named, unreadable
+
+
+def _unnamed(connection: Statements) -> Iterator[tuple[int, Receipt | None]]:
+    for (place,) in connection.rows(_UNNAMED):
+        receipt = None
+        with suppress(StoreDamaged):
+            (receipt,) = _at(connection, "place = ?", place)
+        yield place, receipt
 
 
 def problems(connection: Statements) -> Iterator[str]:

@@ -20,13 +20,7 @@ from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational.receipts import erase, name_facts, unnamed
 from crp_integrations.stores.relational.receipts import forget as forget_texts
-from crp_integrations.stores.relational.rows import (
-    keys_of,
-    naming,
-    read,
-    sortable,
-    source_name,
-)
+from crp_integrations.stores.relational.rows import keys_of, naming, read, sortable, source_name
 from crp_integrations.stores.rules import (
     AMONG,
     MAX_SHOWN,
@@ -191,14 +185,14 @@ class RelationalSessions:
         return self._is("sessions", "session_id", session_id)
 
     def unnamed(self) -> int:
-        """Number of receipts whose facts are not named."""
+        """Number of readable receipts whose facts are not named."""
         self._gate.reading()
-        return len(unnamed(self._connection))
+        return unnamed(self._connection)
 
-    def name_facts(self) -> None:
-        """Name the facts of these receipts again."""
+    def name_facts(self) -> int:
+        """Name the facts of these receipts again; return the number of receipts."""
         self._gate.writing()
-        name_facts(self._connection)
+        return name_facts(self._connection)[0]
 
     def idle(self, since: datetime) -> list[str]:
         """Ids of the sessions that have not changed since a time, ascending."""
