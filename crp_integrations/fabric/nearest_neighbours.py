@@ -34,7 +34,6 @@ _SAMPLE = 8_192
 # compared with, sampled rows of a cell and rounds by which its centre is found, rows that are
 # searched at a time, those compared with a cell at a time, and lists of others that a new row is
 # offered to, as a multiple of K.
-# Measured at 20,000 facts: recall .97 of real texts, 1.0 of clusters.
 _CELL_ROWS = 64
 _CELL_MOST = 1_024
 _CELLS = 96
