@@ -20,8 +20,8 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from crp_integrations.policy.directives import ReportSettings
 from crp_integrations.policy.records import Policy, ViolationReport
-from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.validation import require_settings
 
 if TYPE_CHECKING:

@@ -11,24 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from crp_integrations import vocabulary
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import grammar, names, values
 from crp_integrations.headers.names import AgentPhase
 from crp_integrations.headers.records import CacheDirectives, RequestHeaders, ResponseHeaders
 from crp_integrations.headers.values import read_lower, read_upper
 from crp_integrations.session.agents import Downward, Upward
-from crp_integrations.vocabulary import (
-    AiActClass,
-    Attribution,
-    BudgetWarning,
-    ChainIntegrity,
-    GroundingMode,
-    Oversight,
-    QualityTier,
-    RiskLevel,
-    SafetyMode,
-    Strategy,
-)
 
 
 class HeaderField(NamedTuple):
@@ -66,10 +55,10 @@ def _id(name: str) -> HeaderField:
 
 # Headers with the same meaning in requests and responses.
 _SESSION_ID = _id(names.SESSION_ID)
-_DISPATCH = HeaderField(names.DISPATCH_STRATEGY, str, read_lower(Strategy))
+_DISPATCH = HeaderField(names.DISPATCH_STRATEGY, str, read_lower(vocabulary.Strategy))
 _SEED = _count(names.SEED)
 _RESIDENCY = HeaderField(names.RESIDENCY, str.upper, read_lower(str))
-_OVERSIGHT = HeaderField(names.OVERSIGHT_MODE, str, read_lower(Oversight))
+_OVERSIGHT = HeaderField(names.OVERSIGHT_MODE, str, read_lower(vocabulary.Oversight))
 _NONCE = HeaderField(names.NONCE, str, values.read_nonce)
 _BUDGET = HeaderField(names.SAFETY_BUDGET, values.write_budget, values.read_budget)
 _DEPTH = _count(names.LOOP_DEPTH)
@@ -79,9 +68,11 @@ _PHASE = HeaderField(names.PHASE, str, read_upper(AgentPhase))
 REQUEST: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
     {
         "session_id": _SESSION_ID,
-        "grounding": HeaderField(names.GROUNDING_MODE, str, read_lower(GroundingMode)),
+        "grounding": HeaderField(names.GROUNDING_MODE, str, read_lower(vocabulary.GroundingMode)),
         "strategies": HeaderField(
-            names.ACCEPT_STRATEGY, values.write_list, values.read_each(read_lower(Strategy))
+            names.ACCEPT_STRATEGY,
+            values.write_list,
+            values.read_each(read_lower(vocabulary.Strategy)),
         ),
         "dispatch_strategy": _DISPATCH,
         "seed": _SEED,
@@ -90,11 +81,13 @@ REQUEST: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         "residency": _RESIDENCY,
         "continuation_ids": HeaderField(names.CONTINUATION_ID, values.write_list, values.read_ids),
         "accept_quality": HeaderField(
-            names.ACCEPT_QUALITY, values.write_list, values.read_each(read_upper(QualityTier))
+            names.ACCEPT_QUALITY,
+            values.write_list,
+            values.read_each(read_upper(vocabulary.QualityTier)),
         ),
-        "accept_risk": HeaderField(names.ACCEPT_RISK, str, read_upper(RiskLevel)),
+        "accept_risk": HeaderField(names.ACCEPT_RISK, str, read_upper(vocabulary.RiskLevel)),
         "oversight_mode": _OVERSIGHT,
-        "safety_mode": HeaderField(names.SAFETY_MODE, str, read_lower(SafetyMode)),
+        "safety_mode": HeaderField(names.SAFETY_MODE, str, read_lower(vocabulary.SafetyMode)),
         "safety_policy": _text(names.POLICY),
         "safety_policy_report_only": _text(names.POLICY_REPORT_ONLY),
         "report_uri": _text(names.SAFETY_REPORT_URI),
@@ -113,8 +106,8 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         "protocol_version": _text(names.PROTOCOL),
         "session_id": _SESSION_ID,
         "window": _pair(names.WINDOW),
-        "strategy": HeaderField(names.STRATEGY, str, read_lower(Strategy)),
-        "quality_tier": HeaderField(names.QUALITY_TIER, str, read_upper(QualityTier)),
+        "strategy": HeaderField(names.STRATEGY, str, read_lower(vocabulary.Strategy)),
+        "quality_tier": HeaderField(names.QUALITY_TIER, str, read_upper(vocabulary.QualityTier)),
         "saturation": _fraction(names.SATURATION),
         "facts_used": _pair(names.FACTS_USED),
         "tokens_used": _count(names.TOKENS_USED),
@@ -130,7 +123,7 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
             names.KNOWLEDGE_AGE, grammar.write_duration, values.read_duration
         ),
         "claim_count": _count(names.CLAIM_COUNT),
-        "attribution": HeaderField(names.ATTRIBUTION, str, read_upper(Attribution)),
+        "attribution": HeaderField(names.ATTRIBUTION, str, read_upper(vocabulary.Attribution)),
         "grounding_pct": _fraction(names.GROUNDING_PCT),
         "attribution_score": _fraction(names.ATTRIBUTION_SCORE),
         "fabrications": _count(names.FABRICATIONS),
@@ -142,7 +135,7 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         ),
         "entailment_score": _fraction(names.ENTAILMENT),
         "fidelity_score": _fraction(names.FIDELITY),
-        "hallucination_risk": HeaderField(names.RISK, str, read_upper(RiskLevel)),
+        "hallucination_risk": HeaderField(names.RISK, str, read_upper(vocabulary.RiskLevel)),
         "hallucination_score": _fraction(names.RISK_SCORE),
         "repetition": HeaderField(
             names.REPETITION, values.write_repetition, values.read_repetition
@@ -156,7 +149,7 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         "personal_data": HeaderField(
             names.PERSONAL, lambda value: str(value).lower(), lambda text: text.lower() == "true"
         ),
-        "ai_act_class": HeaderField(names.AI_ACT, str, read_upper(AiActClass)),
+        "ai_act_class": HeaderField(names.AI_ACT, str, read_upper(vocabulary.AiActClass)),
         "nist_tier": HeaderField(names.NIST_TIER, str, read_upper(str)),
         "iso_42001": HeaderField(
             names.ISO_CONTROLS, values.write_list, values.read_each(read_upper(str))
@@ -164,7 +157,9 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         "controls_met": _pair(names.CONTROLS_MET),
         "chained_hmac": HeaderField(names.CHAINED_HMAC, str, read_lower(str)),
         "window_hmac": HeaderField(names.WINDOW_HMAC, str, read_lower(str)),
-        "chain_integrity": HeaderField(names.CHAIN_INTEGRITY, str, read_upper(ChainIntegrity)),
+        "chain_integrity": HeaderField(
+            names.CHAIN_INTEGRITY, str, read_upper(vocabulary.ChainIntegrity)
+        ),
         "dag_root": HeaderField(
             names.DAG_ROOT, "dag:{}".format, lambda text: text.partition(":")[2]
         ),
@@ -185,7 +180,9 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         "phase": _PHASE,
         "loop_depth": _DEPTH,
         "safety_budget": _BUDGET,
-        "budget_warning": HeaderField(names.BUDGET_WARNING, str, read_lower(BudgetWarning)),
+        "budget_warning": HeaderField(
+            names.BUDGET_WARNING, str, read_lower(vocabulary.BudgetWarning)
+        ),
         "tool_calls": _count(names.TOOL_CALLS),
         "session_parent": _PARENT,
         "revision_round": _pair(names.REVISION_ROUND),
@@ -363,7 +360,7 @@ def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
         safety_budget=response.safety_budget,
         risk_level=response.hallucination_risk,
         hmac=response.chained_hmac or "",
-        chain_integrity=response.chain_integrity or ChainIntegrity.UNVERIFIED,
+        chain_integrity=response.chain_integrity or vocabulary.ChainIntegrity.UNVERIFIED,
         audit_uri=response.trail_uri or "",
         quality_score=response.quality_score,
         halted=status == HALTED,

@@ -17,26 +17,11 @@ from decimal import ROUND_FLOOR, Decimal
 from types import MappingProxyType
 from typing import Final
 
+from crp_integrations import vocabulary
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names
 from crp_integrations.headers.names import AgentPhase, RetryCondition
 from crp_integrations.session.records import BUDGET_DIGITS, CONTINUATION_ID, SESSION_ID
-from crp_integrations.vocabulary import (
-    AiActClass,
-    Attribution,
-    BudgetWarning,
-    CacheStatus,
-    ChainIntegrity,
-    CompletenessLevel,
-    DistortionType,
-    GroundingMode,
-    Oversight,
-    QualityTier,
-    RepetitionLevel,
-    RiskLevel,
-    SafetyMode,
-    Strategy,
-)
 
 # Maximum characters of a value.
 MOST_CHARACTERS: Final = 8_192
@@ -69,10 +54,10 @@ _FRACTION = r"(?:0+\.[0-9]+|0*1\.0+)"
 # 15 digits suffice for every count and stay below 2^53 for JavaScript readers.
 _INTEGER = r"[0-9]{1,15}"
 _PAIR = rf"{_INTEGER}/{_INTEGER}"
-_STRATEGY = _one_of(Strategy)
-_TIER = _one_of(QualityTier)
+_STRATEGY = _one_of(vocabulary.Strategy)
+_TIER = _one_of(vocabulary.QualityTier)
 _DIRECTIVE = r"(?:no-store|no-cache|reuse-ckf|only-if-ckf|max-age=[0-9]{1,15})"
-_DISTORTION = _one_of(DistortionType)
+_DISTORTION = _one_of(vocabulary.DistortionType)
 _CONTROL = r"A(?:\.[0-9]{1,2}){2,3}"
 _OMISSIONS = rf"CRITICAL:{_INTEGER},[ \t]*HIGH:{_INTEGER},[ \t]*MEDIUM:{_INTEGER}"
 _SESSION = SESSION_ID.pattern
@@ -123,46 +108,48 @@ GRAMMAR: Final = MappingProxyType(
         names.SESSION_ID: _rule(_SESSION),
         names.ETAG: HASH,
         names.IF_MATCH: _rule(rf"{_HASH}|\*"),
-        names.CACHE_STATUS: _rule(rf"{_one_of(CacheStatus)}(?:;[ \t]*reason={_WORD})?"),
+        names.CACHE_STATUS: _rule(rf"{_one_of(vocabulary.CacheStatus)}(?:;[ \t]*reason={_WORD})?"),
         names.CONTINUATION_ID: _rule(_list_of(_CONTINUATION)),
         names.PROTOCOL: _rule(r"[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}"),
         names.ACCEPT_STRATEGY: _rule(_list_of(_STRATEGY)),
         names.ACCEPT_QUALITY: _rule(_list_of(_TIER)),
-        names.ACCEPT_RISK: _rule(_one_of(RiskLevel)),
+        names.ACCEPT_RISK: _rule(_one_of(vocabulary.RiskLevel)),
         names.DISPATCH_STRATEGY: _rule(_STRATEGY),
-        names.GROUNDING_MODE: _rule(_one_of(GroundingMode)),
+        names.GROUNDING_MODE: _rule(_one_of(vocabulary.GroundingMode)),
         names.SEED: INTEGER,
         names.CACHE: _rule(_list_of(_DIRECTIVE)),
         names.RESIDENCY: _rule(r"[A-Z]{2}"),
-        names.RISK: _rule(_one_of(RiskLevel)),
+        names.RISK: _rule(_one_of(vocabulary.RiskLevel)),
         names.RISK_SCORE: FRACTION,
-        names.ATTRIBUTION: _rule(_one_of(Attribution)),
+        names.ATTRIBUTION: _rule(_one_of(vocabulary.Attribution)),
         names.GROUNDING_PCT: FRACTION,
         names.ENTAILMENT: FRACTION,
         names.FABRICATIONS: INTEGER,
         names.DISTORTIONS: _rule(rf"{_INTEGER}(?:;[ \t]*types={_DISTORTION}(?:,{_DISTORTION})*)?"),
         names.CONTRADICTIONS: _rule(rf"{_INTEGER}(?:;[ \t]*scope={_one_of(SCOPES)})?"),
-        names.OVERSIGHT_MODE: _rule(_one_of(Oversight)),
-        names.SAFETY_MODE: _rule(_one_of(SafetyMode)),
+        names.OVERSIGHT_MODE: _rule(_one_of(vocabulary.Oversight)),
+        names.SAFETY_MODE: _rule(_one_of(vocabulary.SafetyMode)),
         names.POLICY: _rule(_POLICY),
         names.POLICY_REPORT_ONLY: _rule(_POLICY),
         names.POLICY_APPLIED: _rule(_POLICY),
         names.VIOLATION: _rule(_list_of(_WORD)),
         names.SAFETY_REPORT_URI: _rule(_WEB),
         names.RETRY_AFTER: _rule(rf"[0-9]{{1,9}}|{_MOMENT}|{_DURATION}|{_one_of(RetryCondition)}"),
-        names.BUDGET_WARNING: _rule(_one_of(BudgetWarning)),
+        names.BUDGET_WARNING: _rule(_one_of(vocabulary.BudgetWarning)),
         names.NONCE: _rule(_NONCE),
         names.OVERSIGHT_TOKEN: _rule(rf"approved:{_HASH}"),
-        names.REPETITION: _rule(rf"{_one_of(RepetitionLevel)}(?:;[ \t]*overlap={_FRACTION})?"),
+        names.REPETITION: _rule(
+            rf"{_one_of(vocabulary.RepetitionLevel)}(?:;[ \t]*overlap={_FRACTION})?"
+        ),
         names.COMPLETENESS: _rule(
-            rf"{_one_of(CompletenessLevel)};[ \t]*sub-queries={_PAIR}"
+            rf"{_one_of(vocabulary.CompletenessLevel)};[ \t]*sub-queries={_PAIR}"
             rf"(?:;[ \t]*uncovered={_WORD}(?:,{_WORD})*)?"
         ),
         names.FLOW: _rule(rf"{_FRACTION}(?:;[ \t]*remediation={_one_of(FLOW_REMEDIES)})?"),
         names.QUALITY_SCORE: FRACTION,
         names.OMISSIONS: _rule(_OMISSIONS),
         names.PERSONAL: _rule(r"true|false"),
-        names.AI_ACT: _rule(_one_of(AiActClass)),
+        names.AI_ACT: _rule(_one_of(vocabulary.AiActClass)),
         names.NIST_TIER: _rule(r"TIER-[1-4]"),
         names.ISO_CONTROLS: _rule(_list_of(_CONTROL)),
         names.CONTROLS_MET: _rule(_PAIR),
@@ -173,7 +160,7 @@ GRAMMAR: Final = MappingProxyType(
         names.FIDELITY: FRACTION,
         names.CHAINED_HMAC: HASH,
         names.WINDOW_HMAC: HASH,
-        names.CHAIN_INTEGRITY: _rule(_one_of(ChainIntegrity)),
+        names.CHAIN_INTEGRITY: _rule(_one_of(vocabulary.ChainIntegrity)),
         names.DAG_ROOT: _rule(rf"dag:{_WORD}"),
         names.LINEAGE: _rule(rf"{_WINDOW}(?:[ \t]*->[ \t]*{_WINDOW})*"),
         names.REPORT_URI: _rule(_URI),

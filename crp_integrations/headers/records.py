@@ -8,6 +8,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, field_validator
 
+from crp_integrations import vocabulary
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers.grammar import FRACTION_DIGITS, LIMITS, floor_budget
 from crp_integrations.headers.names import (
@@ -17,22 +18,6 @@ from crp_integrations.headers.names import (
     RetryCondition,
 )
 from crp_integrations.records import Part
-from crp_integrations.vocabulary import (
-    AiActClass,
-    Attribution,
-    BudgetWarning,
-    CacheStatus,
-    ChainIntegrity,
-    CompletenessLevel,
-    DistortionType,
-    GroundingMode,
-    Oversight,
-    QualityTier,
-    RepetitionLevel,
-    RiskLevel,
-    SafetyMode,
-    Strategy,
-)
 
 _FLAGS: Final = {
     "no-store": "no_store",
@@ -130,18 +115,18 @@ class RequestHeaders(Part):
     """
 
     session_id: str | None = None
-    grounding: GroundingMode | None = None
-    strategies: tuple[Strategy, ...] = ()
-    dispatch_strategy: Strategy | None = None
+    grounding: vocabulary.GroundingMode | None = None
+    strategies: tuple[vocabulary.Strategy, ...] = ()
+    dispatch_strategy: vocabulary.Strategy | None = None
     seed: int | None = None
     cache: CacheDirectives | None = None
     if_match: str | None = None
     residency: str | None = None
     continuation_ids: tuple[str, ...] = ()
-    accept_quality: tuple[QualityTier, ...] = ()
-    accept_risk: RiskLevel | None = None
-    oversight_mode: Oversight | None = None
-    safety_mode: SafetyMode | None = None
+    accept_quality: tuple[vocabulary.QualityTier, ...] = ()
+    accept_risk: vocabulary.RiskLevel | None = None
+    oversight_mode: vocabulary.Oversight | None = None
+    safety_mode: vocabulary.SafetyMode | None = None
     safety_policy: str | None = None
     safety_policy_report_only: str | None = None
     report_uri: str | None = None
@@ -157,7 +142,7 @@ class RequestHeaders(Part):
 class CacheOutcome(Part):
     """Value of `CRP-Context-Cache-Status`; `reason` is empty if there is none."""
 
-    status: CacheStatus
+    status: vocabulary.CacheStatus
     reason: str = ""
 
 
@@ -165,7 +150,7 @@ class DistortionsValue(Part):
     """Value of `CRP-Safety-Distortions`."""
 
     count: Count
-    types: tuple[DistortionType, ...] = ()
+    types: tuple[vocabulary.DistortionType, ...] = ()
 
 
 class ContradictionsValue(Part):
@@ -178,14 +163,14 @@ class ContradictionsValue(Part):
 class RepetitionValue(Part):
     """Value of `CRP-Quality-Repetition`; `overlap` is None without repetition."""
 
-    level: RepetitionLevel
+    level: vocabulary.RepetitionLevel
     overlap: Fraction | None = None
 
 
 class CompletenessValue(Part):
     """Value of `CRP-Quality-Completeness`; `uncovered` are slugs of sub-queries."""
 
-    level: CompletenessLevel
+    level: vocabulary.CompletenessLevel
     covered: Count
     total: Count
     uncovered: tuple[str, ...] = ()
@@ -218,7 +203,7 @@ class SetSessionValue(Part):
 
     token: str = Field(repr=False, max_length=LIMITS[SESSION_TOKEN])
     window: Count = Field(ge=1)
-    quality_history: tuple[QualityTier, ...] = ()
+    quality_history: tuple[vocabulary.QualityTier, ...] = ()
     max_age_seconds: Count = 3_600
     path: str = "/"
 
@@ -243,8 +228,8 @@ class ResponseHeaders(Part):
     protocol_version: str = PROTOCOL_VERSION
     session_id: str | None = None
     window: tuple[Count, Count] | None = None
-    strategy: Strategy | None = None
-    quality_tier: QualityTier | None = None
+    strategy: vocabulary.Strategy | None = None
+    quality_tier: vocabulary.QualityTier | None = None
     saturation: Fraction | None = None
     facts_used: tuple[Count, Count] | None = None
     tokens_used: Count | None = None
@@ -256,7 +241,7 @@ class ResponseHeaders(Part):
     ckf_community: str | None = None
     knowledge_age: timedelta | None = None
     claim_count: Count | None = None
-    attribution: Attribution | None = None
+    attribution: vocabulary.Attribution | None = None
     grounding_pct: Fraction | None = None
     attribution_score: Fraction | None = None
     fabrications: Count | None = None
@@ -264,7 +249,7 @@ class ResponseHeaders(Part):
     contradictions: ContradictionsValue | None = None
     entailment_score: Fraction | None = None
     fidelity_score: Fraction | None = None
-    hallucination_risk: RiskLevel | None = None
+    hallucination_risk: vocabulary.RiskLevel | None = None
     hallucination_score: Fraction | None = None
     repetition: RepetitionValue | None = None
     completeness: CompletenessValue | None = None
@@ -272,13 +257,13 @@ class ResponseHeaders(Part):
     quality_score: Fraction | None = None
     omissions: OmissionsValue | None = None
     personal_data: bool | None = None
-    ai_act_class: AiActClass | None = None
+    ai_act_class: vocabulary.AiActClass | None = None
     nist_tier: str | None = None
     iso_42001: tuple[str, ...] | None = None
     controls_met: tuple[Count, Count] | None = None
     chained_hmac: str | None = None
     window_hmac: str | None = None
-    chain_integrity: ChainIntegrity | None = None
+    chain_integrity: vocabulary.ChainIntegrity | None = None
     dag_root: str | None = None
     lineage: tuple[str, ...] | None = None
     report_uri: str | None = None
@@ -287,15 +272,15 @@ class ResponseHeaders(Part):
     residency: str | None = None
     policy_applied: str | None = None
     violation: tuple[str, ...] | None = None
-    oversight_mode: Oversight | None = None
+    oversight_mode: vocabulary.Oversight | None = None
     retry_after: RetryAfter | None = None
     nonce: str | None = None
     seed: Count | None = None
-    dispatch_strategy: Strategy | None = None
+    dispatch_strategy: vocabulary.Strategy | None = None
     phase: AgentPhase | None = None
     loop_depth: Count | None = None
     safety_budget: Budget | None = None
-    budget_warning: BudgetWarning | None = None
+    budget_warning: vocabulary.BudgetWarning | None = None
     tool_calls: Count | None = None
     session_parent: str | None = None
     revision_round: tuple[Count, Count] | None = None

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from crp_integrations import vocabulary
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims
@@ -34,34 +35,25 @@ from crp_integrations.headers.records import (
 )
 from crp_integrations.headers.values import write_flagged
 from crp_integrations.validation import require_settings
-from crp_integrations.vocabulary import (
-    AdviceWord,
-    BudgetWarning,
-    CacheStatus,
-    HaltReason,
-    Oversight,
-    RepetitionLevel,
-    Strategy,
-)
 
 # What is needed after a halt: a person, or a new session, since a budget never recovers.
 RETRY: Final = MappingProxyType(
     {
-        HaltReason.CRITICAL_RISK: RetryCondition.OVERSIGHT,
-        HaltReason.UNACCEPTABLE: RetryCondition.OVERSIGHT,
-        HaltReason.POLICY: RetryCondition.OVERSIGHT,
-        HaltReason.OVERSIGHT: RetryCondition.OVERSIGHT,
+        vocabulary.HaltReason.CRITICAL_RISK: RetryCondition.OVERSIGHT,
+        vocabulary.HaltReason.UNACCEPTABLE: RetryCondition.OVERSIGHT,
+        vocabulary.HaltReason.POLICY: RetryCondition.OVERSIGHT,
+        vocabulary.HaltReason.OVERSIGHT: RetryCondition.OVERSIGHT,
         # The answer was not read: a person can do that, or the judge on another call.
-        HaltReason.JUDGE_FAILED: RetryCondition.OVERSIGHT,
-        HaltReason.ACTION: RetryCondition.OVERSIGHT,
-        HaltReason.BUDGET_DEPLETED: RetryCondition.NEW_SESSION,
+        vocabulary.HaltReason.JUDGE_FAILED: RetryCondition.OVERSIGHT,
+        vocabulary.HaltReason.ACTION: RetryCondition.OVERSIGHT,
+        vocabulary.HaltReason.BUDGET_DEPLETED: RetryCondition.NEW_SESSION,
     }
 )
 _REGION: Final = re.compile("[A-Za-z]{2}", re.ASCII)
 _NO_HEADER: Final = frozenset({"halt_reason", "flow_remedy"})
 
 
-def retry_for(reason: HaltReason | None) -> RetryCondition:
+def retry_for(reason: vocabulary.HaltReason | None) -> RetryCondition:
     """What must happen before the caller may ask again.
 
     Spec: related facts §3
@@ -89,17 +81,17 @@ class WindowContext:
 
     policy_applied: str = ""
     violation: tuple[str, ...] = ()
-    oversight_mode: Oversight | None = None
-    halt_reason: HaltReason | None = None
+    oversight_mode: vocabulary.Oversight | None = None
+    halt_reason: vocabulary.HaltReason | None = None
     retry_after: RetryAfter | None = None
     nonce: str = ""
     seed: int | None = None
     residency: str = ""
-    dispatch_strategy: Strategy | None = None
+    dispatch_strategy: vocabulary.Strategy | None = None
     phase: AgentPhase | None = None
     loop_depth: int | None = None
     safety_budget: float | None = None
-    budget_warning: BudgetWarning | str | None = None
+    budget_warning: vocabulary.BudgetWarning | str | None = None
     tool_calls: int | None = None
     session_parent: str = ""
     revision_round: tuple[int, int] | None = None
@@ -224,10 +216,10 @@ def _sparse_outcome(envelope: Envelope) -> CacheOutcome | None:
 
     Spec: CRP-SPEC-003 §9.3
     """
-    word = AdviceWord.LIMITED
+    word = vocabulary.AdviceWord.LIMITED
     if not envelope.suggests(word):
         return None
-    return CacheOutcome(status=CacheStatus.PARTIAL, reason=word.value)
+    return CacheOutcome(status=vocabulary.CacheStatus.PARTIAL, reason=word.value)
 
 
 def _knowledge_age(envelope: Envelope) -> timedelta | None:
@@ -260,7 +252,7 @@ def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
     complete = report.quality.completeness
     if 7 in ran:
         level = report.repetition_level
-        overlap = None if level is RepetitionLevel.NONE else report.repetition_overlap
+        overlap = None if level is vocabulary.RepetitionLevel.NONE else report.repetition_overlap
         values["repetition"] = RepetitionValue(level=level, overlap=overlap)
     covered, missing = len(complete.covered), len(complete.uncovered)
     if 8 in ran and complete.level is not None and covered + missing:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
+from crp_integrations import vocabulary
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.envelope.records import EarlierWindow, Envelope
 from crp_integrations.errors import AccessDenied, RequestError
@@ -26,17 +27,6 @@ from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings, first_problem
 from crp_integrations.session.records import session_id_of
-from crp_integrations.vocabulary import (
-    BudgetTokens,
-    Decomposition,
-    FlagAction,
-    GroundingMode,
-    Oversight,
-    QualityTier,
-    RiskLevel,
-    SafetyMode,
-    Strategy,
-)
 
 
 class QuestionFields(JudgeOptions, total=False):
@@ -45,11 +35,11 @@ class QuestionFields(JudgeOptions, total=False):
     judge: JudgeSource
 
     model: str | None
-    budget_tokens: BudgetTokens | None
-    grounding: GroundingMode | str | None
+    budget_tokens: vocabulary.BudgetTokens | None
+    grounding: vocabulary.GroundingMode | str | None
     session_id: str | int | UUID | None
     sub_queries: Sequence[str] | None
-    decompose: Decomposition | str | None
+    decompose: vocabulary.Decomposition | str | None
     k: int | None
     system_prompt: str | None
     history: Sequence[Message | Mapping[str, Any]] | None
@@ -65,13 +55,13 @@ class QuestionFields(JudgeOptions, total=False):
     pinned: Sequence[str] | None
     previous: Envelope | None
     loop_depth: int | None
-    strategy: Strategy | str | None
-    accept_strategies: Sequence[Strategy | str] | None
-    accept_quality: Sequence[QualityTier | str] | None
-    accept_risk: RiskLevel | str | None
+    strategy: vocabulary.Strategy | str | None
+    accept_strategies: Sequence[vocabulary.Strategy | str] | None
+    accept_quality: Sequence[vocabulary.QualityTier | str] | None
+    accept_risk: vocabulary.RiskLevel | str | None
     policy: str | None
     report_only: str | None
-    oversight: Oversight | str | None
+    oversight: vocabulary.Oversight | str | None
     oversight_token: str | None
     continuation_ids: Sequence[str] | None
     session_token: str | None
@@ -79,15 +69,15 @@ class QuestionFields(JudgeOptions, total=False):
     parent_session: str | int | UUID | None
     agent_id: str | None
     inherited_policy: str | None
-    safety_mode: SafetyMode | str | None
+    safety_mode: vocabulary.SafetyMode | str | None
     report_uri: str | None
     nonce: str | None
     phase: AgentPhase | str | None
     compact: bool | None
     compaction: CompactionAccount | None
     rejected: Sequence[RejectedClaim] | None
-    on_flag: FlagAction | str | Sequence[FlagAction | str] | None
-    on_flag_level: RiskLevel | str | None
+    on_flag: vocabulary.FlagAction | str | Sequence[vocabulary.FlagAction | str] | None
+    on_flag_level: vocabulary.RiskLevel | str | None
     most_again: int | None
 
 
@@ -143,7 +133,9 @@ def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:
 def with_call_fields(asking: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """A component's fields under those of a call; `most_again` belongs to the `on_flag` with it."""
     joined, on_flag = {**asking, **fields}, fields.get("on_flag")
-    replaced = asking.get("on_flag") and on_flag and FlagAction.ASK_AGAIN not in str(on_flag)
+    replaced = (
+        asking.get("on_flag") and on_flag and vocabulary.FlagAction.ASK_AGAIN not in str(on_flag)
+    )
     if replaced and fields.get("most_again") is None:
         joined.pop("most_again", None)
     return joined

@@ -37,8 +37,8 @@ from crp_integrations.governance.settings import (
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.headers import grammar
 from crp_integrations.headers.records import HeaderSettings
+from crp_integrations.policy.directives import ReportSettings
 from crp_integrations.policy.policy_text import parse_policy
-from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.records import Part
 from crp_integrations.seals import digest
 from crp_integrations.session.settings import SessionSettings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from crp_integrations import vocabulary
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import chain_events, verify_journal
 from crp_integrations.audit.records import Event
@@ -32,15 +33,6 @@ from crp_integrations.testing.fixtures import (
     window,
     windows_with_content,
     withdraw,
-)
-from crp_integrations.vocabulary import (
-    EventType,
-    FactStatus,
-    Pattern,
-    QualityTier,
-    RiskLevel,
-    Strategy,
-    TransferType,
 )
 
 
@@ -74,16 +66,16 @@ class SessionsConformance:
         full = window(
             2,
             window_id="w-b",
-            pattern=Pattern.FAN_OUT,
-            strategy=Strategy.FAN_OUT,
+            pattern=vocabulary.Pattern.FAN_OUT,
+            strategy=vocabulary.Strategy.FAN_OUT,
             continuation_id="c2",
             etag="sha256:e",
-            quality_tier=QualityTier.B,
-            risk_level=RiskLevel.LOW,
+            quality_tier=vocabulary.QualityTier.B,
+            risk_level=vocabulary.RiskLevel.LOW,
             safety_budget=0.95,
             tokens=900,
             response_hash="sha256:r",
-            transfer=TransferType.SUMMARY,
+            transfer=vocabulary.TransferType.SUMMARY,
             tokens_transferred=120,
             summary_hash="sha256:s",
             outcome="halted",
@@ -193,7 +185,7 @@ class WithdrawalConformance:
         assert withdraw(store, removed, deleted, at=NOON) == 0
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.remove([removed])
-            transaction.facts.set_status([deleted], FactStatus.DELETED, NOON)
+            transaction.facts.set_status([deleted], vocabulary.FactStatus.DELETED, NOON)
         add_window(store, window(1), removed, "other")
         add_window(store, window(2), "other", report=report(deleted))
         add_window(store, window(3), "other", facts=[removed])
@@ -210,7 +202,7 @@ def append_events(store: Store, count: int) -> list[Event]:
     """Append events to the journal and return them."""
     drafts = [
         EventDraft(
-            EventType.FACT_INGESTED,
+            vocabulary.EventType.FACT_INGESTED,
             {"n": n, "share": n / 3, "ids": ["ü", None, True], "whole": 1.0},
             session_id="s" if n % 2 else "",
             window_id=f"w{n}",

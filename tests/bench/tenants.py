@@ -102,7 +102,8 @@ def planning_ms(raw: psycopg.Connection, number: int) -> float:
     schema = schema_of(name_of(number))
     query = (
         f"EXPLAIN (SUMMARY, FORMAT JSON) SELECT fact_id FROM {schema}.facts "
-        f"JOIN {schema}.postings USING (fact) JOIN {schema}.vectors USING (fact) WHERE stem = 'a'"
+        f"JOIN {schema}.stem_sequences USING (fact) JOIN {schema}.vectors USING (fact) "
+        "WHERE fact_id = 'a'"
     )
     row = raw.execute(query).fetchone()  # type: ignore[arg-type]
     assert row is not None

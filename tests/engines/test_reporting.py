@@ -17,9 +17,8 @@ import pytest
 from crp_integrations.engines import violation_reports
 from crp_integrations.engines.violation_reports import HttpReports, is_public
 from crp_integrations.errors import ConfigError
-from crp_integrations.policy.directives import ViolationType
+from crp_integrations.policy.directives import ReportSettings, ViolationType
 from crp_integrations.policy.records import Policy, ViolationReport, ViolationSink
-from crp_integrations.policy.settings import ReportSettings
 
 REPORT = ViolationReport(
     session_id="crp_sess_0123456789abcdef",

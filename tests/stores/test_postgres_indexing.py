@@ -12,7 +12,7 @@ from crp_integrations import Relay
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.relay.batches import ingest_over
-from crp_integrations.stores.postgres import PostgresStore, search
+from crp_integrations.stores.postgres import PostgresStore, vector_search
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
@@ -117,13 +117,13 @@ def test_files_over_an_executor_build_the_index_once_at_their_end(
     for page in pages:
         page.write_text(f"This page tells quite a lot about {page.stem} at night.\n")
     sizes = []
-    build = search.build
+    build = vector_search.build
 
     def built(connection, dimensions):
         sizes.append(connection.one("SELECT count(*) FROM vectors")[0])
         build(connection, dimensions)
 
-    monkeypatch.setattr(search, "build", built)
+    monkeypatch.setattr(vector_search, "build", built)
 
     def begun() -> Relay:
         return Relay.open(PostgresStore(postgres_address, index_from=3), **OPTIONS)
@@ -151,7 +151,7 @@ def test_what_is_committed_stays_when_its_index_cannot_be_built(
         raise StoreBusy("another one holds the table")
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr(search, "build", busy)
+        patch.setattr(vector_search, "build", busy)
         add(stores[0], "a", "b", "c")
     assert "is not built" in caplog.text
     assert not indexed(postgres_address)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.stores.postgres import PostgresStore, postings
+from crp_integrations.stores.postgres import PostgresStore, postings, word_search
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, rows
 from crp_integrations.vocabulary import FactStatus
@@ -26,10 +26,10 @@ def small_rows(monkeypatch):
     monkeypatch.setattr(postings, "_ROWS", (2, 4))
     monkeypatch.setattr(postings, "_LAST_ROWS", 6)
     monkeypatch.setattr(postings, "_MERGED", 3)
-    monkeypatch.setattr(postings, "_READ", 5)
-    monkeypatch.setattr(postings, "_LOOKED_UP", 12)
+    monkeypatch.setattr(word_search, "_READ", 5)
+    monkeypatch.setattr(word_search, "_LOOKED_UP", 12)
     # Of tied facts, first a page of all by id: it may have too few of them.
-    monkeypatch.setattr(postings, "_PAGED", 0)
+    monkeypatch.setattr(word_search, "_PAGED", 0)
 
 
 @pytest.fixture
@@ -100,14 +100,14 @@ def test_facts_and_scores_are_those_of_the_embedded_store_to_the_bit(pair, seed)
 
 def test_a_search_reads_few_rows_of_frequent_stems(pair, monkeypatch):
     theirs, chance = pair[1], random.Random(1)
-    monkeypatch.setattr(postings, "_LOOKED_UP", 200)
+    monkeypatch.setattr(word_search, "_LOOKED_UP", 200)
     made = [fact(text) for text in texts(chance, 900, (5, 60))]
     with theirs.begin(NAMESPACE) as transaction:
         transaction.facts.add(made, rows(made))
     sizes: list[int] = []
-    unpacked = postings._unpacked
+    unpacked = word_search.unpacked
     monkeypatch.setattr(
-        postings, "_unpacked", lambda parts: sizes.append(len(parts)) or unpacked(parts)
+        word_search, "unpacked", lambda parts: sizes.append(len(parts)) or unpacked(parts)
     )
     with theirs.begin(NAMESPACE, write=False) as transaction:
         (all_rows,) = transaction.facts.statements.one(
@@ -162,8 +162,9 @@ def test_phrases_of_common_stems_and_many_equal_texts_have_the_scores_and_order_
     pair, monkeypatch, repeated, questions, k
 ):
     # Hashes of two letters, whose bytes recur within and across the hashes of other stems.
-    monkeypatch.setattr(postings, "_hashed", lambda stem: f"{stem[0] * 7}{stem[-1]}".encode())
-    texts = [words for words, count in repeated for _ in range(count)]
+    for module in (postings, word_search):
+        monkeypatch.setattr(module, "hashed", lambda stem: f"{stem[0] * 7}{stem[-1]}".encode())
+    texts = [words for words, count in dict(repeated).items() for _ in range(count)]
     # Equal but for their signs: other ids, equal scores.
     made = [fact(f"{words}{'!' * at}") for at, words in enumerate(texts)]
     ids = [one.fact_id for one in made]
@@ -192,13 +193,13 @@ def test_of_a_phrase_only_the_texts_that_repeat_it_are_fetched(pair, monkeypatch
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.add(made, rows(made))
     fetched: list[int] = []
-    unchanged = postings._sequences
+    unchanged = word_search._sequences
 
     def counted(connection, facts):
         fetched.append(len(facts))
         return unchanged(connection, facts)
 
-    monkeypatch.setattr(postings, "_sequences", counted)
+    monkeypatch.setattr(word_search, "_sequences", counted)
     ours, theirs = pair
     with (
         ours.begin(NAMESPACE, write=False) as expected,

@@ -9,7 +9,7 @@ import pytest
 from crp_integrations.errors import EngineError, StoreBusy, StoreError
 from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.search.store_index import StoreIndex
-from crp_integrations.stores.postgres import PostgresStore, search
+from crp_integrations.stores.postgres import PostgresStore, vector_search
 from crp_integrations.stores.postgres.connection import PostgresConnection, vector_sent
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
@@ -96,7 +96,7 @@ def sent(*lengths: int) -> bytes:
 
 
 def test_rows_and_ids_come_as_they_were_stored():
-    ids, found = search._block([(b"a\0\x1a0b\x1a1", sent(3, 3)), (b"c", sent(3))], 3)
+    ids, found = vector_search._block([(b"a\0\x1a0b\x1a1", sent(3, 3)), (b"c", sent(3))], 3)
     assert ids == ["a", "\0b\x1a", "c"]
     assert found.dtype == np.float32 and found.flags.c_contiguous
     assert np.array_equal(found, [[0, 1, 2]] * 3)
@@ -106,7 +106,7 @@ def test_rows_and_ids_come_as_they_were_stored():
 def test_a_row_of_another_length_is_refused_by_its_fact(lengths):
     first = next(place for place, length in enumerate(lengths) if length != 3)
     with pytest.raises(EngineError, match=f"of fact {'abc'[first]} has {lengths[first]} numbers"):
-        search._block([(b"a\0b\0c", sent(*lengths))], 3)
+        vector_search._block([(b"a\0b\0c", sent(*lengths))], 3)
 
 
 def test_what_a_whole_namespace_has_is_read_when_a_reading_begins(store, monkeypatch):

@@ -2,8 +2,8 @@
 
 Read `tables`, `schema` (their creation and checks), then `store`. Statements that PostgreSQL and
 SQLite share are in `stores/relational`; what differs is here: `facts` (write locking, COPY),
-`postings` (word search), `search` (vectors), `upkeep` (building their index, erasing the bytes of
-removed rows), `tenants` (logins).
+`postings` and `word_search`, `vector_search`, `upkeep` (building the vectors' index, erasing the
+bytes of removed rows), `tenants` (logins).
 """
 
 from crp_integrations.stores.postgres.store import PostgresStore

@@ -15,12 +15,12 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports.facts import LogMark
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
-from crp_integrations.stores.postgres import postings, upkeep
+from crp_integrations.stores.postgres import postings, upkeep, word_search
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.pool import CHANNEL
 from crp_integrations.stores.postgres.schema import OWN
-from crp_integrations.stores.postgres.search import INDEXED, PostgresSearching
 from crp_integrations.stores.postgres.tables import SERIES
+from crp_integrations.stores.postgres.vector_search import INDEXED, PostgresSearching
 from crp_integrations.stores.relational.facts import RelationalFacts, RelationalSnapshot
 from crp_integrations.stores.relational.rows import columns, row, sortable
 from crp_integrations.stores.relational.transaction import Facets, RelationalJournal
@@ -269,7 +269,7 @@ class PostgresFacts(RelationalFacts):
         """Best retrievable facts that contain any of the terms: id and BM25 score."""
         self._gate.reading()
         live = int(self._own("live_facts") or 0), int(self._own("live_words") or 0)
-        return postings.search(self._connection, terms, k, live)
+        return word_search.search_words(self._connection, terms, k, live)
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]

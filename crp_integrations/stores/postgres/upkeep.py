@@ -15,10 +15,10 @@ from crp_integrations.errors import StoreError
 from crp_integrations.language.words import stems_of
 from crp_integrations.seals import sha256
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres import search
+from crp_integrations.stores.postgres import vector_search
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.postings import counted_stems
-from crp_integrations.stores.postgres.search import INDEXED, MAX_DIMENSIONS
+from crp_integrations.stores.postgres.vector_search import INDEXED, MAX_DIMENSIONS
 from crp_integrations.stores.rules import FACTS_DUE, MAX_SHOWN, RETRIEVABLE_SQL, WINDOWS_DUE, pages
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
@@ -212,7 +212,7 @@ class VectorIndexes:
             connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {LOCK_VECTORS}")
             # Another process may have built the index meanwhile.
             if index_due(dict(connection.rows(schemas.OWN)), self._index_from):
-                search.drop(connection)
+                vector_search.drop(connection)
         return True
 
     def _built(self, connection: PostgresConnection, schema: str) -> bool:
@@ -223,7 +223,7 @@ class VectorIndexes:
         own = dict(connection.rows(schemas.OWN))
         if not index_due(own, self._index_from):
             return False
-        search.build(connection, own["dimensions"])
+        vector_search.build(connection, own["dimensions"])
         return True
 
 

@@ -1,0 +1,411 @@
+"""Word search with the scores of SQLite's FTS5.
+
+A search reads the rows of `postings` that lower most, for their size, the score that an unread fact
+could have, so that frequent stems come last, until no unread row can change the k best facts
+(MaxScore).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.language.words import stems_of
+from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.postgres.postings import (
+    K1,
+    POSTING,
+    Postings,
+    hashed,
+    length_factor,
+    unpacked,
+)
+from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+# A term in half of all facts or more has this weight.
+MIN_IDF = 1e-6
+# Minimum postings of one round trip, and maximum facts whose missing stems are looked up.
+_READ: Final = 4_096
+_LOOKED_UP: Final = 2_048
+# What a row in the order of ids costs, in rows that are sorted.
+_PAGED: Final = 4
+# Numbers are sorted, and not marked, where their span is this many times their count.
+_SPARSE: Final = 32
+# Share of the k-th best score to which the bounds of what is unread are lowered at first.
+_FIRST_SHARE: Final = 0.6
+# Allows for the rounding of sums.
+_MARGIN: Final = 1.0 + 1e-9
+
+_DIRECTORY = (
+    "SELECT stem, segment, rank, size, reach, mean, CASE WHEN rank = 0 THEN entries END "
+    "FROM postings WHERE stem = ANY(?)"
+)
+_ENTRIES = (
+    "SELECT stem, entries FROM postings JOIN unnest(?::text[], ?::bigint[], ?::int[]) "
+    "AS wanted (stem, segment, rank) USING (stem, segment, rank)"
+)
+_IDS = f"SELECT fact, fact_id FROM facts WHERE fact = ANY(?) AND {RETRIEVABLE_SQL}"
+# Of facts with equal scores, of which there may be as many as facts, the first by id.
+_TIED_IDS = f"{_IDS} ORDER BY fact_id LIMIT ?"
+_FIRST_IDS = f"SELECT fact, fact_id FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY fact_id LIMIT ?"
+_SEQUENCES = "SELECT fact, stems FROM stem_sequences WHERE fact = ANY(?)"
+# The facts with a phrase, packed, each with its number of stems if the phrase is there once, else 0
+# for "count it". The server looks for the bytes, which may also begin within a stem's hash.
+_WITH_PHRASE = """SELECT string_agg(int8send(fact) || int4send(
+        CASE WHEN at % 8 = 1 AND position(? IN substring(stems FROM at + 8)) = 0
+        THEN length(stems) / 8 ELSE 0 END
+    ), '') FROM (
+        SELECT fact, stems, position(? IN stems) AS at FROM stem_sequences{where} OFFSET 0
+    ) AS looked_at WHERE at > 0"""
+_EVERY_FACT, _SOME_FACTS = (
+    _WITH_PHRASE.replace("{where}", where) for where in ("", " WHERE fact = ANY(?)")
+)
+_MATCH: Final = np.dtype([("fact", ">i8"), ("words", ">i4")])
+# Facts that were read, ascending; by column the places of its facts, and their scores.
+_ReadPostings = tuple[
+    npt.NDArray[np.int64], list[npt.NDArray[np.int64]], list[npt.NDArray[np.float64]]
+]
+
+
+def _codes(stems: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Hashes of stems, as in `stem_sequences.stems`."""
+    return np.frombuffer(b"".join(map(hashed, stems)), dtype="<u8")
+
+
+@dataclass(slots=True)
+class _TermPostings:
+    """The postings of a stem or phrase as far as they were read.
+
+    Attributes:
+        code: hash of the stem.
+        weight: inverse document frequency.
+        unread: bound, key and size of each unread row, highest bound first.
+    """
+
+    code: int
+    weight: float
+    mean: float
+    read: list[Postings]
+    unread: list[tuple[float, tuple[str, int, int], int]] = field(default_factory=list)
+
+    @property
+    def bound(self) -> float:
+        """Maximum score of a posting that was not read."""
+        return self.unread[0][0] if self.unread else 0.0
+
+    def scores(
+        self, times: npt.NDArray[np.integer], words: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.float64]:
+        # In the order of FTS5's operations, so that the sums are equal bit by bit.
+        return self.weight * ((times * (K1 + 1.0)) / (times + length_factor(words, self.mean)))
+
+
+def search_words(
+    connection: PostgresConnection, terms: Sequence[str], k: int, live: tuple[int, int]
+) -> list[tuple[str, float]]:
+    """Best retrievable facts that contain any of the terms: id and BM25 score, ties by id.
+
+    Args:
+        live: number of retrievable facts, and of their words.
+    """
+    asked = [stems for term in dict.fromkeys(terms) if (stems := stems_of(term))]
+    if k <= 0 or not asked or not live[0] or not live[1]:
+        return []
+    rows_by_stem: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    wanted = sorted({stem for stems in asked for stem in stems})
+    for stem, *row in connection.rows(_DIRECTORY, [Among(wanted)]):
+        rows_by_stem[stem].append(tuple(row))
+    known: dict[tuple[str, ...], _TermPostings | None] = {}
+    for stems in asked:
+        if stems not in known:
+            known[stems] = _term(connection, stems, rows_by_stem, live)
+    columns = [column for column in known.values() if column is not None]
+    if not columns:
+        return []
+    place = {id(column): number for number, column in enumerate(columns)}
+    # Two terms of one stem count twice; the sum is in the order of the terms.
+    order = [place[id(column)] for stems in asked if (column := known[stems]) is not None]
+    facts, totals = _best(connection, columns, order, k)
+    least = float(totals.min())
+    better = totals > least
+    scores = dict(zip(facts[better].tolist(), totals[better].tolist(), strict=True))
+    if len(facts) <= 2 * k:
+        rows = connection.rows(_IDS, [facts])
+    else:
+        rows = connection.rows(_IDS, [facts[better]])
+        rows += _first_tied(connection, facts[~better], k - len(rows), live[0])
+    ranked = sorted((-scores.get(fact, least), str(id_)) for fact, id_ in rows)[:k]
+    return [(id_, -score) for score, id_ in ranked]
+
+
+def _first_tied(
+    connection: PostgresConnection, tied: npt.NDArray[np.int64], wanted: int, live: int
+) -> list[tuple[Any, ...]]:
+    """The first facts by id of those with equal scores, of which there are more than wanted."""
+    # Where many facts are tied, a page of all facts by id has enough of them: it is twice as long
+    # as is likely to be needed. To sort all that are tied would cost more.
+    size = 2 * wanted * live // len(tied)
+    if _PAGED * size <= len(tied):
+        page = connection.rows(_FIRST_IDS, [size])
+        in_page = np.isin([fact for fact, _ in page], tied).tolist()
+        if sum(in_page) >= wanted:
+            return [row for row, is_tied in zip(page, in_page, strict=True) if is_tied][:wanted]
+    return connection.rows(_TIED_IDS, [tied, wanted])
+
+
+def _term(
+    connection: PostgresConnection,
+    stems: tuple[str, ...],
+    rows_by_stem: dict[str, list[tuple[Any, ...]]],
+    live: tuple[int, int],
+) -> _TermPostings | None:
+    """What is known of a term after the first rows; None if no fact contains it."""
+    facts, mean = live[0], live[1] / live[0]
+    rows = rows_by_stem[stems[0]]
+    if len(stems) == 1:
+        count = sum(row[2] for row in rows)
+    else:
+        postings = _phrase(connection, stems, rows_by_stem, facts)
+        count = len(postings)
+    if not count:
+        return None
+    weight = math.log((facts - count + 0.5) / (count + 0.5)) if count < facts else 0.0
+    weight = weight if weight > 0.0 else MIN_IDF
+    if len(stems) > 1:
+        return _TermPostings(0, weight, mean, [postings])
+    unread = []
+    for segment, rank, size, reach, row_mean, entries in rows:
+        if entries is None:
+            # Lengths count at least this share of what they did when the row was written.
+            most = reach * max(1.0, mean / row_mean)
+            bound = weight * (K1 + 1.0) * most / (1.0 + most) * _MARGIN
+            unread.append((bound, (stems[0], segment, rank), size))
+    read = unpacked([row[-1] for row in rows if row[-1] is not None])
+    code = int(_codes(stems)[0])
+    return _TermPostings(code, weight, mean, [read], sorted(unread, reverse=True))
+
+
+def _best(
+    connection: PostgresConnection, columns: Sequence[_TermPostings], order: Sequence[int], k: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The facts that may be among the k best, at least all of these, with their exact scores."""
+    least, share = -math.inf, _FIRST_SHARE
+    while True:
+        facts, places, scores = read = _scored(columns)
+        at = np.concatenate([places[number] for number in order])
+        in_order = np.concatenate([scores[number] for number in order])
+        totals: npt.NDArray[np.float64] = np.bincount(
+            at, weights=in_order, minlength=len(facts)
+        ).astype(np.float64, copy=False)
+        left = np.array([column.bound for column in columns])
+        if not left.any():
+            best = totals >= _kth(totals, k)
+            return facts[best], totals[best]
+        missing = left[order].sum()
+        if len(totals) >= k:
+            least = max(least, _kth(totals, k))
+        if missing * _MARGIN < least:
+            # The exact scores of the best facts so far come close to those of the best of all.
+            ahead = _exact(connection, columns, order, read, totals >= _kth(totals, 2 * k))
+            least = max(least, _kth(ahead, k))
+            held = np.repeat(left[order], [len(scores[number]) for number in order])
+            most = totals + (missing - np.bincount(at, weights=held, minlength=len(facts)))
+            near = most * _MARGIN >= least
+            if near.sum() <= max(_LOOKED_UP, 4 * k):
+                totals = _exact(connection, columns, order, read, near)
+                best = totals >= _kth(totals, k)
+                return facts[near][best], totals[best]
+        _read_more(connection, columns, order, least * share if least > 0.0 else math.inf)
+        share /= 2
+
+
+def _kth(values: npt.NDArray[np.float64], k: int) -> float:
+    """The k-th highest value, or the lowest of fewer."""
+    at = max(0, len(values) - k)
+    return float(np.partition(values, at)[at])
+
+
+def _scored(columns: Sequence[_TermPostings]) -> _ReadPostings:
+    """The facts of all postings that were read; by column the places of its facts, and scores."""
+    for column in columns:
+        column.read = [np.concatenate(column.read)]
+    postings = [column.read[0] for column in columns]
+    facts, at = _distinct(np.concatenate([p["fact"] for p in postings]))
+    places = np.split(at, np.cumsum([len(p) for p in postings])[:-1])
+    scores = [c.scores(p["times"], p["words"]) for c, p in zip(columns, postings, strict=True)]
+    return facts, places, scores
+
+
+def _distinct(
+    facts: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct numbers, ascending, and the place of each number given in them."""
+    least = int(facts.min())
+    span = int(facts.max()) - least + 1
+    if span > _SPARSE * len(facts):
+        return np.unique(facts, return_inverse=True)
+    # The numbers of facts are dense, and to mark them costs a tenth of sorting them.
+    shifted = facts - least
+    there = np.zeros(span, dtype=np.bool_)
+    there[shifted] = True
+    return np.flatnonzero(there) + least, (np.cumsum(there) - 1)[shifted]
+
+
+def _exact(
+    connection: PostgresConnection,
+    columns: Sequence[_TermPostings],
+    order: Sequence[int],
+    read: _ReadPostings,
+    chosen: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float64]:
+    """The scores of chosen facts, with what columns that were not read to their end add to them."""
+    facts, places, scores = read
+    facts, new_places = facts[chosen], np.cumsum(chosen) - 1
+    each = np.zeros((len(columns), len(facts)))
+    for number, (own, own_scores) in enumerate(zip(places, scores, strict=True)):
+        among = chosen[own]
+        each[number, new_places[own[among]]] = own_scores[among]
+    held, owners, codes, lengths = _sequences(connection, facts)
+    at = np.searchsorted(facts, held)
+    for number, column in enumerate(columns):
+        if column.unread:
+            times = np.bincount(owners[codes == column.code], minlength=len(held))
+            each[number, at] = np.where(times, column.scores(times, lengths), 0.0)
+    return sum(each[order], np.zeros(len(facts)))
+
+
+def _read_more(
+    connection: PostgresConnection,
+    columns: Sequence[_TermPostings],
+    order: Sequence[int],
+    wanted: float,
+) -> None:
+    """Read rows until the sum of the columns' bounds is as low as wanted, and some at least.
+
+    The rows come first that lower the bounds most for their size.
+    """
+    times = Counter(order)
+    steps = sorted(
+        (
+            (-times[number] * fall / size, number, rows, fall, size)
+            for number, column in enumerate(columns)
+            for rows, fall, size in _steps(column.unread)
+        )
+    )
+    missing = sum(columns[number].bound for number in order)
+    # Never few, so that there are few round trips; nor very many, since the best scores of little
+    # that was read are low, and so is what was made of them.
+    read = sum(len(part) for column in columns for part in column.read)
+    few, many = max(_READ, read // 4), max(_READ, 8 * read)
+    taken, size = [0] * len(columns), 0
+    for _, number, rows, fall, postings in steps:
+        if size >= (few if missing <= wanted else many):
+            break
+        taken[number] += rows
+        missing -= times[number] * fall
+        size += postings
+    keys = [
+        key
+        for column, rows in zip(columns, taken, strict=True)
+        for _, key, _ in column.unread[:rows]
+    ]
+    entries = _entries(connection, sorted(set(keys)))
+    for column, rows in zip(columns, taken, strict=True):
+        if rows:
+            column.read.append(unpacked(entries[column.unread[0][1][0]]))
+            del column.unread[:rows]
+
+
+def _steps(unread: Sequence[tuple[float, Any, int]]) -> list[tuple[int, float, int]]:
+    """Groups of a column's next rows, those that lower its bound most for their size first.
+
+    Returns:
+        Number of rows, fall of the bound, and number of postings of each group.
+    """
+    steps: list[tuple[int, float, int]] = []
+    bounds = [*(bound for bound, _, _ in unread), 0.0]
+    for place, (bound, _, size) in enumerate(unread):
+        rows, fall = 1, bound - bounds[place + 1]
+        while steps and fall * steps[-1][2] >= steps[-1][1] * size:
+            before = steps.pop()
+            rows, fall, size = rows + before[0], fall + before[1], size + before[2]
+        steps.append((rows, fall, size))
+    return steps
+
+
+def _entries(
+    connection: PostgresConnection, keys: Sequence[tuple[str, int, int]]
+) -> dict[str, list[bytes]]:
+    """Packed postings of rows, by stem."""
+    entries: dict[str, list[bytes]] = defaultdict(list)
+    if keys:
+        columns = [Among(column) for column in zip(*keys, strict=True)]
+        for stem, packed in connection.rows(_ENTRIES, columns):
+            entries[stem].append(packed)
+    return entries
+
+
+def _sequences(
+    connection: PostgresConnection, facts: npt.NDArray[np.int64]
+) -> tuple[
+    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint64], npt.NDArray[np.int64]
+]:
+    """The facts that are there; for each of their stems the fact's place and the hash; lengths."""
+    rows = connection.rows(_SEQUENCES, [facts])
+    held = np.array([fact for fact, _ in rows], dtype=np.int64)
+    lengths = np.array([len(stems) // 8 for _, stems in rows], dtype=np.int64)
+    owners = np.repeat(np.arange(len(rows)), lengths)
+    return held, owners, np.frombuffer(b"".join([s for _, s in rows]), dtype="<u8"), lengths
+
+
+def _phrase(
+    connection: PostgresConnection,
+    stems: Sequence[str],
+    rows_by_stem: dict[str, list[tuple[Any, ...]]],
+    live: int,
+) -> Postings:
+    """The postings of facts that contain the stems one after another.
+
+    All of them are needed: the number of facts with a phrase decides its weight.
+    """
+    sizes = {stem: sum(row[2] for row in rows_by_stem[stem]) for stem in stems}
+    rarest = min(stems, key=lambda stem: (sizes[stem], stem))
+    if not sizes[rarest]:
+        return np.zeros(0, dtype=POSTING)
+    wanted = _codes(stems)
+    phrase = wanted.tobytes()
+    if 2 * sizes[rarest] > live:
+        row = connection.one(_EVERY_FACT, [phrase, phrase])
+    else:
+        rows = rows_by_stem[rarest]
+        keys = [(rarest, row[0], row[1]) for row in rows if row[-1] is None]
+        read = [row[-1] for row in rows if row[-1] is not None]
+        own = unpacked([*read, *_entries(connection, keys).get(rarest, ())])["fact"]
+        row = connection.one(_SOME_FACTS, [phrase, phrase, own])
+    matches = np.frombuffer((row and row[0]) or b"", dtype=_MATCH)
+    once = matches["words"] > 0
+    parts = [_postings(matches["fact"][once], 1, matches["words"][once])]
+    often = matches["fact"][~once].astype(np.int64)
+    for start in range(0, len(often), _READ):
+        held, owners, codes, lengths = _sequences(connection, often[start : start + _READ])
+        places = np.arange(len(codes) - len(wanted) + 1)
+        for step, code in enumerate(wanted):
+            places = places[codes[places + step] == code]
+        places = places[owners[places] == owners[places + len(wanted) - 1]]
+        times = np.bincount(owners[places], minlength=len(held))
+        parts.append(_postings(held[times > 0], times[times > 0], lengths[times > 0]))
+    return np.concatenate(parts)
+
+
+def _postings(facts: Any, times: Any, words: Any) -> Postings:
+    postings = np.empty(len(facts), dtype=POSTING)
+    postings["fact"], postings["times"], postings["words"] = facts, times, words
+    return postings
