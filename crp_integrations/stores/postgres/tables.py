@@ -327,7 +327,8 @@ _DEFINED: Final = (
             ) INTO used;
             EXECUTE format(
                 'CREATE INDEX vectors_near ON %I.vectors '
-                'USING hnsw ((vector::halfvec(%s)) halfvec_ip_ops) WHERE {SERIES} = %s',
+                'USING hnsw ((vector::halfvec(%s)) halfvec_ip_ops) '
+                'WITH (m = 16, ef_construction = 200) WHERE {SERIES} = %s',
                 current_schema(), dimensions, used
             );
             EXECUTE 'ALTER INDEX ' || current_schema() || '.vectors_near ALTER 1 SET STATISTICS 0';
