@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -15,7 +15,32 @@ from pydantic import JsonValue
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.records import Fact
+from crp_integrations.language.words import stems_of
 from crp_integrations.vectors import FloatRows
+
+# A search of more terms than this leaves out those that are in so many facts: these would take
+# nearly all of its time, and tell little beside rare ones.
+MANY_TERMS, COMMON = 16, 4_000
+
+
+def rare_terms(
+    terms: Sequence[str], facts_with: Callable[[Collection[str]], Mapping[str, int]]
+) -> Sequence[str]:
+    """The terms of a search without those whose every stem is common; all, if none is rare.
+
+    Args:
+        facts_with: number of facts with each of some stems; called if there are many terms.
+    """
+    if len(terms) <= MANY_TERMS:
+        return terms
+    stems = {term: stems_of(term) for term in terms}
+    facts = facts_with({stem for own in stems.values() for stem in own})
+    rare = [
+        term
+        for term, own in stems.items()
+        if min((facts.get(stem, 0) for stem in own), default=0) <= COMMON
+    ]
+    return rare or terms
 
 
 def checked_name(namespace: str) -> str:

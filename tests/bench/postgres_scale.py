@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +44,9 @@ TENANT: Final = "scale"
 CENTRES, SPREAD = 500, 0.9
 # Words of the vocabulary, and by how much the rank of the most frequent ones is flattened.
 VOCABULARY, FLAT, POWER = 40_000, 12.0, 1.07
-AT_A_TIME: Final = (1, 8, 32)
+DOORS: Final = ("preview", "ask")
+# Calls at a time of two processes together.
+TOGETHER: Final = (8, 32)
 BATCH, PART = 1_000, 10_000
 # Nearest facts whose recall is measured, and questions that it is measured with.
 NEAREST, RECALLED = 50, 40
@@ -167,48 +170,97 @@ def server_cpu(root: psutil.Process | None) -> float:
     return seconds
 
 
-def timed(
-    call: Callable[[str], object], asked: Sequence[str], at_a_time: int, root: psutil.Process | None
-) -> dict[str, float]:
-    """Wall p50 and p95 of a call, and processor time a call of this process and of the server."""
+def waited(call: Callable[[str], object], asked: Sequence[str], at_a_time: int) -> list[float]:
+    """Milliseconds by the clock of each call."""
 
     def wall(text: str) -> float:
         begun = time.perf_counter()
         call(text)
         return (time.perf_counter() - begun) * 1000
 
-    own, server = time.process_time(), server_cpu(root)
     with ThreadPoolExecutor(at_a_time) as pool:
-        walls = sorted(pool.map(wall, asked))
-    own, server = time.process_time() - own, server_cpu(root) - server
+        return list(pool.map(wall, asked))
+
+
+def summary(walls: Sequence[float], own_s: float, server_s: float) -> dict[str, float]:
+    """Wall p50 and p95 of a call, and processor time a call of its process and of the server."""
+    ordered = sorted(walls)
     return {
-        "p50": round(walls[len(walls) // 2], 1),
-        "p95": round(walls[min(len(walls) - 1, len(walls) * 95 // 100)], 1),
-        "cpu": round(own * 1000 / len(walls), 1),
-        "server_cpu": round(server * 1000 / len(walls), 1),
+        "p50": round(ordered[len(ordered) // 2], 1),
+        "p95": round(ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)], 1),
+        "cpu": round(own_s * 1000 / len(ordered), 1),
+        "server_cpu": round(server_s * 1000 / len(ordered), 1),
     }
 
 
-def measured(
-    name: str,
-    store: Store,
-    made: Material,
-    rounds: int,
+def timed(
+    call: Callable[[str], object], asked: Sequence[str], root: psutil.Process | None
+) -> dict[str, float]:
+    """Calls one at a time, in this process."""
+    own, server = time.process_time(), server_cpu(root)
+    walls = waited(call, asked, 1)
+    return summary(walls, time.process_time() - own, server_cpu(root) - server)
+
+
+def of_two_processes(
+    opened: Callable[[], Relay],
+    door: str,
+    asked: Sequence[str],
+    at_a_time: int,
     root: psutil.Process | None,
-    address: str = "",
+) -> dict[str, float]:
+    """Calls of two processes at a time, as two gateways make them."""
+    # A fork has the material, and opens its own store.
+    context = multiprocessing.get_context("fork")
+    starting = context.Barrier(3)
+    receiving, sending = context.Pipe(duplex=False)
+
+    def work(half: Sequence[str]) -> None:
+        with opened() as relay:
+            call = getattr(relay, door)
+            for text in half[:3]:
+                call(text)
+            starting.wait()
+            own = time.process_time()
+            walls = waited(call, half[3:], at_a_time // 2)
+            sending.send((walls, time.process_time() - own))
+
+    processes = [context.Process(target=work, args=(asked[number::2],)) for number in range(2)]
+    for process in processes:
+        process.start()
+    starting.wait()
+    server = server_cpu(root)
+    answers = [receiving.recv() for _ in processes]
+    server = server_cpu(root) - server
+    for process in processes:
+        process.join()
+    walls = [wall for some, _ in answers for wall in some]
+    return summary(walls, sum(own for _, own in answers), server)
+
+
+def measured(
+    name: str, place: str | Path, made: Material, rounds: int, root: psutil.Process | None
 ) -> dict[str, Any]:
-    """One store with one number of facts; the database at an address is vacuumed after the load."""
-    report: dict[str, Any] = {"store": name, "facts": len(made.facts)}
-    report["ingest_s"] = round(ingested(store, made), 1)
+    """One store with one number of facts; a database is vacuumed after the load."""
+    store = PostgresStore(str(place)) if name == "postgres" else SqliteStore(place)
     subject = Subject(tenant=TENANT)
     options: Mapping[str, Any] = {"embedder": made.embedder, "key": "ab" * 32, "model": "gpt-4o"}
+
+    def opened() -> Relay:
+        return Relay.open(place, subject=subject, models=Answering(), dispatch=ONCE, **options)
+
+    report: dict[str, Any] = {"store": name, "facts": len(made.facts)}
+    with closing(store):
+        if isinstance(store, PostgresStore):
+            store.drop(TENANT, artifacts=())
+        report["ingest_s"] = round(ingested(store, made), 1)
+    waiting = iter(made.asked)
     before = steady_mb()
-    with Relay.open(store, subject=subject, models=Answering(), dispatch=ONCE, **options) as relay:
+    with opened() as relay:
         relay.fabric.maintain()
-        if address:
-            with psycopg.connect(address, autocommit=True) as raw:
+        if name == "postgres":
+            with psycopg.connect(str(place), autocommit=True) as raw:
                 raw.execute("VACUUM (ANALYZE)")
-        waiting = iter(made.asked)
         for _ in range(3):
             relay.preview(next(waiting))
         # The material is no part of what a process holds; `crp serve` freezes what it has as well.
@@ -216,12 +268,15 @@ def measured(
         gc.freeze()
         report["recall"] = recall(relay, made)
         for door, call in (("preview", relay.preview), ("ask", relay.ask)):
-            for level in AT_A_TIME:
-                asked = [next(waiting) for _ in range(rounds)]
-                report[f"{door} {level}"] = timed(call, asked, level, root)
-            report[f"{door} again"] = timed(call, asked, 1, root)
-        gc.unfreeze()
+            asked = [next(waiting) for _ in range(rounds)]
+            report[f"{door} 1"] = timed(call, asked, root)
+            report[f"{door} again"] = timed(call, asked, root)
         report["rss_mb"] = round(steady_mb() - before, 1)
+    for door in DOORS:
+        for level in TOGETHER:
+            asked = [next(waiting) for _ in range(rounds + 6)]
+            report[f"{door} {level}"] = of_two_processes(opened, door, asked, level, root)
+    gc.unfreeze()
     return report
 
 
@@ -249,23 +304,18 @@ def run(
 ) -> Iterator[dict[str, Any]]:
     """Measure each store with each number of facts."""
     for count in counts:
-        made = material(count, rounds * 2 * len(AT_A_TIME) + 10, dimensions)
-        with stores(address) as (place, folder, root), ExitStack() as stack:
+        made = material(count, len(DOORS) * (3 * rounds + 12) + 10, dimensions)
+        with stores(address) as (place, folder, root):
             for kind in kinds:
-                store: Any = SqliteStore(folder)
-                if kind == "postgres":
-                    store = PostgresStore(place)
-                    store.drop(TENANT, artifacts=())
-                stack.callback(store.close)
-                server = (root, place) if kind == "postgres" else (None, "")
-                yield measured(kind, store, made, rounds, *server)
+                where = place if kind == "postgres" else folder
+                yield measured(kind, where, made, rounds, root if kind == "postgres" else None)
 
 
 def table(reports: Sequence[Mapping[str, Any]]) -> str:
-    """The reports as a table in Markdown, in milliseconds: by the number of questions at a time, and
-    `again` for the last questions asked again one at a time, whose facts were read before.
+    """The reports as a table in Markdown, in milliseconds: one question at a time, the same ones
+    again, whose facts were read before, and several at a time from two processes.
     """
-    levels = [f"{door} {level}" for door in ("preview", "ask") for level in (*AT_A_TIME, "again")]
+    levels = [f"{door} {level}" for door in DOORS for level in (1, "again", *TOGETHER)]
     lines = [
         f"| Store | Facts | Ingest s | Recall | {' | '.join(levels)} | RSS MB |",
         f"|{'---|' * (len(levels) + 5)}",

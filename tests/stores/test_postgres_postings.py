@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from crp_integrations.stores import rules
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore, postings, word_search
 from crp_integrations.stores.postgres.connection import PostgresConnection
@@ -28,6 +29,9 @@ def small_rows(monkeypatch):
     monkeypatch.setattr(postings, "_MERGED", 3)
     monkeypatch.setattr(word_search, "_READ", 5)
     monkeypatch.setattr(word_search, "_LOOKED_UP", 12)
+    # Four terms are many, and then a stem in ten facts is common.
+    monkeypatch.setattr(rules, "MANY_TERMS", 3)
+    monkeypatch.setattr(rules, "COMMON", 10)
     # Of tied facts, first a page of all by id: it may have too few of them.
     monkeypatch.setattr(word_search, "_PAGED", 0)
 
@@ -52,7 +56,9 @@ def questions(chance: random.Random) -> list[list[str]]:
     """Frequent words, rare ones, both, words of one stem, phrases, unknown words."""
     mixed = [chance.sample(WORDS, chance.randint(1, 6)) for _ in range(20)]
     fixed = [WORDS[:2], [*WORDS[:3], WORDS[-1]], ["word1", "WORD1"], ["word0-word1", "word5"]]
-    return [*mixed, *fixed, ["word1-word0-word2"], ["unknown", "word3"], ["no-such", "word2"]]
+    many = [[*WORDS[:2], *WORDS[-3:], "word0-word50", "word1-word0", "?!"], WORDS[:4]]
+    phrases = [["word1-word0-word2"], ["no-such", "word2"]]
+    return [*mixed, *fixed, *many, *phrases, ["unknown", "word3"]]
 
 
 def assert_equal_hits(pair, chance: random.Random) -> None:
@@ -96,6 +102,21 @@ def test_facts_and_scores_are_those_of_the_embedded_store_to_the_bit(pair, seed)
                 there = [id_ for id_ in aside if id_ in ids]
                 transaction.facts.set_status(there, FactStatus.ACTIVE, NOON)
         assert_equal_hits(pair, chance)
+
+
+def test_a_search_of_many_terms_leaves_out_the_common_ones(pair):
+    made = [fact(f"The sea number {number} is blue.") for number in range(12)]
+    made += [fact("The harbour has a lighthouse."), fact("A lighthouse by the blue sea.")]
+    for store in pair:
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add(made, rows(made))
+        with store.begin(NAMESPACE, write=False) as transaction:
+            search = transaction.facts.search_text
+            assert len(search(["sea", "blue", "lighthouse"], 50)) == 14
+            found = search(["sea", "blue", "blue-sea", "lighthouse"], 50)
+            assert {id_ for id_, _ in found} == {one.fact_id for one in made[12:]}
+            assert len(search(["sea", "blue", "blue-sea", "seas"], 50)) == 13
+    assert_equal_hits(pair, random.Random(1))
 
 
 def test_a_search_reads_few_rows_of_frequent_stems(pair, monkeypatch):

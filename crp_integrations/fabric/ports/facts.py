@@ -280,7 +280,8 @@ class FactsFacet(Protocol):
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that contain any term: id and BM25 score, higher is better.
 
-        Terms are untrusted input; none of their characters may act as query syntax. Ties by id.
+        Terms are untrusted input; none of their characters may act as query syntax. Ties by id. Of
+        many terms, those in thousands of facts may be left out.
         """
         ...
 

@@ -1,15 +1,14 @@
 """Word search with the scores of SQLite's FTS5.
 
-A search reads the rows of `postings` that lower most, for their size, the score that an unread fact
-could have, so that frequent stems come last, until no unread row can change the k best facts
-(MaxScore).
+A search reads rows of `postings` by falling bound, so that frequent stems come last, until no
+unread row can change the k best facts (MaxScore). Of many terms it leaves out the common ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from crp_integrations.stores.postgres.postings import (
     length_factor,
     unpacked,
 )
-from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among
+from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among, rare_terms
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -37,10 +36,6 @@ _READ: Final = 4_096
 _LOOKED_UP: Final = 2_048
 # What a row in the order of ids costs, in rows that are sorted.
 _PAGED: Final = 4
-# Numbers are sorted, and not marked, where their span is this many times their count.
-_SPARSE: Final = 32
-# Share of the k-th best score to which the bounds of what is unread are lowered at first.
-_FIRST_SHARE: Final = 0.6
 # Allows for the rounding of sums.
 _MARGIN: Final = 1.0 + 1e-9
 
@@ -69,10 +64,6 @@ _EVERY_FACT, _SOME_FACTS = (
     _WITH_PHRASE.replace("{where}", where) for where in ("", " WHERE fact = ANY(?)")
 )
 _MATCH: Final = np.dtype([("fact", ">i8"), ("words", ">i4")])
-# Facts that were read, ascending; by column the places of its facts, and their scores.
-_ReadPostings = tuple[
-    npt.NDArray[np.int64], list[npt.NDArray[np.int64]], list[npt.NDArray[np.float64]]
-]
 
 
 def _codes(stems: Sequence[str]) -> npt.NDArray[np.uint64]:
@@ -116,13 +107,19 @@ def search_words(
     Args:
         live: number of retrievable facts, and of their words.
     """
-    asked = [stems for term in dict.fromkeys(terms) if (stems := stems_of(term))]
+    rows_by_stem: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+
+    def facts_with(stems: Collection[str]) -> dict[str, int]:
+        for stem, *row in connection.rows(_DIRECTORY, [Among(sorted(stems))]):
+            rows_by_stem[stem].append(tuple(row))
+        return {stem: sum(row[2] for row in rows) for stem, rows in rows_by_stem.items()}
+
+    rare = rare_terms(list(dict.fromkeys(terms)), facts_with)
+    asked = [stems for term in rare if (stems := stems_of(term))]
     if k <= 0 or not asked or not live[0] or not live[1]:
         return []
-    rows_by_stem: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-    wanted = sorted({stem for stems in asked for stem in stems})
-    for stem, *row in connection.rows(_DIRECTORY, [Among(wanted)]):
-        rows_by_stem[stem].append(tuple(row))
+    if not rows_by_stem:
+        facts_with({stem for stems in asked for stem in stems})
     known: dict[tuple[str, ...], _TermPostings | None] = {}
     for stems in asked:
         if stems not in known:
@@ -197,148 +194,77 @@ def _best(
     connection: PostgresConnection, columns: Sequence[_TermPostings], order: Sequence[int], k: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The facts that may be among the k best, at least all of these, with their exact scores."""
-    least, share = -math.inf, _FIRST_SHARE
     while True:
-        facts, places, scores = read = _scored(columns)
+        facts, places, scores = _scored(columns)
         at = np.concatenate([places[number] for number in order])
         in_order = np.concatenate([scores[number] for number in order])
         totals: npt.NDArray[np.float64] = np.bincount(
             at, weights=in_order, minlength=len(facts)
         ).astype(np.float64, copy=False)
+        least = np.partition(totals, -k)[-k] if len(totals) >= k else -math.inf
         left = np.array([column.bound for column in columns])
         if not left.any():
-            best = totals >= _kth(totals, k)
+            best = totals >= least
             return facts[best], totals[best]
         missing = left[order].sum()
-        if len(totals) >= k:
-            least = max(least, _kth(totals, k))
         if missing * _MARGIN < least:
-            # The exact scores of the best facts so far come close to those of the best of all.
-            ahead = _exact(connection, columns, order, read, totals >= _kth(totals, 2 * k))
-            least = max(least, _kth(ahead, k))
             held = np.repeat(left[order], [len(scores[number]) for number in order])
             most = totals + (missing - np.bincount(at, weights=held, minlength=len(facts)))
             near = most * _MARGIN >= least
             if near.sum() <= max(_LOOKED_UP, 4 * k):
-                totals = _exact(connection, columns, order, read, near)
-                best = totals >= _kth(totals, k)
-                return facts[near][best], totals[best]
-        _read_more(connection, columns, order, least * share if least > 0.0 else math.inf)
-        share /= 2
+                facts, near_places = facts[near], np.cumsum(near) - 1
+                each = np.zeros((len(columns), len(facts)))
+                for number, (own, own_scores) in enumerate(zip(places, scores, strict=True)):
+                    each[number, near_places[own[near[own]]]] = own_scores[near[own]]
+                _look_up(connection, columns, facts, each)
+                totals = sum(each[order], np.zeros(len(facts)))
+                best = totals >= np.partition(totals, -k)[-k]
+                return facts[best], totals[best]
+        _read_more(connection, columns)
 
 
-def _kth(values: npt.NDArray[np.float64], k: int) -> float:
-    """The k-th highest value, or the lowest of fewer."""
-    at = max(0, len(values) - k)
-    return float(np.partition(values, at)[at])
-
-
-def _scored(columns: Sequence[_TermPostings]) -> _ReadPostings:
+def _scored(
+    columns: Sequence[_TermPostings],
+) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]], list[npt.NDArray[np.float64]]]:
     """The facts of all postings that were read; by column the places of its facts, and scores."""
     for column in columns:
         column.read = [np.concatenate(column.read)]
     postings = [column.read[0] for column in columns]
-    facts, at = _distinct(np.concatenate([p["fact"] for p in postings]))
+    facts, at = np.unique(np.concatenate([p["fact"] for p in postings]), return_inverse=True)
     places = np.split(at, np.cumsum([len(p) for p in postings])[:-1])
     scores = [c.scores(p["times"], p["words"]) for c, p in zip(columns, postings, strict=True)]
     return facts, places, scores
 
 
-def _distinct(
-    facts: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The distinct numbers, ascending, and the place of each number given in them."""
-    least = int(facts.min())
-    span = int(facts.max()) - least + 1
-    if span > _SPARSE * len(facts):
-        return np.unique(facts, return_inverse=True)
-    # The numbers of facts are dense, and to mark them costs a tenth of sorting them.
-    shifted = facts - least
-    there = np.zeros(span, dtype=np.bool_)
-    there[shifted] = True
-    return np.flatnonzero(there) + least, (np.cumsum(there) - 1)[shifted]
-
-
-def _exact(
+def _look_up(
     connection: PostgresConnection,
     columns: Sequence[_TermPostings],
-    order: Sequence[int],
-    read: _ReadPostings,
-    chosen: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.float64]:
-    """The scores of chosen facts, with what columns that were not read to their end add to them."""
-    facts, places, scores = read
-    facts, new_places = facts[chosen], np.cumsum(chosen) - 1
-    each = np.zeros((len(columns), len(facts)))
-    for number, (own, own_scores) in enumerate(zip(places, scores, strict=True)):
-        among = chosen[own]
-        each[number, new_places[own[among]]] = own_scores[among]
+    facts: npt.NDArray[np.int64],
+    scores: npt.NDArray[np.float64],
+) -> None:
+    """Set the scores that are missing because a column was not read to its end."""
     held, owners, codes, lengths = _sequences(connection, facts)
-    at = np.searchsorted(facts, held)
+    places = np.searchsorted(facts, held)
     for number, column in enumerate(columns):
         if column.unread:
             times = np.bincount(owners[codes == column.code], minlength=len(held))
-            each[number, at] = np.where(times, column.scores(times, lengths), 0.0)
-    return sum(each[order], np.zeros(len(facts)))
+            scores[number, places] = np.where(times, column.scores(times, lengths), 0.0)
 
 
-def _read_more(
-    connection: PostgresConnection,
-    columns: Sequence[_TermPostings],
-    order: Sequence[int],
-    wanted: float,
-) -> None:
-    """Read rows until the sum of the columns' bounds is as low as wanted, and some at least.
-
-    The rows come first that lower the bounds most for their size.
-    """
-    times = Counter(order)
-    steps = sorted(
-        (
-            (-times[number] * fall / size, number, rows, fall, size)
-            for number, column in enumerate(columns)
-            for rows, fall, size in _steps(column.unread)
-        )
-    )
-    missing = sum(columns[number].bound for number in order)
-    # Never few, so that there are few round trips; nor very many, since the best scores of little
-    # that was read are low, and so is what was made of them.
-    read = sum(len(part) for column in columns for part in column.read)
-    few, many = max(_READ, read // 4), max(_READ, 8 * read)
-    taken, size = [0] * len(columns), 0
-    for _, number, rows, fall, postings in steps:
-        if size >= (few if missing <= wanted else many):
-            break
-        taken[number] += rows
-        missing -= times[number] * fall
-        size += postings
-    keys = [
-        key
-        for column, rows in zip(columns, taken, strict=True)
-        for _, key, _ in column.unread[:rows]
-    ]
-    entries = _entries(connection, sorted(set(keys)))
-    for column, rows in zip(columns, taken, strict=True):
-        if rows:
-            column.read.append(unpacked(entries[column.unread[0][1][0]]))
-            del column.unread[:rows]
-
-
-def _steps(unread: Sequence[tuple[float, Any, int]]) -> list[tuple[int, float, int]]:
-    """Groups of a column's next rows, those that lower its bound most for their size first.
-
-    Returns:
-        Number of rows, fall of the bound, and number of postings of each group.
-    """
-    steps: list[tuple[int, float, int]] = []
-    bounds = [*(bound for bound, _, _ in unread), 0.0]
-    for place, (bound, _, size) in enumerate(unread):
-        rows, fall = 1, bound - bounds[place + 1]
-        while steps and fall * steps[-1][2] >= steps[-1][1] * size:
-            before = steps.pop()
-            rows, fall, size = rows + before[0], fall + before[1], size + before[2]
-        steps.append((rows, fall, size))
-    return steps
+def _read_more(connection: PostgresConnection, columns: Sequence[_TermPostings]) -> None:
+    """Read the rows of the highest bounds: about as many postings as were read so far."""
+    rows = sorted((row for column in columns for row in column.unread), reverse=True)
+    most = max(_READ, sum(len(part) for column in columns for part in column.read))
+    taken, size = 0, 0
+    while taken < len(rows) and size < most:
+        size += rows[taken][2]
+        taken += 1
+    keys = {key for _, key, _ in rows[:taken]}
+    entries = _entries(connection, sorted(keys))
+    for column in columns:
+        if column.unread and (own := entries.get(column.unread[0][1][0])):
+            column.read.append(unpacked(own))
+            column.unread = [row for row in column.unread if row[1] not in keys]
 
 
 def _entries(

@@ -10,7 +10,7 @@ fact was added with, `fact_uses` the uses since then, and its time is the later 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
@@ -589,7 +589,8 @@ class RelationalFacts:
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that contain any of the terms: id and BM25 score."""
         self._gate.reading()
-        quoted = [_quoted(term) for term in dict.fromkeys(terms)]
+        asked = rules.rare_terms(list(dict.fromkeys(terms)), self._facts_with)
+        quoted = [_quoted(term) for term in asked]
         if not quoted or k <= 0:
             return []
         # Find the k-th score first, so that only the best hits are looked up in `facts`; hits with
@@ -604,6 +605,11 @@ class RelationalFacts:
             [" OR ".join(quoted), k],
         )
         return [(str(id), float(score)) for id, score in rows]
+
+    def _facts_with(self, stems: Collection[str]) -> dict[str, int]:
+        """Number of retrievable facts with each of the stems that are in any."""
+        statement = f"SELECT term, doc FROM facts_stems WHERE term {AMONG}"
+        return dict(self._connection.rows(statement, [among(stems)]))
 
     def _live(self, what: str, ids: Sequence[str] | None) -> list[tuple[Any, ...]]:
         if ids is None:
