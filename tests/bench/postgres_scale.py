@@ -261,6 +261,7 @@ def measured(
         if name == "postgres":
             with psycopg.connect(str(place), autocommit=True) as raw:
                 raw.execute("VACUUM (ANALYZE)")
+                raw.execute("CHECKPOINT")
         for _ in range(3):
             relay.preview(next(waiting))
         # The material is no part of what a process holds; `crp serve` freezes what it has as well.
