@@ -18,29 +18,16 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.language.words import stems_of
 from crp_integrations.vectors import FloatRows
 
-# A search of more terms than this leaves out those that are in so many facts: these would take
-# nearly all of its time, and tell little beside rare ones.
+# A search of more terms than this first leaves out the words that are in more facts than that: they
+# would take nearly all of its time, and tell little beside rare ones.
 MANY_TERMS, COMMON = 16, 4_000
 
 
-def rare_terms(
-    terms: Sequence[str], facts_with: Callable[[Collection[str]], Mapping[str, int]]
-) -> Sequence[str]:
-    """The terms of a search without those whose every stem is common; all, if none is rare.
-
-    Args:
-        facts_with: number of facts with each of some stems; called if there are many terms.
-    """
+def rare_terms(terms: Sequence[str], is_common: Callable[[str], bool]) -> Sequence[str]:
+    """The terms of a search without the common ones, if there are many; phrases stay."""
     if len(terms) <= MANY_TERMS:
         return terms
-    stems = {term: stems_of(term) for term in terms}
-    facts = facts_with({stem for own in stems.values() for stem in own})
-    rare = [
-        term
-        for term, own in stems.items()
-        if min((facts.get(stem, 0) for stem in own), default=0) <= COMMON
-    ]
-    return rare or terms
+    return [term for term in terms if len(stems_of(term)) != 1 or not is_common(term)]
 
 
 def checked_name(namespace: str) -> str:

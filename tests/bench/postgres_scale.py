@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -212,28 +213,39 @@ def of_two_processes(
     """Calls of two processes at a time, as two gateways make them."""
     # A fork has the material, and opens its own store.
     context = multiprocessing.get_context("fork")
-    starting = context.Barrier(3)
-    receiving, sending = context.Pipe(duplex=False)
+    meeting = context.Barrier(3, timeout=600)
 
-    def work(half: Sequence[str]) -> None:
+    def work(half: Sequence[str], sending: Connection) -> None:
         with opened() as relay:
             call = getattr(relay, door)
             for text in half[:3]:
                 call(text)
-            starting.wait()
+            meeting.wait()
             own = time.process_time()
             walls = waited(call, half[3:], at_a_time // 2)
             sending.send((walls, time.process_time() - own))
+            # The server's processes end with the store, and their times with them.
+            meeting.wait()
 
-    processes = [context.Process(target=work, args=(asked[number::2],)) for number in range(2)]
-    for process in processes:
-        process.start()
-    starting.wait()
-    server = server_cpu(root)
-    answers = [receiving.recv() for _ in processes]
-    server = server_cpu(root) - server
-    for process in processes:
-        process.join()
+    processes, answering = [], []
+    for number in range(2):
+        receiving, sending = context.Pipe(duplex=False)
+        processes.append(context.Process(target=work, args=(asked[number::2], sending)))
+        processes[-1].start()
+        sending.close()
+        answering.append(receiving)
+    try:
+        meeting.wait()
+        server = server_cpu(root)
+        answers = [receiving.recv() for receiving in answering]
+        server = server_cpu(root) - server
+        meeting.wait()
+    except BaseException:
+        meeting.abort()
+        raise
+    finally:
+        for process in processes:
+            process.join()
     walls = [wall for some, _ in answers for wall in some]
     return summary(walls, sum(own for _, own in answers), server)
 

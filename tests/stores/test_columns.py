@@ -105,7 +105,6 @@ COVERED = {
     "receipt_contents": {"padding": "zeros", "texts": RECEIPT},
     "receipt_facts": {"keys": RECEIPT},
     "facts_text": {"content": INDEX, "facts_text": INDEX, "rank": INDEX},
-    "facts_stems": {"term": INDEX, "doc": INDEX, "cnt": INDEX},
     "facts_text_data": {"block": INDEX},
     "facts_text_idx": {"segid": INDEX, "term": INDEX, "pgno": INDEX},
     "facts_text_docsize": {"sz": INDEX},
@@ -183,7 +182,7 @@ def test_only_the_facts_tables_hold_a_facts_text(tmp_path: Path) -> None:
             if any("walruszq" in str(v) or b"walruszq" in _bytes(v) for v in row):
                 holding.add(table)
     connection.close()
-    assert holding == {"facts", "texts", "facts_text", "facts_text_data", "facts_stems"}
+    assert holding == {"facts", "texts", "facts_text", "facts_text_data"}
 
 
 def test_only_contents_of_windows_hold_what_was_said(tmp_path: Path) -> None:

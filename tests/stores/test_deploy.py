@@ -196,9 +196,15 @@ def test_the_commands_of_the_files_run(
                 facts = {"facts": [{"content": fact} for fact in FACTS]}
                 assert client.post("/v1/facts", json=facts, timeout=60).status_code == 200
                 answered = client.post("/v1/chat/completions", json=asked, timeout=60)
-            assert answered.status_code == 200 and answered.headers["CRP-Context-Facts-Used"]
-            assert "1957" in answered.text
+            assert answered.status_code == 200
+            assert int(answered.headers["CRP-Context-Facts-Used"].partition("/")[0]) >= 1
         finally:
             process.terminate()
             process.communicate(timeout=60)
-        composed.run("maintain", "--tenant", "acme")
+        if kind == "chart":
+            parts = rendered(tmp_path, tenants=["acme"])
+            (job,) = (part["spec"]["jobTemplate"] for part in parts if part["kind"] == "CronJob")
+            (container,) = job["spec"]["template"]["spec"]["containers"]
+            composed.run("gateway", *container["args"])
+        else:
+            composed.run("maintain", "--tenant", "acme")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -104,18 +105,25 @@ def test_facts_and_scores_are_those_of_the_embedded_store_to_the_bit(pair, seed)
         assert_equal_hits(pair, chance)
 
 
-def test_a_search_of_many_terms_leaves_out_the_common_ones(pair):
+def test_a_search_of_many_terms_leaves_out_the_common_ones_while_k_facts_have_others(pair):
     made = [fact(f"The sea number {number} is blue.") for number in range(12)]
     made += [fact("The harbour has a lighthouse."), fact("A lighthouse by the blue sea.")]
+    lighthouses = {one.fact_id for one in made[12:]}
     for store in pair:
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.add(made, rows(made))
         with store.begin(NAMESPACE, write=False) as transaction:
-            search = transaction.facts.search_text
-            assert len(search(["sea", "blue", "lighthouse"], 50)) == 14
-            found = search(["sea", "blue", "blue-sea", "lighthouse"], 50)
-            assert {id_ for id_, _ in found} == {one.fact_id for one in made[12:]}
-            assert len(search(["sea", "blue", "blue-sea", "seas"], 50)) == 13
+            found = partial(transaction.facts.search_text, k=2)
+            # Three terms are few: both of the best contain the sea as well.
+            assert found(["sea", "blue", "lighthouse"]) != found(["lighthouse"])
+            # Of more, the words in over ten facts are left out, and a phrase stays.
+            many = ["sea", "blue", "lighthouse", "seas"]
+            assert found(many) == found(["lighthouse"])
+            assert {id_ for id_, _ in found(many)} == lighthouses
+            assert found([*many[:3], "number-7"], k=3)[0][0] == made[7].fact_id
+            # What occurs nowhere leaves too few hits, and so does a higher k.
+            assert len(found(["sea", "blue", "seas", "frobnicate", "?!", "no-phrase"])) == 2
+            assert len(found(many, k=50)) == 14
     assert_equal_hits(pair, random.Random(1))
 
 

@@ -281,7 +281,7 @@ class FactsFacet(Protocol):
         """Best retrievable facts that contain any term: id and BM25 score, higher is better.
 
         Terms are untrusted input; none of their characters may act as query syntax. Ties by id. Of
-        many terms, those in thousands of facts may be left out.
+        many terms, words in thousands of facts may be left out if there are k facts without them.
         """
         ...
 

@@ -269,7 +269,7 @@ class PostgresFacts(RelationalFacts):
         """Best retrievable facts that contain any of the terms: id and BM25 score."""
         self._gate.reading()
         live = int(self._own("live_facts") or 0), int(self._own("live_words") or 0)
-        return word_search.search_words(self._connection, terms, k, live)
+        return word_search.search(self._connection, terms, k, live)
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]

@@ -23,8 +23,8 @@ from crp_integrations.stores.rules import Among
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 # BM25 as in SQLite's FTS5.
-K1 = 1.2
-B = 0.75
+K1: Final = 1.2
+B: Final = 0.75
 # A posting in a row: the fact's number, how often it has the stem, and how many stems it has.
 POSTING: Final = np.dtype([("fact", "<i8"), ("times", "<i4"), ("words", "<i4")])
 Postings = npt.NDArray[np.void]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.language.words import stems_of
+from crp_integrations.stores import rules
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.postings import (
     K1,
@@ -25,12 +26,12 @@ from crp_integrations.stores.postgres.postings import (
     length_factor,
     unpacked,
 )
-from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among, rare_terms
+from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 # A term in half of all facts or more has this weight.
-MIN_IDF = 1e-6
+_MIN_IDF: Final = 1e-6
 # Minimum postings of one round trip, and maximum facts whose missing stems are looked up.
 _READ: Final = 4_096
 _LOOKED_UP: Final = 2_048
@@ -99,7 +100,7 @@ class _TermPostings:
         return self.weight * ((times * (K1 + 1.0)) / (times + length_factor(words, self.mean)))
 
 
-def search_words(
+def search(
     connection: PostgresConnection, terms: Sequence[str], k: int, live: tuple[int, int]
 ) -> list[tuple[str, float]]:
     """Best retrievable facts that contain any of the terms: id and BM25 score, ties by id.
@@ -107,19 +108,35 @@ def search_words(
     Args:
         live: number of retrievable facts, and of their words.
     """
-    rows_by_stem: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-
-    def facts_with(stems: Collection[str]) -> dict[str, int]:
-        for stem, *row in connection.rows(_DIRECTORY, [Among(sorted(stems))]):
-            rows_by_stem[stem].append(tuple(row))
-        return {stem: sum(row[2] for row in rows) for stem, rows in rows_by_stem.items()}
-
-    rare = rare_terms(list(dict.fromkeys(terms)), facts_with)
-    asked = [stems for term in rare if (stems := stems_of(term))]
-    if k <= 0 or not asked or not live[0] or not live[1]:
+    stems_by_term = {term: stems for term in terms if (stems := stems_of(term))}
+    if k <= 0 or not stems_by_term or not live[0] or not live[1]:
         return []
-    if not rows_by_stem:
-        facts_with({stem for stems in asked for stem in stems})
+    rows_by_stem: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    wanted = sorted({stem for stems in stems_by_term.values() for stem in stems})
+    for stem, *row in connection.rows(_DIRECTORY, [Among(wanted)]):
+        rows_by_stem[stem].append(tuple(row))
+
+    def is_common(term: str) -> bool:
+        return sum(int(row[2]) for row in rows_by_stem[stems_by_term[term][0]]) > rules.COMMON
+
+    def matches(of: Sequence[str]) -> list[tuple[str, float]]:
+        stems = [stems_by_term[term] for term in of if term in stems_by_term]
+        return _matches(connection, stems, k, rows_by_stem, live)
+
+    asked = list(dict.fromkeys(terms))
+    rare = rules.rare_terms(asked, is_common)
+    hits = matches(rare)
+    return hits if len(hits) == k or len(rare) == len(asked) else matches(asked)
+
+
+def _matches(
+    connection: PostgresConnection,
+    asked: Sequence[tuple[str, ...]],
+    k: int,
+    rows_by_stem: dict[str, list[tuple[Any, ...]]],
+    live: tuple[int, int],
+) -> list[tuple[str, float]]:
+    """The best facts with any of the terms, given as their stems."""
     known: dict[tuple[str, ...], _TermPostings | None] = {}
     for stems in asked:
         if stems not in known:
@@ -175,7 +192,7 @@ def _term(
     if not count:
         return None
     weight = math.log((facts - count + 0.5) / (count + 0.5)) if count < facts else 0.0
-    weight = weight if weight > 0.0 else MIN_IDF
+    weight = weight if weight > 0.0 else _MIN_IDF
     if len(stems) > 1:
         return _TermPostings(0, weight, mean, [postings])
     unread = []

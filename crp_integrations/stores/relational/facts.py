@@ -10,7 +10,7 @@ fact was added with, `fact_uses` the uses since then, and its time is the later 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
@@ -589,10 +589,21 @@ class RelationalFacts:
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that contain any of the terms: id and BM25 score."""
         self._gate.reading()
-        asked = rules.rare_terms(list(dict.fromkeys(terms)), self._facts_with)
-        quoted = [_quoted(term) for term in asked]
-        if not quoted or k <= 0:
+        asked = list(dict.fromkeys(terms))
+        if not asked or k <= 0:
             return []
+        rare = rules.rare_terms(asked, self._is_common)
+        hits = self._matches(rare, k) if rare else []
+        return hits if len(hits) == k or len(rare) == len(asked) else self._matches(asked, k)
+
+    def _is_common(self, term: str) -> bool:
+        statement = (
+            "SELECT count(*) FROM (SELECT 1 FROM facts_text WHERE facts_text MATCH ? LIMIT ?)"
+        )
+        row = self._connection.one(statement, [_quoted(term), rules.COMMON + 1])
+        return row is not None and int(row[0]) > rules.COMMON
+
+    def _matches(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         # Find the k-th score first, so that only the best hits are looked up in `facts`; hits with
         # exactly that score are all included, because ties are broken by id.
         rows = self._connection.rows(
@@ -602,14 +613,9 @@ class RelationalFacts:
             "SELECT fact_id, score FROM hits JOIN facts ON fact = hit "
             f"WHERE score >= (SELECT min(score) FROM best) AND {RETRIEVABLE_SQL} "
             "ORDER BY score DESC, fact_id LIMIT ?2",
-            [" OR ".join(quoted), k],
+            [" OR ".join(map(_quoted, terms)), k],
         )
         return [(str(id), float(score)) for id, score in rows]
-
-    def _facts_with(self, stems: Collection[str]) -> dict[str, int]:
-        """Number of retrievable facts with each of the stems that are in any."""
-        statement = f"SELECT term, doc FROM facts_stems WHERE term {AMONG}"
-        return dict(self._connection.rows(statement, [among(stems)]))
 
     def _live(self, what: str, ids: Sequence[str] | None) -> list[tuple[Any, ...]]:
         if ids is None:

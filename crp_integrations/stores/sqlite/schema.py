@@ -107,7 +107,6 @@ _TEXT_INDEX: Final = (
         content, content = 'texts', content_rowid = 'fact',
         tokenize = 'porter unicode61 remove_diacritics 2'
     )""",
-    "CREATE VIRTUAL TABLE facts_stems USING fts5vocab (facts_text, row)",
     f"""CREATE TRIGGER facts_text_added AFTER INSERT ON facts WHEN {_is_live("new")} BEGIN
         INSERT INTO facts_text (rowid, content) VALUES (new.fact, new.content);
     END""",
