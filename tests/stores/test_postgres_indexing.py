@@ -72,6 +72,28 @@ def test_a_load_builds_the_index_once_at_its_end(stores, postgres_address):  # n
     assert nearest(loading, "f") in ids
 
 
+def test_the_planner_knows_what_was_loaded(stores, postgres_address):  # noqa: F811
+    with stores[0].loading(NAMESPACE):
+        add(stores[0], "a", "b")
+    counted = "SELECT reltuples FROM pg_class WHERE oid = %s::regclass"
+    with psycopg.connect(postgres_address) as raw:
+        for table in ("facts", "vectors", "stem_sequences"):
+            assert raw.execute(counted, [f"{schema_of(NAMESPACE)}.{table}"]).fetchone() == (2,)
+
+
+def test_a_load_of_nothing_or_without_analysis_warns_at_most(stores, postgres_address, caplog):  # noqa: F811
+    with stores[0].loading("never-made"):
+        pass
+    assert caplog.messages == []
+    add(stores[0], "a")
+    with psycopg.connect(postgres_address) as raw:
+        raw.execute(f"DROP FUNCTION {schema_of(NAMESPACE)}.analyze_tables()")
+    with stores[0].loading(NAMESPACE):
+        add(stores[0], "b", "c")
+    assert "the planner's statistics" in caplog.text
+    assert indexed(postgres_address)
+
+
 def test_the_last_of_two_loads_builds(stores, postgres_address):  # noqa: F811
     with stores[0].loading(NAMESPACE):
         with stores[1].loading(NAMESPACE):

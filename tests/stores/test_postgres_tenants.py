@@ -14,6 +14,7 @@ from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.tables import (
+    ANALYZE_TABLES,
     APPEND_EVENTS,
     DEFINED,
     INDEX_VECTORS,
@@ -286,7 +287,7 @@ def test_a_tenants_login_only_continues_its_trail(setup):
             "SELECT proconfig FROM pg_proc WHERE prosecdef AND pronamespace = %s::regnamespace",
             [schema],
         ).fetchall()
-    assert len(paths) == 3
+    assert len(paths) == len(DEFINED)
     assert all(path[0][0].startswith(f"search_path={schema}, ") for path in paths)
     setup.operator.dismiss(tenant)
 
@@ -298,6 +299,7 @@ def test_functions_that_a_restore_gave_to_everybody_are_taken_back(setup):
         APPEND_EVENTS: (events_of(schema, 1), [""]),
         WRITE_ANEW: (f"SELECT {schema}.write_anew('facts')", None),
         INDEX_VECTORS: (f"SELECT {schema}.index_vectors(0)", None),
+        ANALYZE_TABLES: (f"SELECT {schema}.analyze_tables()", None),
     }
     assert set(calls) == set(DEFINED)
     with psycopg.connect(server().address(setup.database), autocommit=True) as raw:

@@ -269,7 +269,8 @@ AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM 
 APPEND_EVENTS = f"append_events(text, bigint[]{', text[]' * 7})"
 WRITE_ANEW = "write_anew(text)"
 INDEX_VECTORS = "index_vectors(integer)"
-DEFINED = (APPEND_EVENTS, WRITE_ANEW, INDEX_VECTORS)
+ANALYZE_TABLES = "analyze_tables()"
+DEFINED = (APPEND_EVENTS, WRITE_ANEW, INDEX_VECTORS, ANALYZE_TABLES)
 _DEFINED: Final = (
     *(
         "ALTER TABLE {} ALTER {} SET STATISTICS 0".format(*column.split())
@@ -335,6 +336,15 @@ _DEFINED: Final = (
             -- Else the planner takes a series that it never saw for a few rows.
             EXECUTE format('ANALYZE %I.vectors ({SERIES})', current_schema());
         END IF;
+    END $$""",
+    f"""CREATE FUNCTION analyze_tables() {AS_OWNER} AS $$ DECLARE
+        wanted regclass;
+    BEGIN
+        FOR wanted IN SELECT oid FROM pg_class
+            WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
+        LOOP
+            EXECUTE format('ANALYZE %s', wanted);
+        END LOOP;
     END $$""",
     *(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC" for function in DEFINED),
 )

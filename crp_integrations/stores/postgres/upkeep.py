@@ -179,7 +179,17 @@ class VectorIndexes:
             finally:
                 self._loading[schema] -= 1
                 connection.execute(_END_LOAD, [schema])
+            self._analyze(connection, schema)
         self.build(schema)
+
+    def _analyze(self, connection: PostgresConnection, schema: str) -> None:
+        """Tell the planner what was loaded, which it else learns with autovacuum's next round."""
+        try:
+            with self._within(connection, schema):
+                if schemas.is_there(connection, schema):
+                    connection.script("SELECT analyze_tables()")
+        except StoreError as error:
+            _log.warning("the planner's statistics of %s are old: %s", schema, error)
 
     def build(self, schema: str) -> bool:
         """Build the index if it is due; return whether it was built.

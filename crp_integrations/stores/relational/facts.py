@@ -406,12 +406,14 @@ class RelationalFacts:
     def token_counts(self, tokenizer: str, ids: Sequence[str]) -> Mapping[str, int]:
         """Stored counts; facts never counted with that tokenizer are absent."""
         self._gate.reading()
+        # A subquery, because a planner with old statistics may read all counts for a join.
         rows = self._connection.rows(
-            "SELECT fact_id, tokens FROM facts JOIN token_counts USING (fact) "
-            f"WHERE tokenizer = ? AND fact_id {AMONG}",
+            "SELECT fact_id, (SELECT tokens FROM token_counts AS counted "
+            "WHERE counted.fact = facts.fact AND tokenizer = ?) "
+            f"FROM facts WHERE fact_id {AMONG}",
             [tokenizer, among(ids)],
         )
-        return dict(rows)
+        return {id: tokens for id, tokens in rows if tokens is not None}
 
     def save_token_counts(self, tokenizer: str, counts: Mapping[str, int]) -> None:
         """Store counts; the generation stays."""
