@@ -301,7 +301,7 @@ def stores(address: str) -> Iterator[tuple[str, Path, psutil.Process | None]]:
             yield address, Path(folder), None
             return
         server = Server(
-            *("shared_buffers=512MB", "maintenance_work_mem=1GB", "max_wal_size=4GB"),
+            *("shared_buffers=512MB", "maintenance_work_mem=3GB", "max_wal_size=4GB"),
             *("max_parallel_maintenance_workers=1", "max_connections=60"),
             version=NEWEST,
         )
