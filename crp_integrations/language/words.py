@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from snowballstemmer.english_stemmer import EnglishStemmer
-from snowballstemmer.porter_stemmer import PorterStemmer
 
 from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.text import fold
@@ -122,28 +121,116 @@ def content_words(text: str) -> tuple[ContentWord, ...]:
 
 
 _TOKEN = re.compile(r"[^\W_]+")
-# Lengths in bytes of the words that SQLite's FTS5 stems; other words stay as they are.
+# Lengths in bytes of the words that FTS5 stems; other words stay as they are.
 _STEMMED = range(3, 65)
 # The last letters of Porter's suffixes; a word that ends otherwise, as most codes do, has none.
 _ENDINGS = frozenset("cdegilmnrstuy")
+# Least measure of what precedes a suffix, and the suffixes with what replaces each.
+_STEPS: tuple[tuple[int, dict[str, str]], ...] = tuple(
+    (least, dict(pair.split("/") for pair in pairs.split()))
+    for least, pairs in zip(
+        (1, 1, 2),
+        """ational/ate tional/tion enci/ence anci/ance izer/ize logi/log bli/ble alli/al entli/ent
+        eli/e ousli/ous ization/ize ation/ate ator/ate alism/al iveness/ive fulness/ful ousness/ous
+        aliti/al iviti/ive biliti/ble;
+        icate/ic ative/ alize/al iciti/ic ical/ic ful/ ness/;
+        al/ ance/ ence/ er/ ic/ able/ ible/ ant/ ement/ ment/ ent/ ion/ ou/ ism/ ate/ iti/ ous/ ive/
+        ize/""".split(";"),
+        strict=True,
+    )
+)
+# Marks that FTS5 drops.
+_MARKS = "\u0300-\u0304\u0306-\u030c\u030f\u0311\u031b\u0323-\u0328\u032d\u032e\u0330\u0331"
+_MARK = re.compile(f"[{_MARKS}]")
+
+
+def _shape(word: str) -> str:
+    """A word with `v` for each vowel and `c` for each other letter."""
+    shape, consonant = "", False
+    for letter in word:
+        consonant = letter not in "aeiou" and not (letter == "y" and consonant)
+        shape += "c" if consonant else "v"
+    return shape
+
+
+def _measure(word: str) -> int:
+    return _shape(word).count("vc")
+
+
+def _is_short(word: str) -> bool:
+    return word[-1] not in "wxy" and _measure(word) == 1 and _shape(word).endswith("cvc")
+
+
+def _porter(word: str) -> str:
+    """Porter's stem of a word of three letters or more, with the departures that FTS5 has."""
+    if word.endswith("s") and not word.endswith("ss"):
+        double = word.endswith(("sses", "ies")) and word not in ("sses", "ies")
+        word = word[: -2 if double else -1]
+    if word.endswith("eed") and word != "eed":
+        word = word[:-1] if _measure(word[:-3]) else word
+    elif word.endswith(("ed", "ing")):
+        rest = word.removesuffix("ed") if word.endswith("d") else word.removesuffix("ing")
+        if "v" in _shape(rest):
+            word = _completed(rest)
+    if word.endswith("y") and "v" in _shape(word[:-1]):
+        word = f"{word[:-1]}i"
+    for least, endings in _STEPS:
+        for length in range(min(7, len(word) - 1), 1, -1):
+            rest, ending = word[:-length], word[-length:]
+            if ending in endings:
+                if _measure(rest) >= least and (ending != "ion" or rest[-1] in "st"):
+                    word = rest + endings[ending]
+                break
+    if word.endswith("e") and _measure(rest := word[:-1]) and not _is_short(rest):
+        word = rest
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
+
+
+def _completed(rest: str) -> str:
+    """What precedes `ed` or `ing`, with the `e` that belongs to it or without a double letter."""
+    if rest.endswith(("at", "bl", "iz")) and len(rest) > 2:
+        return f"{rest}e"
+    if rest[-1] == rest[-2:-1] and rest[-1] not in "aeioulsz":
+        return rest[:-1]
+    return f"{rest}e" if _is_short(rest) else rest
 
 
 @lru_cache(maxsize=65_536)
 def _stem(word: str) -> str:
-    # For the choice of class and instance see `stem`.
     if word[-1] not in _ENDINGS or len(word.encode()) not in _STEMMED:
         return word
-    return str(PorterStemmer().stemWord(word))
+    if word.isascii():
+        return _porter(word)
+    # FTS5 takes each byte for a letter, and may cut a doubled one off a character.
+    stemmed = _porter(word.encode().decode("latin-1"))
+    return stemmed.encode("latin-1").decode(errors="backslashreplace")
+
+
+class _Folds(dict[int, str]):
+    """Characters as FTS5's `unicode61` folds them: no case, and Latin letters without marks."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        if code >= 0x20000 or unicodedata.combining(char):
+            # Unchanged, and not kept.
+            raise LookupError
+        lower = next((c for c in (char.casefold(), char.lower()) if len(c) == 1), char)
+        base = unicodedata.normalize("NFD", lower)[0]
+        self[code] = base.lower() if base.isascii() and base.isalpha() else lower
+        return self[code]
+
+
+_FOLDS = _Folds()
 
 
 def stems_of(text: str) -> tuple[str, ...]:
-    """Stems of a text's words, lower case and without diacritics, in order."""
-    bare = text
-    if not text.isascii():
-        parts = unicodedata.normalize("NFD", text)
-        bare = "".join(c for c in parts if not unicodedata.combining(c))
-        bare = unicodedata.normalize("NFC", bare)
-    return tuple(map(_stem, _TOKEN.findall(bare.lower())))
+    """Stems of a text's words in order, as SQLite's FTS5 cuts, folds and stems them.
+
+    Only Latin letters lose their marks. Symbols newer than Unicode 6.1, such as some emoji, are
+    words of FTS5 alone.
+    """
+    bare = text.lower() if text.isascii() else _MARK.sub("", text).translate(_FOLDS)
+    return tuple(map(_stem, _TOKEN.findall(bare)))
 
 
 _NOT_PAST = frozenset("need indeed speed seed feed breed exceed hundred red bed shed based".split())

@@ -298,6 +298,22 @@ class SearchConformance:
             assert transaction.facts.search_text(["nowhere"], 5) == []
             assert transaction.facts.search_text([], 5) == []
 
+    def test_words_of_every_script_are_found_whatever_their_case(self, store: Store) -> None:
+        """Only Latin letters lose their marks, and stems are those of SQLite's FTS5."""
+        texts = (
+            "technologies",
+            "Der naïve Plan",
+            "новый город",
+            "στους Έλληνες",
+            "あめが降る",
+            "Łódź",
+        )
+        ids = fill(store, *texts, "новыи, ελληνες, あめか")
+        terms = ("technology", "NAIVE", "НОВЫЙ", "ΈΛΛΗΝΕΣ", "あめが", "łódz")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            for id, term in zip(ids, terms, strict=False):
+                assert [id for id, _ in transaction.facts.search_text([term], 5)] == [id]
+
     def test_a_term_of_several_words_is_a_phrase(self, store: Store) -> None:
         """`GPT-4` does not match a text in which 4 and GPT are apart."""
         exact, _ = fill(store, "we asked GPT-4 today", "4 of them asked GPT")

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from snowballstemmer.porter_stemmer import PorterStemmer
 
 from crp_integrations.language.lexical_overlap import (
     OverlapIndex,
@@ -200,13 +199,3 @@ def test_stems_do_not_depend_on_another_library_or_on_threads() -> None:
     one_by_one = [stem.__wrapped__(word) for word in listed]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(stem.__wrapped__, listed)) == one_by_one
-
-
-ENDS = st.sampled_from([*"abcdefghijklmnopqrstuvwxyz09", "sses", "ing", "ational", "eed", "ly"])
-
-
-@settings(max_examples=300)
-@given(st.text("aeioubcdlnrstvwxy07", min_size=1, max_size=9), ENDS)
-def test_a_stem_is_porters_whatever_letter_the_word_ends_with(start: str, end: str) -> None:
-    word = start + end
-    assert stems_of(word) == (PorterStemmer().stemWord(word) if len(word) > 2 else word,)
