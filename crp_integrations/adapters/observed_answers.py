@@ -38,12 +38,7 @@ from crp_integrations.relay.window_records import WindowEnd
 from crp_integrations.relay.window_seal import close
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import GroundingMode
-from crp_integrations.vocabulary.provenance import (
-    Attribution,
-    ClaimType,
-    RiskLevel,
-    Verification,
-)
+from crp_integrations.vocabulary.provenance import Attribution, ClaimType, RiskLevel, Verification
 from crp_integrations.vocabulary.safety import HaltReason
 
 

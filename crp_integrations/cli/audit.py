@@ -17,12 +17,7 @@ from crp_integrations.audit.trail import AuditTrail, verify_events
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.cli import options, store_views
 from crp_integrations.cli.fabric import new_file
-from crp_integrations.cli.options import (
-    existing_store,
-    opened_relay,
-    printable_store,
-    subject_of,
-)
+from crp_integrations.cli.options import existing_store, opened_relay, printable_store, subject_of
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
 from crp_integrations.fabric.region import stored_name
 from crp_integrations.guard.decisions import LOCAL

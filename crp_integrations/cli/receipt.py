@@ -30,12 +30,7 @@ from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.redaction import redact as without
 from crp_integrations.receipt.replay import replay as again
-from crp_integrations.receipt.replay_records import (
-    BROKEN,
-    DIFFERS,
-    NOT_RECOMPUTED,
-    ReplayTools,
-)
+from crp_integrations.receipt.replay_records import BROKEN, DIFFERS, NOT_RECOMPUTED, ReplayTools
 from crp_integrations.receipt.signed_statement import KEY_BYTES
 from crp_integrations.receipt.verify import Verified
 from crp_integrations.receipt.verify import verify as check

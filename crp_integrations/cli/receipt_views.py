@@ -13,13 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations.cli.terminal import (
-    RISK_STYLE,
-    STATUS_STYLE,
-    envelope_table,
-    plain,
-    terminal,
-)
+from crp_integrations.cli.terminal import RISK_STYLE, STATUS_STYLE, envelope_table, plain, terminal
 from crp_integrations.dpe.records import ClaimCounts
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.markup import counted
@@ -29,13 +23,7 @@ from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED, Texts, content_of, passages_of
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay import stated as stated_values
-from crp_integrations.receipt.replay_records import (
-    DIFFERS,
-    EQUAL,
-    HOLDS,
-    NOT_RECOMPUTED,
-    Replayed,
-)
+from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, HOLDS, NOT_RECOMPUTED, Replayed
 from crp_integrations.receipt.signed_statement import keyid_of
 from crp_integrations.receipt.timestamp import read_timestamp
 from crp_integrations.receipt.verify import Verified

@@ -119,12 +119,7 @@ def serve(
 
     The models are those of an OpenAI-compatible server, or any that LiteLLM supports.
     """
-    from crp_integrations.gateway import (
-        GatewaySettings,
-        KeyFile,
-        OpenAIServer,
-        create_app,
-    )
+    from crp_integrations.gateway import GatewaySettings, KeyFile, OpenAIServer, create_app
     from crp_integrations.gateway import serve as served
     from crp_integrations.gateway.app import judge_of
     from crp_integrations.gateway.server import check_free

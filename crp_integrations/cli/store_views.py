@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from crp_integrations.audit.trail import AuditTrail
     from crp_integrations.fabric.embedder_migration import ReembedReport
     from crp_integrations.fabric.inspection import NamespaceExamination, NamespaceStats
-    from crp_integrations.fabric.lifecycle import (
-        ChangeReport,
-        ErasureReport,
-        MaintenanceReport,
-    )
+    from crp_integrations.fabric.lifecycle import ChangeReport, ErasureReport, MaintenanceReport
     from crp_integrations.fabric.records import Fact, Source
     from crp_integrations.fabric.similarity_graph import ClusterReport
 

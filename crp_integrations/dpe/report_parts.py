@@ -11,11 +11,7 @@ from typing import Final
 from pydantic import Field
 
 from crp_integrations.records import Part
-from crp_integrations.vocabulary import (
-    CompletenessLevel,
-    RepetitionLevel,
-    Severity,
-)
+from crp_integrations.vocabulary import CompletenessLevel, RepetitionLevel, Severity
 
 
 class CrossContradiction(Part):

@@ -17,12 +17,7 @@ import numpy as np
 
 from crp_integrations.engines.embeddings import LITELLM, ONNX, is_folder, named_model
 from crp_integrations.engines.litellm_versions import library
-from crp_integrations.engines.onnx import (
-    OnnxCrossEncoder,
-    fitting,
-    labels_of,
-    probability,
-)
+from crp_integrations.engines.onnx import OnnxCrossEncoder, fitting, labels_of, probability
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import ConfigError, CRPError, EngineError
 from crp_integrations.ports import Embedder

@@ -34,13 +34,7 @@ from crp_integrations.envelope.hybrid import (
     weigh_pool,
 )
 from crp_integrations.envelope.near_duplicates import least_similarity, split_near_duplicates
-from crp_integrations.envelope.passages import (
-    PASSAGES,
-    Span,
-    cut_text,
-    fold_passages,
-    passage_id,
-)
+from crp_integrations.envelope.passages import PASSAGES, Span, cut_text, fold_passages, passage_id
 from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import FactRejected, RequestError

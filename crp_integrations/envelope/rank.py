@@ -13,11 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from crp_integrations.envelope.candidates import (
-    Candidate,
-    Candidates,
-    RankedFact,
-)
+from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact
 from crp_integrations.envelope.near_duplicates import Deduplication, as_pairs
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.lifecycle import known

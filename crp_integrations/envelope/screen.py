@@ -12,11 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from crp_integrations.envelope.candidates import (
-    Candidate,
-    Candidates,
-    refuse_candidates,
-)
+from crp_integrations.envelope.candidates import Candidate, Candidates, refuse_candidates
 from crp_integrations.envelope.cfs.records import RetrievalResult
 from crp_integrations.envelope.passages import CutTexts
 from crp_integrations.envelope.ports import Reranker

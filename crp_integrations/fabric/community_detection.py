@@ -19,11 +19,7 @@ from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.fabric.namespace_writer import NamespaceWriter
-from crp_integrations.fabric.nearest_neighbours import (
-    Places,
-    contract_graph,
-    initial_membership,
-)
+from crp_integrations.fabric.nearest_neighbours import Places, contract_graph, initial_membership
 from crp_integrations.fabric.ports import CommunityEngine, FactOutline, LogMark, work_lock
 from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.settings import CommunitySettings

@@ -15,11 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from crp_integrations.errors import FactRejected, RequestError
-from crp_integrations.fabric.erasure import (
-    windows_scrubbed,
-    withdraw_elsewhere,
-    withdraw_windows,
-)
+from crp_integrations.fabric.erasure import windows_scrubbed, withdraw_elsewhere, withdraw_windows
 from crp_integrations.fabric.ingest.fact_preparation import check_length
 from crp_integrations.fabric.lifecycle import (
     ChangeReport,

@@ -31,11 +31,7 @@ from crp_integrations.fabric.fact_changes import (
 )
 from crp_integrations.fabric.ingest.fact_upsert import FactUpsert
 from crp_integrations.fabric.ingest.ingestion import Ingestion
-from crp_integrations.fabric.inspection import (
-    NamespaceExamination,
-    NamespaceHealth,
-    NamespaceStats,
-)
+from crp_integrations.fabric.inspection import NamespaceExamination, NamespaceHealth, NamespaceStats
 from crp_integrations.fabric.lifecycle import ChangeReport, ErasureReport, MaintenanceReport
 from crp_integrations.fabric.maintenance import Maintenance
 from crp_integrations.fabric.namespace_reader import NamespaceReader, SharedNamespaceReader

@@ -34,11 +34,7 @@ from crp_integrations.fabric.region import PREFIX, FabricRegion
 from crp_integrations.fabric.search.namespace_state import Snapshot
 from crp_integrations.fabric.search.store_index import StoreIndex, store_index
 from crp_integrations.fabric.search.vector_index import Hit, VectorIndex
-from crp_integrations.fabric.search.word_search import (
-    merge_by_rank,
-    search_redacted,
-    search_words,
-)
+from crp_integrations.fabric.search.word_search import merge_by_rank, search_redacted, search_words
 from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.guard.ports import Redactor
 from crp_integrations.language.words import STOP_WORDS, words

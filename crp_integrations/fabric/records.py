@@ -11,14 +11,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 from uuid import UUID, uuid5
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    JsonValue,
-    TypeAdapter,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, model_validator
 
 from crp_integrations.errors import CRPError, FactRejected
 from crp_integrations.records import Part, Record

@@ -42,12 +42,7 @@ from crp_integrations.gateway.records import (
     SessionTrail,
     StoredFacts,
 )
-from crp_integrations.gateway.responses import (
-    JSON,
-    GatewayRequest,
-    GatewayResponse,
-    json_response,
-)
+from crp_integrations.gateway.responses import JSON, GatewayRequest, GatewayResponse, json_response
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import (
     Routed,

@@ -36,13 +36,7 @@ from crp_integrations.headers.records import ResponseHeaders
 from crp_integrations.headers.response_headers import envelope_fields
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.ports import Model
-from crp_integrations.relay.drive import (
-    ASK,
-    STREAM,
-    adrive,
-    adrive_stream,
-    atrace_stream,
-)
+from crp_integrations.relay.drive import ASK, STREAM, adrive, adrive_stream, atrace_stream
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Outcome, Release
 

@@ -22,12 +22,7 @@ from crp_integrations.errors import IllegalTransition, RequestError
 from crp_integrations.fabric.records import Fact, IngestReport, Where
 from crp_integrations.gateway.admission import Key
 from crp_integrations.gateway.endpoint import GatewayState
-from crp_integrations.gateway.records import (
-    FactsPage,
-    NewFacts,
-    SessionTrail,
-    StoredFacts,
-)
+from crp_integrations.gateway.records import FactsPage, NewFacts, SessionTrail, StoredFacts
 from crp_integrations.gateway.request_bodies import read_as, read_json
 from crp_integrations.gateway.responses import (
     GatewayRequest,

@@ -9,9 +9,7 @@ from typing import Final
 from pydantic import Field, field_validator, model_validator
 
 from crp_integrations.errors import ConfigError
-from crp_integrations.guard.injection.records import (
-    InjectionSettings,
-)
+from crp_integrations.guard.injection.records import InjectionSettings
 from crp_integrations.records import Part
 
 # Rego names separated by slashes, without the leading `data`, which is implied.

@@ -11,10 +11,7 @@ from functools import cache
 from typing import Any, Final, Literal, Unpack
 from uuid import UUID
 
-from langchain_core.callbacks.manager import (
-    AsyncCallbackManagerForLLMRun,
-    CallbackManagerForLLMRun,
-)
+from langchain_core.callbacks.manager import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
@@ -38,12 +35,7 @@ from crp_integrations.adapters.observed_answers import (
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import rejected_claims, unique_claims
 from crp_integrations.errors import RequestError, SafetyHalt
-from crp_integrations.langchain.messages import (
-    METADATA_KEY,
-    RECEIPT_KEY,
-    facts_of,
-    structured_text,
-)
+from crp_integrations.langchain.messages import METADATA_KEY, RECEIPT_KEY, facts_of, structured_text
 from crp_integrations.langchain.runs import (
     MAX_TREES,
     RetrieverResult,

@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 from uuid import UUID, uuid4
 
-from langchain_core.callbacks import (
-    BaseCallbackManager,
-)
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.outputs import Generation
@@ -27,11 +25,7 @@ from crp_integrations.adapters.answer_gate import (
     repair_metadata,
     with_repaired_text,
 )
-from crp_integrations.adapters.observed_answers import (
-    Attach,
-    attachment_of,
-    check_attach,
-)
+from crp_integrations.adapters.observed_answers import Attach, attachment_of, check_attach
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.repair import Repair
 from crp_integrations.engines.models import text_pieces

@@ -28,11 +28,7 @@ from pydantic import ValidationError
 from crp_integrations.adapters import evidence
 from crp_integrations.adapters.conversations import Conversation, replace_text, turn_metadata
 from crp_integrations.adapters.evidence import FACT_KEY, OfferedFact, fact_metadata
-from crp_integrations.adapters.observed_answers import (
-    Attachment,
-    attached_report,
-    attachment_of,
-)
+from crp_integrations.adapters.observed_answers import Attachment, attached_report, attachment_of
 from crp_integrations.adapters.vector_stores import item_metadata
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.dpe.repair import Edit

@@ -15,17 +15,8 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from crp_integrations.adapters.action_gate import (
-    ActionGate,
-    GroundTools,
-    OnAction,
-    OnUngrounded,
-)
-from crp_integrations.adapters.arguments import (
-    check_callables,
-    check_count,
-    check_relay,
-)
+from crp_integrations.adapters.action_gate import ActionGate, GroundTools, OnAction, OnUngrounded
+from crp_integrations.adapters.arguments import check_callables, check_count, check_relay
 from crp_integrations.adapters.conversations import (
     answer_fields,
     check_depth,

@@ -6,14 +6,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -35,13 +28,7 @@ from crp_integrations.engines.litellm_versions import (
     translate,
 )
 from crp_integrations.engines.models import WholeReplies
-from crp_integrations.errors import (
-    CRPError,
-    EngineError,
-    ModelError,
-    ModelNotFound,
-    RequestError,
-)
+from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound, RequestError
 from crp_integrations.litellm.attempt_packing import (
     CURRENT_ATTEMPTS,
     FUNCTION_CALLBACKS,

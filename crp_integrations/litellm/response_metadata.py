@@ -6,14 +6,7 @@ import asyncio
 import copy
 import re
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from crp_integrations.engines.litellm import as_chunk

@@ -38,11 +38,7 @@ from crp_integrations.litellm.attempt_packing import (
     refuse_question_fields,
     tools_of,
 )
-from crp_integrations.litellm.deployments import (
-    Deployments,
-    make_in_loop,
-    run_blocking,
-)
+from crp_integrations.litellm.deployments import Deployments, make_in_loop, run_blocking
 from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
 from crp_integrations.messages import Message, Reply, ToolCall
 from crp_integrations.ports import share_in_copies

@@ -28,11 +28,7 @@ from crp_integrations.adapters.action_gate import (
     OnAction,
     OnUngrounded,
 )
-from crp_integrations.adapters.arguments import (
-    check_callables,
-    check_count,
-    check_relay,
-)
+from crp_integrations.adapters.arguments import check_callables, check_count, check_relay
 from crp_integrations.adapters.conversations import (
     answer_fields,
     check_depth,
@@ -44,11 +40,7 @@ from crp_integrations.adapters.conversations import (
     new_session,
     with_judge,
 )
-from crp_integrations.adapters.observed_answers import (
-    Attach,
-    attachment_of,
-    check_attach,
-)
+from crp_integrations.adapters.observed_answers import Attach, attachment_of, check_attach
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims
 from crp_integrations.errors import SafetyHalt

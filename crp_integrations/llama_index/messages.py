@@ -19,11 +19,7 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageR
 from llama_index.core.llms.llm import ToolSelection
 
 from crp_integrations.adapters.conversations import Conversation, turn_metadata
-from crp_integrations.adapters.observed_answers import (
-    Attachment,
-    attached_report,
-    attachment_of,
-)
+from crp_integrations.adapters.observed_answers import Attachment, attached_report, attachment_of
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.nodes import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage

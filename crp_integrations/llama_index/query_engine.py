@@ -22,26 +22,14 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.types import RESPONSE_TEXT_TYPE
 
-from crp_integrations.adapters.arguments import (
-    check_packing,
-    check_relay,
-    check_values,
-)
+from crp_integrations.adapters.arguments import check_packing, check_relay, check_values
 from crp_integrations.adapters.evidence import FACT_KEY, facts_of
-from crp_integrations.adapters.observed_answers import (
-    Attach,
-    check_attach,
-)
+from crp_integrations.adapters.observed_answers import Attach, check_attach
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.messages import answer_metadata, chat_message_of
 from crp_integrations.llama_index.model import LlamaIndexModel, check_llm, check_nodes, model_name
-from crp_integrations.llama_index.nodes import (
-    offers,
-    packed_nodes,
-    stored_nodes,
-    texts_of,
-)
+from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_nodes, texts_of
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
 from crp_integrations.llama_index.spans import (
     EnvelopeEvent,

@@ -15,12 +15,7 @@ from crp_integrations.dpe.engine_signals import SignalEntry
 from crp_integrations.dpe.pipeline import Engines, Examination
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.dpe.report_parts import JudgeExchange, JudgeRun, UnreadPassage
-from crp_integrations.envelope.candidates import (
-    Candidate,
-    Candidates,
-    ScoredPassage,
-    ScoredSpan,
-)
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredPassage, ScoredSpan
 from crp_integrations.envelope.near_duplicates import ListedPairs
 from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.errors import CRPError, ReceiptBroken

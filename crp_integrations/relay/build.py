@@ -42,15 +42,7 @@ from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.loaders.documents import load_documents
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.policy.records import ViolationSink
-from crp_integrations.ports import (
-    Clock,
-    Ids,
-    KeyRing,
-    Model,
-    Silent,
-    TokenCounter,
-    Tracer,
-)
+from crp_integrations.ports import Clock, Ids, KeyRing, Model, Silent, TokenCounter, Tracer
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.budget import STORE_NAMESPACE, BudgetPlaces, StoreLedger
 from crp_integrations.relay.compaction import artifact_eraser
@@ -66,12 +58,7 @@ from crp_integrations.relay.defaults import (
     tokenizers,
 )
 from crp_integrations.relay.defaults import verified_engine as verified_engine
-from crp_integrations.relay.judge import (
-    Judge,
-    JudgeSource,
-    OnReport,
-    check_receiver,
-)
+from crp_integrations.relay.judge import Judge, JudgeSource, OnReport, check_receiver
 from crp_integrations.relay.judged_answer import asks_later
 from crp_integrations.relay.memory import RelayMemory
 from crp_integrations.relay.question_fields import check_model_name

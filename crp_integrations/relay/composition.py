@@ -13,11 +13,7 @@ from typing import Final, TypeAlias
 from crp_integrations.errors import CRPError, LimitReached, RequestError
 from crp_integrations.messages import Reply, Usage
 from crp_integrations.relay import steps
-from crp_integrations.relay.continuation import (
-    ContinuedAnswer,
-    ReportedQuestion,
-    worst_headers,
-)
+from crp_integrations.relay.continuation import ContinuedAnswer, ReportedQuestion, worst_headers
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.session_admission import Place
 from crp_integrations.relay.steps import (

@@ -17,18 +17,10 @@ from crp_integrations.dpe.settings import LEVEL_CUTS
 from crp_integrations.engines.context_limits import context_limit, model_price
 from crp_integrations.engines.system import clock_of
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.errors import (
-    ConfigError,
-    MissingExtra,
-)
+from crp_integrations.errors import ConfigError, MissingExtra
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.messages import ModelPrice
-from crp_integrations.ports import (
-    Clock,
-    Embedder,
-    Model,
-    TokenCounter,
-)
+from crp_integrations.ports import Clock, Embedder, Model, TokenCounter
 from crp_integrations.records import Record
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.validation import require_settings

@@ -27,12 +27,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.policy.demands import GIVE, halting_demands, reader_demands, refusal_words
-from crp_integrations.policy.inheritance import (
-    apply_mode,
-    combine_strictest,
-    tighten,
-    with_actions,
-)
+from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten, with_actions
 from crp_integrations.policy.policy_text import RANDOM_BYTES, check_nonce, make_nonce, parse_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import inheritance_report
@@ -50,11 +45,7 @@ from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode, resolve_continuations
 from crp_integrations.session.settings import RegisteredAgent
 from crp_integrations.session.token import SessionToken, claimed_session
-from crp_integrations.session.window_graph import (
-    check_limits,
-    last_windows,
-    pattern_of,
-)
+from crp_integrations.session.window_graph import check_limits, last_windows, pattern_of
 from crp_integrations.session.window_graph import seen_windows as ancestry
 from crp_integrations.vocabulary import (
     HaltReason,

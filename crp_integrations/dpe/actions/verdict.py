@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from crp_integrations.dpe.actions.prompt import (
-    DEFINITION,
-    action_call,
-    definition_text,
-    material,
-)
+from crp_integrations.dpe.actions.prompt import DEFINITION, action_call, definition_text, material
 from crp_integrations.dpe.actions.records import (
     NO_TOOL,
     NOT_JSON,

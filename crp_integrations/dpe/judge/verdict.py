@@ -45,13 +45,7 @@ from crp_integrations.dpe.report_parts import (
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.language.text import has_text
-from crp_integrations.vocabulary import (
-    Checked,
-    ClaimStatus,
-    ClaimType,
-    ErrorKind,
-    GroundingMode,
-)
+from crp_integrations.vocabulary import Checked, ClaimStatus, ClaimType, ErrorKind, GroundingMode
 
 # If calls with different passages give one claim several statuses, the first of these counts.
 FIRST: Final = (

@@ -4,12 +4,7 @@ A store is a set of namespaces. A transaction belongs to one namespace, sees and
 nothing outside it, and commits all its facets together or none. Read `facts`, `store`, `engines`.
 """
 
-from crp_integrations.fabric.ports.engines import (
-    CommunityEngine,
-    GraphEngine,
-    GraphIndex,
-    Notify,
-)
+from crp_integrations.fabric.ports.engines import CommunityEngine, GraphEngine, GraphIndex, Notify
 from crp_integrations.fabric.ports.facts import FactBrief, FactOutline, FactsFacet, LogMark
 from crp_integrations.fabric.ports.store import (
     Cache,

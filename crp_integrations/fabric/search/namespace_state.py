@@ -13,12 +13,7 @@ from crp_integrations.fabric.ports import Cache, FactsFacet, GraphEngine, LogMar
 from crp_integrations.fabric.search.neighbour_graph import NeighbourGraphs
 from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import VectorGraphSettings
-from crp_integrations.fabric.state_hash import (
-    EMBEDDER_SETTING,
-    Item,
-    StateHash,
-    epoch_item,
-)
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING, Item, StateHash, epoch_item
 from crp_integrations.vocabulary import RETRIEVABLE
 
 # Up to this many facts, the items of a state hash are always kept in memory. With more, they are

@@ -22,12 +22,7 @@ from crp_integrations.fabric.ports import (
     LogMark,
     Transaction,
 )
-from crp_integrations.fabric.search.vector_index import (
-    GraphBase,
-    IndexGraph,
-    VectorIndex,
-    checksum,
-)
+from crp_integrations.fabric.search.vector_index import GraphBase, IndexGraph, VectorIndex, checksum
 from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.records import Record
