@@ -300,16 +300,9 @@ class SearchConformance:
 
     def test_words_of_every_script_are_found_whatever_their_case(self, store: Store) -> None:
         """Only Latin letters lose their marks, and stems are those of SQLite's FTS5."""
-        texts = (
-            "technologies",
-            "Der naïve Plan",
-            "новый город",
-            "στους Έλληνες",
-            "あめが降る",
-            "Łódź",
-        )
-        ids = fill(store, *texts, "новыи, ελληνες, あめか")
+        texts = ("technologies", "naïve plan", "новый город", "οι Έλληνες", "あめが", "Łódź")
         terms = ("technology", "NAIVE", "НОВЫЙ", "ΈΛΛΗΝΕΣ", "あめが", "łódz")
+        ids = fill(store, *texts, "новыи, ελληνες, あめか")
         with store.begin(NAMESPACE, write=False) as transaction:
             for id, term in zip(ids, terms, strict=False):
                 assert [id for id, _ in transaction.facts.search_text([term], 5)] == [id]
