@@ -15,15 +15,18 @@ import multiprocessing
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import numpy as np
 import psutil
 import psycopg
@@ -32,6 +35,9 @@ from crp_integrations import Relay
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
+from crp_integrations.gateway import GatewaySettings, KeyFile, create_app
+from crp_integrations.gateway.admission import new_key
+from crp_integrations.gateway.server import server
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.stores.postgres import PostgresStore
@@ -46,12 +52,14 @@ CENTRES, SPREAD = 500, 0.9
 # Words of the vocabulary, and by how much the rank of the most frequent ones is flattened.
 VOCABULARY, FLAT, POWER = 40_000, 12.0, 1.07
 DOORS: Final = ("preview", "ask")
-# Calls at a time of two processes together.
-TOGETHER: Final = (8, 32)
+PATHS: Final = {"preview": "/v1/preview", "ask": "/v1/chat/completions"}
+# Requests at a time to two gateways together.
+LEVELS: Final = (1, 8, 32)
 BATCH, PART = 1_000, 10_000
 # Nearest facts whose recall is measured, and questions that it is measured with.
 NEAREST, RECALLED = 50, 40
 ONCE: Final = {"redispatches": 0, "continue_incomplete": False}
+SETTINGS: Final[Mapping[str, Any]] = {"key": "ab" * 32, "model": "gpt-4o", "dispatch": ONCE}
 
 
 class Given:
@@ -203,51 +211,92 @@ def timed(
     return summary(walls, time.process_time() - own, server_cpu(root) - server)
 
 
-def of_two_processes(
-    opened: Callable[[], Relay],
+class Upstream:
+    """The models of a gateway, all of them scripted."""
+
+    def known(self, model: str) -> None:
+        """Every name is a model's."""
+
+    def shaped(self, arguments: Mapping[str, Any]) -> Answering:
+        return Answering()
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def serve(place: str, keys: Path, embedder: Given, sending: Connection) -> None:
+    """A gateway with default limits, but for those that refuse; sends its port."""
+    limits = GatewaySettings(requests_per_minute=1e9, burst=1_000_000)
+    app = create_app(
+        place,
+        keys=KeyFile(keys),
+        upstream=Upstream(),
+        settings=limits,
+        options={"embedder": embedder},
+        **SETTINGS,
+    )
+    made = server(app, port=0, settings=limits)
+
+    def tell() -> None:
+        while not made.started:
+            time.sleep(0.02)
+        sending.send(made.servers[0].sockets[0].getsockname()[1])
+
+    threading.Thread(target=tell, daemon=True).start()
+    made.run()
+
+
+@contextmanager
+def gateways(place: str, embedder: Given) -> Iterator[list[tuple[httpx.Client, psutil.Process]]]:
+    """Two gateways over one store: a client of each, and its process."""
+    with tempfile.TemporaryDirectory(prefix="crp-scale-") as folder, ExitStack() as stack:
+        keys = Path(folder, "keys")
+        secret, key = new_key(TENANT)
+        KeyFile(keys).add(key)
+        # A fork has the material, and opens its own store.
+        context = multiprocessing.get_context("fork")
+        waiting, processes = [], []
+        for _ in range(2):
+            receiving, sending = context.Pipe(duplex=False)
+            process = context.Process(target=serve, args=(place, keys, embedder, sending))
+            process.start()
+            stack.callback(process.join)
+            stack.callback(process.terminate)
+            waiting.append(receiving)
+            processes.append(psutil.Process(process.pid))
+        clients = [
+            stack.enter_context(
+                httpx.Client(
+                    base_url=f"http://127.0.0.1:{receiving.recv()}",
+                    headers={"Authorization": f"Bearer {secret}"},
+                    timeout=120,
+                )
+            )
+            for receiving in waiting
+        ]
+        yield list(zip(clients, processes, strict=True))
+
+
+def through_gateways(
+    opened: Sequence[tuple[httpx.Client, psutil.Process]],
     door: str,
     asked: Sequence[str],
     at_a_time: int,
     root: psutil.Process | None,
 ) -> dict[str, float]:
-    """Calls of two processes at a time, as two gateways make them."""
-    # A fork has the material, and opens its own store.
-    context = multiprocessing.get_context("fork")
-    meeting = context.Barrier(3, timeout=600)
+    """Requests of several callers at a time, to the gateways in turns."""
+    turns = cycle([client for client, _ in opened])
 
-    def work(half: Sequence[str], sending: Connection) -> None:
-        with opened() as relay:
-            call = getattr(relay, door)
-            for text in half[:3]:
-                call(text)
-            meeting.wait()
-            own = time.process_time()
-            walls = waited(call, half[3:], at_a_time // 2)
-            sending.send((walls, time.process_time() - own))
-            # The server's processes end with the store, and their times with them.
-            meeting.wait()
+    def call(text: str) -> None:
+        body = {"model": "gpt-4o", "messages": [{"role": "user", "content": text}]}
+        next(turns).post(PATHS[door], json=body).raise_for_status()
 
-    processes, answering = [], []
-    for number in range(2):
-        receiving, sending = context.Pipe(duplex=False)
-        processes.append(context.Process(target=work, args=(asked[number::2], sending)))
-        processes[-1].start()
-        sending.close()
-        answering.append(receiving)
-    try:
-        meeting.wait()
-        server = server_cpu(root)
-        answers = [receiving.recv() for receiving in answering]
-        server = server_cpu(root) - server
-        meeting.wait()
-    except BaseException:
-        meeting.abort()
-        raise
-    finally:
-        for process in processes:
-            process.join()
-    walls = [wall for some, _ in answers for wall in some]
-    return summary(walls, sum(own for _, own in answers), server)
+    def cpu() -> float:
+        return sum(sum(process.cpu_times()[:2]) for _, process in opened)
+
+    own, database = cpu(), server_cpu(root)
+    walls = waited(call, asked, at_a_time)
+    return summary(walls, cpu() - own, server_cpu(root) - database)
 
 
 def measured(
@@ -255,12 +304,6 @@ def measured(
 ) -> dict[str, Any]:
     """One store with one number of facts; a database is vacuumed after the load."""
     store = PostgresStore(str(place)) if name == "postgres" else SqliteStore(place)
-    subject = Subject(tenant=TENANT)
-    options: Mapping[str, Any] = {"embedder": made.embedder, "key": "ab" * 32, "model": "gpt-4o"}
-
-    def opened() -> Relay:
-        return Relay.open(place, subject=subject, models=Answering(), dispatch=ONCE, **options)
-
     report: dict[str, Any] = {"store": name, "facts": len(made.facts)}
     with closing(store):
         if isinstance(store, PostgresStore):
@@ -268,7 +311,10 @@ def measured(
         report["ingest_s"] = round(ingested(store, made), 1)
     waiting = iter(made.asked)
     before = steady_mb()
-    with opened() as relay:
+    subject = Subject(tenant=TENANT)
+    with Relay.open(
+        place, subject=subject, models=Answering(), embedder=made.embedder, **SETTINGS
+    ) as relay:
         relay.fabric.maintain()
         if name == "postgres":
             with psycopg.connect(str(place), autocommit=True) as raw:
@@ -285,10 +331,13 @@ def measured(
             report[f"{door} 1"] = timed(call, asked, root)
             report[f"{door} again"] = timed(call, asked, root)
         report["rss_mb"] = round(steady_mb() - before, 1)
-    for door in DOORS:
-        for level in TOGETHER:
-            asked = [next(waiting) for _ in range(rounds + 6)]
-            report[f"{door} {level}"] = of_two_processes(opened, door, asked, level, root)
+    with gateways(str(place), made.embedder) as opened_gateways:
+        for door in DOORS:
+            through_gateways(opened_gateways, door, [next(waiting) for _ in range(6)], 2, root)
+            for level in LEVELS:
+                asked = [next(waiting) for _ in range(rounds)]
+                key = f"{door} through gateways {level}"
+                report[key] = through_gateways(opened_gateways, door, asked, level, root)
     gc.unfreeze()
     return report
 
@@ -317,7 +366,7 @@ def run(
 ) -> Iterator[dict[str, Any]]:
     """Measure each store with each number of facts."""
     for count in counts:
-        made = material(count, len(DOORS) * (3 * rounds + 12) + 10, dimensions)
+        made = material(count, len(DOORS) * (4 * rounds + 6) + 10, dimensions)
         with stores(address) as (place, folder, root):
             for kind in kinds:
                 where = place if kind == "postgres" else folder
@@ -326,9 +375,10 @@ def run(
 
 def table(reports: Sequence[Mapping[str, Any]]) -> str:
     """The reports as a table in Markdown, in milliseconds: one question at a time, the same ones
-    again, whose facts were read before, and several at a time from two processes.
+    again, whose facts were read before, and several at a time through two gateways.
     """
-    levels = [f"{door} {level}" for door in DOORS for level in (1, "again", *TOGETHER)]
+    gateways = [f"through gateways {level}" for level in LEVELS]
+    levels = [f"{door} {level}" for door in DOORS for level in (1, "again", *gateways)]
     lines = [
         f"| Store | Facts | Ingest s | Recall | {' | '.join(levels)} | RSS MB |",
         f"|{'---|' * (len(levels) + 5)}",
