@@ -85,10 +85,25 @@ class Server:
                 if attempt + 1 == START_TRIES:
                     raise
 
+    def _processes(self) -> list[psutil.Process]:
+        first = psutil.Process(int((self.data / "postmaster.pid").read_text().splitlines()[0]))
+        return [first, *first.children(recursive=True)]
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The server answers nothing within the block, and goes on after it."""
+        whole = self._processes()
+        for process in whole:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in whole:
+                process.resume()
+
     def kill(self) -> None:
         """Kill the server and the processes that it began, at once, as a crash does."""
-        first = psutil.Process(int((self.data / "postmaster.pid").read_text().splitlines()[0]))
-        whole = [first, *first.children(recursive=True)]
+        whole = self._processes()
         for process in whole:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

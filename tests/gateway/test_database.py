@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError, StoreBusy
-from crp_integrations.gateway import KeyFile, create_app
+from crp_integrations.gateway import GatewaySettings, KeyFile, create_app
 from crp_integrations.gateway.tenants import StoreProbe
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
@@ -19,6 +19,7 @@ from tests.commands import Here
 from tests.doubles import HashEmbedder
 from tests.gateway.application import (
     FACTS,
+    FAST,
     QUESTION,
     SECRET,
     FixedKeys,
@@ -134,6 +135,20 @@ def test_a_gateway_is_ready_while_its_store_answers(
         assert gateway.client.get("/healthz").status_code == 200
         own.start()
         assert gateway.client.get("/readyz").status_code == 200
+    own.close()
+
+
+def test_a_frozen_database_holds_no_request(with_key: None, server: Double) -> None:
+    own = Database()
+    limits = GatewaySettings(busy_seconds=1.0, ready_seconds=0.5, **FAST)
+    with own.database() as name, opened(own.address(name), server, settings=limits) as gateway:
+        assert gateway.ask("acme").status_code == 200
+        with own.frozen():
+            assert gateway.client.get("/readyz").status_code == 503
+            refused = gateway.ask("acme")
+            assert refused.status_code == 503 and "Retry-After" in refused.headers
+        assert gateway.ask("acme").status_code == 200
+        assert len(server.requests) == 2
     own.close()
 
 

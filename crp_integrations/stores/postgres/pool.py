@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
+from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
@@ -101,6 +102,8 @@ class Listener:
 
 # A connection used this recently is reused without a check.
 TRUSTED_SECONDS = 1.0
+# Seconds that a server may take to answer a check of a connection.
+CHECK_SECONDS = 2
 # Login failures that waiting does not fix. libpq gives no SQLSTATE for them (classes 28 and 3D),
 # only the server's message; one in another language is retried and reported at the timeout.
 _REFUSED = re.compile(
@@ -137,6 +140,38 @@ class PoolMeasures:
     timeouts: int
     lock_timeouts: int
     errors: Mapping[str, int]
+
+
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that does not wait for ever for a server that is frozen or cut off.
+
+    Attributes:
+        patience: seconds of a statement after which the server must answer another connection.
+        answers: whether it does; None if nothing is asked, and the connection is lost then.
+    """
+
+    patience: float = 10.0
+    answers: Callable[[], bool] | None = None
+
+    def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
+        """Wait for a statement as psycopg does, but lose the connection to a silent server."""
+        return super().wait(self._watched(gen), *args, **kwargs)
+
+    def _watched(self, gen: PQGen[RV]) -> PQGen[RV]:
+        due = time.monotonic() + self.patience
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready and time.monotonic() >= due:
+                    if self.answers is None or not self.answers():
+                        self.pgconn.finish()
+                        raise psycopg.OperationalError("the server does not answer")
+                    due = time.monotonic() + self.patience
+                state = gen.send(ready)
+        except StopIteration as done:
+            value: RV = done.value
+            return value
 
 
 class PostgresPool:
@@ -178,6 +213,7 @@ class PostgresPool:
             kwargs=self._options,
             min_size=0,
             max_size=most,
+            connection_class=WatchedConnection,
             timeout=busy_seconds,
             check=self._check,
             reconnect_timeout=busy_seconds,
@@ -311,10 +347,26 @@ class PostgresPool:
         """Check a connection that was idle for long, so that a lost one is replaced."""
         used = self._used.get(id(raw))
         if used is None or time.monotonic() - used > TRUSTED_SECONDS:
+            assert isinstance(raw, WatchedConnection)
+            raw.patience, raw.answers = CHECK_SECONDS, None
             ConnectionPool.check_connection(raw)
+            raw.patience, raw.answers = self._busy_seconds, self._answers
+
+    def _answers(self) -> bool:
+        """Whether the server answers a new connection, be it with a refusal."""
+        try:
+            options = {**self._options, "connect_timeout": CHECK_SECONDS}
+            psycopg.connect(self._address, **options).close()
+        except psycopg.errors.ConnectionTimeout:
+            return False
+        except psycopg.Error:
+            return True
+        return True
 
     def _configure(self, raw: Raw) -> None:
         assert self._server is not None
+        assert isinstance(raw, WatchedConnection)
+        raw.patience, raw.answers = self._busy_seconds, self._answers
         with translated(self.name, self._count):
             adapt(raw, self._server.vector_oid)
             schemas.set_up(raw)
