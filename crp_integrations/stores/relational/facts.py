@@ -420,10 +420,8 @@ class RelationalFacts:
         self._gate.writing()
         numbers = self._numbers(list(counts))
         rules.refuse_unknown(list(counts), numbers)
-        self._connection.executemany(
-            SAVE_COUNT,
-            ((numbers[id], tokenizer, count) for id, count in counts.items()),
-        )
+        rows = [(numbers[id], tokenizer, count) for id, count in counts.items()]
+        self._connection.executemany(SAVE_COUNT, rows)
 
     def add_edges(self, edges: Iterable[Edge]) -> None:
         """Add edges; replaces those of the same kind between the same facts."""
