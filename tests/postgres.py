@@ -92,14 +92,18 @@ class Server:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """The server answers nothing within the block, and goes on after it."""
+        # The first process begins no others once it is suspended.
+        self._processes()[0].suspend()
         whole = self._processes()
-        for process in whole:
-            process.suspend()
         try:
+            for process in whole:
+                with suppress(psutil.NoSuchProcess):
+                    process.suspend()
             yield
         finally:
             for process in whole:
-                process.resume()
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def kill(self) -> None:
         """Kill the server and the processes that it began, at once, as a crash does."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Self, TypeVar
+from unicodedata import normalize
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError
@@ -37,7 +38,7 @@ from crp_integrations.fabric.search.vector_index import Hit, VectorIndex
 from crp_integrations.fabric.search.word_search import merge_by_rank, search_redacted, search_words
 from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.language.words import STOP_WORDS, words
+from crp_integrations.language.words import STOP_WORDS, stems_of, words
 from crp_integrations.seals import sha256
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceStatus
@@ -455,9 +456,17 @@ class NamespaceReader:
         return {id_ for id_, labels in labelled_ids if gate.decision(labels).redact}
 
     def _terms(self, query: str) -> list[str]:
-        terms = list(dict.fromkeys(word.lower for word in words(query)))
-        telling = [word for word in terms if word not in STOP_WORDS] or terms
-        return telling[: self.region.settings.query_terms]
+        """The telling words of a query, each also as written where folding changed its stems."""
+        found = words(normalize("NFC", query))
+        telling = [word for word in found if word.lower not in STOP_WORDS] or found
+        terms: dict[str, None] = {}
+        for word in telling:
+            terms[word.lower] = None
+            # A text is searched as it is written, and there `й` is another letter than `и`.
+            written = word.text.lower()
+            if not written.isascii() and stems_of(written) != stems_of(word.lower):
+                terms[written] = None
+        return list(terms)[: self.region.settings.query_terms]
 
     def _save_counts(self, key: str, counts: dict[str, int], generation: int) -> None:
         """Store counts if no fact has changed; ignore failures, since counts only save time."""

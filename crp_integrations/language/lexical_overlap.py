@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
 from typing import NamedTuple
+from unicodedata import normalize
 
 from crp_integrations.language.memo import Memory, remembered_within
 from crp_integrations.language.names import names
@@ -172,7 +173,7 @@ def _profile(text: str) -> LexicalProfile:
     # A preview reads some 100 texts for the first time, and most of their stems are never asked
     # for: this loop does as little as possible for each.
     for number, span in enumerate(spans):
-        stems = stems_of(span.of(text))
+        stems = stems_of(normalize("NFC", span.of(text)))
         lengths.append(len(stems))
         for word in stems:
             within[word].append(number)
@@ -183,7 +184,7 @@ def _profile(text: str) -> LexicalProfile:
         once = [(number,) for number in range(len(spans))]
         places = {w: once[at[0]] if len(at) == 1 else tuple(at) for w, at in within.items()}
         return LexicalProfile(sum(lengths), places, None, starts, ends, tuple(lengths))
-    totals = Counter(stems_of(text))
+    totals = Counter(stems_of(normalize("NFC", text)))
     places = {word: tuple(within.get(word, ())) for word in totals}
     return LexicalProfile(totals.total(), places, totals, starts, ends, tuple(lengths))
 
@@ -198,7 +199,7 @@ def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
 
 def question_stems(query: str) -> tuple[str, ...]:
     """The stems of a question, each once; stop words only if there is no other word."""
-    every = tuple(dict.fromkeys(stems_of(query)))
+    every = tuple(dict.fromkeys(stems_of(normalize("NFC", query))))
     return tuple(stem for stem in every if stem not in STOP_STEMS) or every
 
 
@@ -207,7 +208,8 @@ def named_stems(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The names of a text as written, each with its stems, in order and each once."""
     names_by_stems: dict[tuple[str, ...], str] = {}
     for name in names(text):
-        stems = tuple(dict.fromkeys(stem for stem in stems_of(name.text) if stem not in STOP_STEMS))
+        every = stems_of(normalize("NFC", name.text))
+        stems = tuple(dict.fromkeys(stem for stem in every if stem not in STOP_STEMS))
         if stems:
             names_by_stems.setdefault(stems, name.text)
     return tuple((written, stems) for stems, written in names_by_stems.items())

@@ -226,8 +226,8 @@ _FOLDS = _Folds()
 def stems_of(text: str) -> tuple[str, ...]:
     """Stems of a text's words in order, as SQLite's FTS5 cuts, folds and stems them.
 
-    Only Latin letters lose their marks. Symbols newer than Unicode 6.1, such as some emoji, are
-    words of FTS5 alone.
+    Only Latin letters lose their marks; a mark that is a character of its own is dropped from any.
+    Characters newer than Unicode 6.1, such as some emoji, are words of FTS5 alone.
     """
     bare = text.lower() if text.isascii() else _MARK.sub("", text).translate(_FOLDS)
     return tuple(map(_stem, _TOKEN.findall(bare)))

@@ -260,6 +260,7 @@ def gateways(place: str, embedder: Given) -> Iterator[list[tuple[httpx.Client, p
             receiving, sending = context.Pipe(duplex=False)
             process = context.Process(target=serve, args=(place, keys, embedder, sending))
             process.start()
+            sending.close()
             stack.callback(process.join)
             stack.callback(process.terminate)
             waiting.append(receiving)

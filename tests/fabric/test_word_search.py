@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given
@@ -53,6 +55,26 @@ def test_new_facts_come_and_gone_ones_go_at_once(store: Store) -> None:
     assert set(found(made, "passage")) == {new, ids[1], ids[2], *ids[4:]}
     erase_all(namespace)
     assert found(made, "passage") == []
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("Новый завод открыт в мае этого года.", "НОВЫЙ"),
+        ("Зелёная ёлка стоит на площади города.", "зеленая ёлка"),
+        ("Η Ελλάδα έχει πολλά νησιά στο Αιγαίο.", "Ελλάδα"),
+        ("このペンはがいこくのものです。", "このペンはがいこくのものです"),
+        ("Die lange Straße führt nach Łódź.", "straße"),
+        ("La réunion est naïve et brève.", "reunion NAIVE"),
+    ],
+)
+def test_a_word_of_any_script_is_found_as_it_is_written(
+    store: Store, text: str, query: str, form: Literal["NFC", "NFD"]
+) -> None:
+    made = fabric(store)
+    id, _ = made.bind(ACME).add([f"{text} {sentence(2)}", sentence(1)]).facts
+    assert found(made, normalize(form, query)) == [id]
 
 
 def test_another_fabric_over_the_same_store_is_seen(store: Store) -> None:

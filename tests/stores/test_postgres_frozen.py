@@ -72,3 +72,16 @@ def test_a_slow_statement_of_a_server_that_answers_is_waited_for(own, store):
     with store._connection() as connection:
         slow = f"SELECT 7 FROM pg_sleep({3 * BUSY_SECONDS})"
         assert connection.one(slow) == (7,)
+
+
+def test_a_refusal_is_an_answer_and_what_happens_on_the_way_is_none(own, store):
+    with store._connection() as connection:
+        raw = connection.raw
+        assert raw.answers()
+        host, port = raw.info.host, raw.info.port
+        refused = PostgresStore(own.address("no-such-database"), busy_seconds=BUSY_SECONDS)
+        with closing(refused):
+            assert refused._pool._answers(host, "", port)
+            # Nobody listens there, or nobody knows the name.
+            assert not refused._pool._answers("127.0.0.1", "", 1)
+            assert not refused._pool._answers("no-host.invalid", "", port)

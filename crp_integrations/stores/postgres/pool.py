@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -36,6 +37,39 @@ PAUSE_SECONDS = 0.25
 REFUSED_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
+
+
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that gives up a statement when its server is frozen or cut off.
+
+    Attributes:
+        patience: seconds of a statement after which `answers` is asked, and again after each.
+        answers: whether the server still answers. If it does not, or if this is None, the
+            connection is closed and `psycopg.OperationalError` raised.
+    """
+
+    patience: float = 10.0
+    answers: Callable[[], bool] | None = None
+
+    def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
+        """Wait for a statement as psycopg does, while the server answers."""
+        return super().wait(self._watched(gen), *args, **kwargs)
+
+    def _watched(self, gen: PQGen[RV]) -> PQGen[RV]:
+        due = time.monotonic() + self.patience
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready and time.monotonic() >= due:
+                    if self.answers is None or not self.answers():
+                        self.pgconn.finish()
+                        raise psycopg.OperationalError("the server does not answer")
+                    due = time.monotonic() + self.patience
+                state = gen.send(ready)
+        except StopIteration as done:
+            value: RV = done.value
+            return value
 
 
 class Listener:
@@ -74,7 +108,7 @@ class Listener:
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
-                with psycopg.connect(
+                with WatchedConnection.connect(
                     self._address, autocommit=True, fallback_application_name="crp-erased"
                 ) as raw:
                     raw.execute(f"LISTEN {CHANNEL}")
@@ -102,8 +136,10 @@ class Listener:
 
 # A connection used this recently is reused without a check.
 TRUSTED_SECONDS = 1.0
-# Seconds that a server may take to answer a check of a connection.
-CHECK_SECONDS = 2
+# Seconds that a server may take to answer a check of a connection, and how often it is asked.
+CHECK_SECONDS, CHECKS = 2, 3
+# libpq's options by which a connection that was cut without a word ends within a minute.
+_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Login failures that waiting does not fix. libpq gives no SQLSTATE for them (classes 28 and 3D),
 # only the server's message; one in another language is retried and reported at the timeout.
 _REFUSED = re.compile(
@@ -142,38 +178,6 @@ class PoolMeasures:
     errors: Mapping[str, int]
 
 
-class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that does not wait for ever for a server that is frozen or cut off.
-
-    Attributes:
-        patience: seconds of a statement after which the server must answer another connection.
-        answers: whether it does; None if nothing is asked, and the connection is lost then.
-    """
-
-    patience: float = 10.0
-    answers: Callable[[], bool] | None = None
-
-    def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
-        """Wait for a statement as psycopg does, but lose the connection to a silent server."""
-        return super().wait(self._watched(gen), *args, **kwargs)
-
-    def _watched(self, gen: PQGen[RV]) -> PQGen[RV]:
-        due = time.monotonic() + self.patience
-        try:
-            state = next(gen)
-            while True:
-                ready = yield state
-                if not ready and time.monotonic() >= due:
-                    if self.answers is None or not self.answers():
-                        self.pgconn.finish()
-                        raise psycopg.OperationalError("the server does not answer")
-                    due = time.monotonic() + self.patience
-                state = gen.send(ready)
-        except StopIteration as done:
-            value: RV = done.value
-            return value
-
-
 class PostgresPool:
     """Connections to one database; thread-safe."""
 
@@ -205,6 +209,7 @@ class PostgresPool:
             "autocommit": True,
             "fallback_application_name": "crp",
             "connect_timeout": max(2, round(busy_seconds)),
+            **{name: value for name, value in _KEEPALIVES.items() if name not in parts},
         }
         self._address = address
         self._errors: Counter[str] = Counter()
@@ -300,7 +305,7 @@ class PostgresPool:
         while True:
             try:
                 with (
-                    psycopg.connect(self._address, **self._options) as raw,
+                    WatchedConnection.connect(self._address, **self._options) as raw,
                     translated(self.name, self._count),
                 ):
                     self._refuse_shared(raw)
@@ -349,24 +354,34 @@ class PostgresPool:
         if used is None or time.monotonic() - used > TRUSTED_SECONDS:
             assert isinstance(raw, WatchedConnection)
             raw.patience, raw.answers = CHECK_SECONDS, None
-            ConnectionPool.check_connection(raw)
-            raw.patience, raw.answers = self._busy_seconds, self._answers
+            try:
+                ConnectionPool.check_connection(raw)
+            finally:
+                self._watch(raw)
 
-    def _answers(self) -> bool:
-        """Whether the server answers a new connection, be it with a refusal."""
-        try:
-            options = {**self._options, "connect_timeout": CHECK_SECONDS}
-            psycopg.connect(self._address, **options).close()
-        except psycopg.errors.ConnectionTimeout:
-            return False
-        except psycopg.Error:
-            return True
-        return True
+    def _watch(self, raw: WatchedConnection) -> None:
+        # A statement that waits for a lock ends by itself before.
+        raw.patience = max(CHECK_SECONDS, self._busy_seconds + 1)
+        raw.answers = partial(self._answers, raw.info.host, raw.info.hostaddr, raw.info.port)
+
+    def _answers(self, host: str, hostaddr: str, port: int) -> bool:
+        """Whether the server of a connection answers another one, if only with a refusal."""
+        place = {"host": host, "hostaddr": hostaddr or None, "port": port}
+        options = {**self._options, **place, "connect_timeout": CHECK_SECONDS}
+        for _ in range(CHECKS):
+            try:
+                psycopg.connect(self._address, **options).close()
+                return True
+            except psycopg.OperationalError as error:
+                # So begins what a server says, and nothing that happens on the way to it.
+                if "FATAL:" in str(error):
+                    return True
+        return False
 
     def _configure(self, raw: Raw) -> None:
         assert self._server is not None
         assert isinstance(raw, WatchedConnection)
-        raw.patience, raw.answers = self._busy_seconds, self._answers
+        self._watch(raw)
         with translated(self.name, self._count):
             adapt(raw, self._server.vector_oid)
             schemas.set_up(raw)

@@ -341,7 +341,7 @@ _DEFINED: Final = (
         wanted regclass;
     BEGIN
         FOR wanted IN SELECT oid FROM pg_class
-            WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
+            WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' ORDER BY oid
         LOOP
             EXECUTE format('ANALYZE %s', wanted);
         END LOOP;

@@ -179,13 +179,13 @@ class VectorIndexes:
             finally:
                 self._loading[schema] -= 1
                 connection.execute(_END_LOAD, [schema])
-            self._analyze(connection, schema)
+        self._analyze(schema)
         self.build(schema)
 
-    def _analyze(self, connection: PostgresConnection, schema: str) -> None:
-        """Tell the planner what was loaded, which it else learns with autovacuum's next round."""
+    def _analyze(self, schema: str) -> None:
+        """Tell the planner what was loaded; otherwise it learns that only when autovacuum runs."""
         try:
-            with self._within(connection, schema):
+            with self._connection() as connection, self._within(connection, schema):
                 if schemas.is_there(connection, schema):
                     connection.script("SELECT analyze_tables()")
         except StoreError as error:
