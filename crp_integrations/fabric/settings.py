@@ -115,7 +115,8 @@ class VectorGraphSettings(Part):
             neighbours that communities are made from.
         m: maximum connections of a node in a layer.
         ef_construction: number of candidates while the graph is built.
-        ef_search: minimum number of candidates while it is searched; at least k is used.
+        ef_search: minimum number of candidates while it is searched; at least k is used. The index
+            of PostgreSQL always has 16 connections and 200 candidates.
         ef_beyond: extra candidates besides the k wanted; if above 0, at least k more, since the
             k-th of k candidates is often not the k-th nearest (measured); 0 is as specified.
         metric: distance within the graph; scores are always cosines, since rows have length 1.

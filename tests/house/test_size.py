@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.house import size
 
-LINES, MODULES = 124_900, 460
+LINES, MODULES = 124_920, 460
 LONGEST = 500
 # Modules that hold one class whole; `langchain.store` holds the four of one interface, and
 # `receipt.predicate` the records of one schema.
