@@ -43,8 +43,8 @@ class GatewaySettings(Part):
             process may open; above it the connection that has been idle for longest is closed.
         threads: number of threads that read, examine and commit, shared by the tenants that
             have work for them; waiting for models is none.
-        busy_seconds: maximum seconds that a request waits for the store: for others that write in
-            the same tenant, or for a database that does not answer; else 503.
+        busy_seconds: maximum seconds that a request waits for others that write in the same
+            tenant, and about half of those for a database that does not answer; else 503.
         tenants: maximum number of relays kept open; the least recently used are closed.
         store_connections: maximum number of connections to a database, in each process.
         keys_seconds: seconds after which a change of the key file is noticed.

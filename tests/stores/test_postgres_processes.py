@@ -15,7 +15,7 @@ from crp_integrations import Relay
 from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.pool import Listener
+from crp_integrations.stores.postgres.pool import Listener, WatchedConnection
 from crp_integrations.testing.fixtures import KEY, NAMESPACE, fact, fill
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (
@@ -198,7 +198,7 @@ def test_a_cache_that_cannot_be_cleared_does_not_end_the_listening(monkeypatch, 
         raise StoreError("a.vectors cannot be removed")
 
     raw = SimpleNamespace(execute=lambda _: None, notifies=lambda **_: iter(["erased"]))
-    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: nullcontext(raw))
+    monkeypatch.setattr(WatchedConnection, "connect", lambda *_, **__: nullcontext(raw))
     listener = Listener("postgresql://", forget)
     listener.start()
     listener._thread.join(10.0)
