@@ -43,7 +43,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that gives up a statement when its server is frozen or cut off.
 
     Attributes:
-        patience: seconds of a statement after which `answers` is asked, and again after each.
+        patience: a statement that takes longer asks `answers`, every so many seconds.
         answers: whether the server still answers. If it does not, or if this is None, the
             connection is closed and `psycopg.OperationalError` raised.
     """
