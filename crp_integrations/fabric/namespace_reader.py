@@ -457,8 +457,8 @@ class NamespaceReader:
 
     def _terms(self, query: str) -> list[str]:
         """The telling words of a query, each also as written where folding changed its stems."""
-        found = words(normalize("NFC", query))
-        telling = [word for word in found if word.lower not in STOP_WORDS] or found
+        every = words(normalize("NFC", query))
+        telling = [word for word in every if word.lower not in STOP_WORDS] or every
         terms: dict[str, None] = {}
         for word in telling:
             terms[word.lower] = None
