@@ -44,7 +44,8 @@ class GatewaySettings(Part):
         threads: number of threads that read, examine and commit, shared by the tenants that
             have work for them; waiting for models is none.
         busy_seconds: maximum seconds that a request waits for others that write in the same
-            tenant; else 503. A database that does not answer is given up within three times that.
+            tenant; else 503. A database that does not answer is given up within three times that
+            and 6 seconds.
         tenants: maximum number of relays kept open; the least recently used are closed.
         store_connections: maximum number of connections to a database, in each process.
         keys_seconds: seconds after which a change of the key file is noticed.

@@ -166,6 +166,11 @@ class LexicalProfile:
         return StemHits(self.often(stem), tuple(counts), tuple(counts.values()))
 
 
+def _stems(text: str) -> tuple[str, ...]:
+    """Stems that do not depend on whether marks are composed with their letters."""
+    return stems_of(normalize("NFC", text))
+
+
 def _profile(text: str) -> LexicalProfile:
     spans = sentence_spans(text)
     within: defaultdict[str, list[int]] = defaultdict(list)
@@ -173,7 +178,7 @@ def _profile(text: str) -> LexicalProfile:
     # A preview reads some 100 texts for the first time, and most of their stems are never asked
     # for: this loop does as little as possible for each.
     for number, span in enumerate(spans):
-        stems = stems_of(normalize("NFC", span.of(text)))
+        stems = _stems(span.of(text))
         lengths.append(len(stems))
         for word in stems:
             within[word].append(number)
@@ -184,7 +189,7 @@ def _profile(text: str) -> LexicalProfile:
         once = [(number,) for number in range(len(spans))]
         places = {w: once[at[0]] if len(at) == 1 else tuple(at) for w, at in within.items()}
         return LexicalProfile(sum(lengths), places, None, starts, ends, tuple(lengths))
-    totals = Counter(stems_of(normalize("NFC", text)))
+    totals = Counter(_stems(text))
     places = {word: tuple(within.get(word, ())) for word in totals}
     return LexicalProfile(totals.total(), places, totals, starts, ends, tuple(lengths))
 
@@ -199,7 +204,7 @@ def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
 
 def question_stems(query: str) -> tuple[str, ...]:
     """The stems of a question, each once; stop words only if there is no other word."""
-    every = tuple(dict.fromkeys(stems_of(normalize("NFC", query))))
+    every = tuple(dict.fromkeys(_stems(query)))
     return tuple(stem for stem in every if stem not in STOP_STEMS) or every
 
 
@@ -208,8 +213,7 @@ def named_stems(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The names of a text as written, each with its stems, in order and each once."""
     names_by_stems: dict[tuple[str, ...], str] = {}
     for name in names(text):
-        every = stems_of(normalize("NFC", name.text))
-        stems = tuple(dict.fromkeys(stem for stem in every if stem not in STOP_STEMS))
+        stems = tuple(dict.fromkeys(stem for stem in _stems(name.text) if stem not in STOP_STEMS))
         if stems:
             names_by_stems.setdefault(stems, name.text)
     return tuple((written, stems) for stems, written in names_by_stems.items())

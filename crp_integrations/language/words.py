@@ -125,19 +125,22 @@ _TOKEN = re.compile(r"[^\W_]+")
 _STEMMED = range(3, 65)
 # The last letters of Porter's suffixes; a word that ends otherwise, as most codes do, has none.
 _ENDINGS = frozenset("cdegilmnrstuy")
-# Least measure of what precedes a suffix, and the suffixes with what replaces each.
-_STEPS: tuple[tuple[int, dict[str, str]], ...] = tuple(
-    (least, dict(pair.split("/") for pair in pairs.split()))
-    for least, pairs in zip(
-        (1, 1, 2),
-        """ational/ate tional/tion enci/ence anci/ance izer/ize logi/log bli/ble alli/al entli/ent
-        eli/e ousli/ous ization/ize ation/ate ator/ate alism/al iveness/ive fulness/ful ousness/ous
-        aliti/al iviti/ive biliti/ble;
-        icate/ic ative/ alize/al iciti/ic ical/ic ful/ ness/;
-        al/ ance/ ence/ er/ ic/ able/ ible/ ant/ ement/ ment/ ent/ ion/ ou/ ism/ ate/ iti/ ous/ ive/
-        ize/""".split(";"),
-        strict=True,
-    )
+
+
+def _endings(pairs: str) -> dict[str, str]:
+    return dict(pair.split("/") for pair in pairs.split())
+
+
+# The suffixes of Porter's steps 2 to 4, each with what replaces it.
+_STEP_2 = _endings(
+    """ational/ate tional/tion enci/ence anci/ance izer/ize logi/log bli/ble alli/al entli/ent
+    eli/e ousli/ous ization/ize ation/ate ator/ate alism/al iveness/ive fulness/ful ousness/ous
+    aliti/al iviti/ive biliti/ble"""
+)
+_STEP_3 = _endings("icate/ic ative/ alize/al iciti/ic ical/ic ful/ ness/")
+_STEP_4 = _endings(
+    """al/ ance/ ence/ er/ ic/ able/ ible/ ant/ ement/ ment/ ent/ ion/ ou/ ism/ ate/ iti/ ous/ ive/
+    ize/"""
 )
 # Marks that FTS5 drops.
 _MARKS = "\u0300-\u0304\u0306-\u030c\u030f\u0311\u031b\u0323-\u0328\u032d\u032e\u0330\u0331"
@@ -154,10 +157,12 @@ def _shape(word: str) -> str:
 
 
 def _measure(word: str) -> int:
+    """Porter's measure: how often a consonant follows a vowel."""
     return _shape(word).count("vc")
 
 
 def _is_short(word: str) -> bool:
+    """Whether a word ends in its only syllable, a short one, as `hop` does."""
     return word[-1] not in "wxy" and _measure(word) == 1 and _shape(word).endswith("cvc")
 
 
@@ -174,7 +179,7 @@ def _porter(word: str) -> str:
             word = _completed(rest)
     if word.endswith("y") and "v" in _shape(word[:-1]):
         word = f"{word[:-1]}i"
-    for least, endings in _STEPS:
+    for least, endings in ((1, _STEP_2), (1, _STEP_3), (2, _STEP_4)):
         for length in range(min(7, len(word) - 1), 1, -1):
             rest, ending = word[:-length], word[-length:]
             if ending in endings:

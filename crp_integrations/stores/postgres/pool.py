@@ -353,16 +353,12 @@ class PostgresPool:
         used = self._used.get(id(raw))
         if used is None or time.monotonic() - used > TRUSTED_SECONDS:
             assert isinstance(raw, WatchedConnection)
+            watch = raw.patience, raw.answers
             raw.patience, raw.answers = CHECK_SECONDS, None
             try:
                 ConnectionPool.check_connection(raw)
             finally:
-                self._watch(raw)
-
-    def _watch(self, raw: WatchedConnection) -> None:
-        # A statement that waits for a lock ends by itself before.
-        raw.patience = max(CHECK_SECONDS, self._busy_seconds + 1)
-        raw.answers = partial(self._answers, raw.info.host, raw.info.hostaddr, raw.info.port)
+                raw.patience, raw.answers = watch
 
     def _answers(self, host: str, hostaddr: str, port: int) -> bool:
         """Whether the server of a connection answers another one, if only with a refusal."""
@@ -381,7 +377,9 @@ class PostgresPool:
     def _configure(self, raw: Raw) -> None:
         assert self._server is not None
         assert isinstance(raw, WatchedConnection)
-        self._watch(raw)
+        # A statement that waits for a lock ends by itself before.
+        raw.patience = max(CHECK_SECONDS, self._busy_seconds + 1)
+        raw.answers = partial(self._answers, raw.info.host, raw.info.hostaddr, raw.info.port)
         with translated(self.name, self._count):
             adapt(raw, self._server.vector_oid)
             schemas.set_up(raw)
